@@ -1019,8 +1019,8 @@ fn an_order_hash_counts_time_residual_type_and_values() {
         .types
         .iter()
         .map(|columns| (columns, columns.event_type));
-    let places = (times.as_slice(), chunk.tick_residuals.as_slice());
-    let hashes = hasher.hash(places, &chunk.type_index, types, |_, _, _| {});
+    let residuals = &chunk.tick_residuals;
+    let hashes = hasher.hash(&times, residuals, &chunk.type_index, types, |_, _, _| {});
     let hash = OrderHash::in_order(&hashes[1..]).value();
     assert_eq!(hash, stated);
     assert_example("order-hash", &hash.to_le_bytes(), |bytes| {

@@ -142,8 +142,7 @@ impl RecordingIndex {
         section.extend_from_slice(&self.totals);
         out.put_bytes(&section);
         out.put_bytes(&[0]);
-        let blocks = (&self.blocks[..], self.chunks_in_blocks);
-        put_last_sections(&[], None, blocks, out);
+        put_last_sections(&[], None, &self.blocks, self.chunks_in_blocks, out);
     }
 }
 
@@ -151,7 +150,8 @@ impl RecordingIndex {
 fn put_last_sections(
     snapshots: &[SnapshotEntry],
     statistics: Option<u64>,
-    (blocks, chunks_in_blocks): (&[u64], u64),
+    blocks: &[u64],
+    chunks_in_blocks: u64,
     out: &mut Vec<u8>,
 ) {
     let has_blocks = !blocks.is_empty();
@@ -285,8 +285,13 @@ impl Footer {
         }
         out.put_bytes(&section);
 
-        let blocks = (&self.index_blocks[..], self.chunks_in_blocks);
-        put_last_sections(&self.snapshots, self.statistics, blocks, out);
+        put_last_sections(
+            &self.snapshots,
+            self.statistics,
+            &self.index_blocks,
+            self.chunks_in_blocks,
+            out,
+        );
     }
 
     /// Reads the body of a footer block.

@@ -34,6 +34,7 @@ mod error;
 mod file_limits;
 mod footer;
 mod frames;
+mod histogram;
 #[cfg(test)]
 mod hostile;
 mod ids;
@@ -50,7 +51,6 @@ mod recording;
 mod recover;
 mod scan;
 mod snapshot;
-mod spread;
 mod statistics;
 mod stream_group;
 #[cfg(test)]
@@ -92,6 +92,7 @@ pub use footer::{
     Footer, IndexEntry, RecordingIndex, SnapshotEntry, TraceIndexEntry, decode_index_block,
 };
 pub use frames::{Frame, LEAST_GROUP_EVENTS};
+pub use histogram::Histogram;
 pub use ids::{
     ANY_EVENT_TYPE, BootId, BootIdError, ClockId, EventTypeId, LocationId, ModuleId, ObjectId,
     ProcessId, RecordingId, RegionId, SourceId, StreamId, StringId,
@@ -109,7 +110,6 @@ pub use scan::Problem;
 pub use snapshot::{
     LocationState, MAX_SNAPSHOT_LOCATIONS, MAX_SNAPSHOT_STEPS, Snapshot, SnapshotHeader, Step,
 };
-pub use spread::Spread;
 pub use statistics::{CallStatistics, MAX_STATISTICS_REGIONS, RegionStatistics};
 pub use stream_group::{StreamCounts, StreamGroup};
 pub use text::text_of;

@@ -65,8 +65,10 @@ impl TraceChunk {
     }
 
     /// Returns the position of a loss: before the next event of its stream; if the chunk has none, at the end of its interval.
-    pub fn point_of(&self, (index, loss): &(u32, TraceLoss)) -> LossPoint {
-        match self.place_of(loss.stream, *index) {
+    /// `number`:
+    /// that of this event among the stream's, as [`TraceChunk::losses`] has it.
+    pub fn point_of(&self, number: u32, loss: &TraceLoss) -> LossPoint {
+        match self.place_of(loss.stream, number) {
             Some((group, index)) => {
                 let time_ns = self.groups[group as usize].times_ns[index as usize];
                 LossPoint::Before(time_ns, group, index)
@@ -151,11 +153,15 @@ pub struct OrderedChunk {
 impl From<TraceChunk> for OrderedChunk {
     fn from(chunk: TraceChunk) -> Self {
         let events = chunk.order();
-        let of_losses = chunk.losses.iter().enumerate().map(|(number, loss)| {
-            let point = chunk.point_of(loss);
-            let before = |event: &EventPlace| point.is_after(chunk.time_ns(event), event);
-            (events.partition_point(before) as u32, number as u32)
-        });
+        let of_losses = chunk
+            .losses
+            .iter()
+            .enumerate()
+            .map(|(number, (before, loss))| {
+                let point = chunk.point_of(*before, loss);
+                let before = |event: &EventPlace| point.is_after(chunk.time_ns(event), event);
+                (events.partition_point(before) as u32, number as u32)
+            });
         let mut losses: Vec<(u32, u32)> = of_losses.collect();
         losses.sort_unstable();
         let mut sum = 0;

@@ -97,7 +97,8 @@ impl EventHasher {
     /// If the slices are not of one length, or the columns do not have the values.
     pub fn hash<'a>(
         &mut self,
-        (times_ns, residuals): (&[i64], &[i64]),
+        times_ns: &[i64],
+        residuals: &[i64],
         type_index: &[u16],
         types: impl Iterator<Item = (&'a TypeColumns, EventTypeId)>,
         renumber: impl Fn(usize, usize, &mut [u64]),
@@ -155,7 +156,7 @@ mod tests {
         let types = types.iter().map(|columns| (columns, columns.event_type));
         let mut hasher = EventHasher::default();
         hasher
-            .hash((&times, &residuals), &index, types, |_, _, _| {})
+            .hash(&times, &residuals, &index, types, |_, _, _| {})
             .to_vec()
     }
 

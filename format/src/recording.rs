@@ -1,6 +1,8 @@
 //! A recording as its readers see it: what is there, what is not, and why.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod stream_losses;
+
+use std::collections::BTreeMap;
 
 use crate::block::{BlockKind, FileHeader};
 use crate::chunk::{Chunk, ChunkBuilder, ChunkHeader};
@@ -17,8 +19,10 @@ use crate::scan::{
     note_tail, read_block, read_block_head, read_block_header, read_body, read_file_header,
     read_footer, scan,
 };
-use crate::totals::{StreamTotals, TypeTotals};
+use crate::totals::StreamTotals;
 use crate::wire::Wire;
+
+use stream_losses::{FoundStream, sum};
 
 /// Where a chunk's events are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -245,15 +249,17 @@ impl Recording {
         });
     }
 
+    /// Takes over what a footer has.
     fn take_footer(
         &mut self,
-        (footer, outcome): FoundFooter,
+        found: FoundFooter,
         totals: &mut BTreeMap<StreamId, StreamTotals>,
         chunks: &mut BTreeMap<(StreamId, u64), StoredChunk>,
     ) {
-        if let Err(error) = outcome {
+        if let Err(error) = found.all_definitions {
             self.problem(0, 0, &error);
         }
+        let footer = found.footer;
         self.has_footer = true;
         self.definitions = footer.definitions;
         let end = self.definitions.process_ends.get(&ProcessId::new(0));
@@ -475,7 +481,7 @@ impl Recording {
                 let unread = open.unread.get(&(header.stream, header.sequence));
                 unread.copied().unwrap_or(0)
             });
-            let parts = StreamParts {
+            let parts = FoundStream {
                 stream,
                 unread: unread.collect(),
                 chunks,
@@ -581,360 +587,13 @@ impl Recording {
     }
 }
 
-/// Where a loss of any type counts in the totals.
-fn row_of(event_type: Option<EventTypeId>) -> EventTypeId {
-    event_type.unwrap_or(ANY_EVENT_TYPE)
-}
-
-fn sum(counts: impl Iterator<Item = u64>) -> u64 {
-    counts.fold(0, u64::saturating_add)
-}
-
-/// What a file has of one stream.
-struct StreamParts {
-    stream: StreamId,
-    chunks: Vec<StoredChunk>,
-    /// For each chunk, committed events that its page does not give.
-    unread: Vec<u64>,
-    ended: Ended,
-}
-
-impl StreamParts {
-    fn assemble(self, known: Option<StreamTotals>, live: Option<LiveStream>) -> StreamContents {
-        let is_open = known.is_none();
-        let mut inversions = 0_u64;
-        let mut largest_lateness = 0;
-        let mut present: BTreeMap<EventTypeId, u64> = BTreeMap::new();
-        for chunk in &self.chunks {
-            let header = &chunk.header;
-            inversions = inversions.saturating_add(header.inversions);
-            largest_lateness = largest_lateness.max(header.largest_lateness);
-            for (event_type, count) in &header.counts {
-                let sum = present.entry(*event_type).or_default();
-                *sum = sum.saturating_add(*count);
-            }
-        }
-        let (mut losses, end) = self.gaps();
-        // What was given up after its commit is counted by its cause, and not missing.
-        let mut given_up = live.as_ref().map_or(0, LiveStream::given_up);
-        for loss in &mut losses {
-            let part = loss.count.min(given_up);
-            loss.count -= part;
-            given_up -= part;
-        }
-        if live.as_ref().is_some_and(|live| live.given_up() != 0) {
-            losses.retain(|loss| loss.count != 0);
-        }
-        let has_counts = !is_open || live.is_some();
-        let mut totals = match (known, &live) {
-            (Some(known), _) => known,
-            (None, Some(live)) => {
-                // What the stream has handed on, and neither a page nor a chunk accounts for.
-                self.lose(
-                    &mut losses,
-                    live.recorded.saturating_sub(end).saturating_sub(given_up),
-                    self.chunks.len(),
-                );
-                self.totals_from_counters(live, &present, &losses)
-            }
-            (None, None) => self.totals_from_heads(&present, &losses),
-        };
-        if is_open {
-            let last_tick = self.chunks.last().map(|chunk| chunk.header.last_tick);
-            let open_tick = live.as_ref().map_or(0, |live| live.open_tick);
-            totals.last_tick = last_tick.unwrap_or(open_tick);
-            totals.close_tick = totals.last_tick;
-            totals.inversions = inversions;
-            totals.largest_lateness = largest_lateness;
-        }
-        if has_counts {
-            self.place_missing(&mut totals, &present, &mut losses);
-        } else {
-            for loss in &losses {
-                let row = totals.row(row_of(loss.event_type));
-                row.add_loss(loss.cause, loss.count);
-            }
-            if self.ended == Ended::Truncated {
-                losses.push(StreamLoss {
-                    event_type: None,
-                    cause: Cause::Truncated,
-                    count: 0,
-                    is_lower_bound: true,
-                    before_chunk: self.chunks.len(),
-                });
-            }
-        }
-        // A recovered recording says so by a closing tick that is no other than the last one.
-        let is_early = matches!(self.ended, Ended::Killed | Ended::StorageFailed);
-        let is_open = is_open || is_early && totals.close_tick == totals.last_tick;
-        StreamContents {
-            chunks: self.chunks,
-            totals,
-            losses,
-            is_open,
-        }
-    }
-
-    /// Counts what totals know of and no chunk holds as skipped, and says where it is missing: what no
-    /// gap explains, behind the last chunk.
-    fn place_missing(
-        &self,
-        totals: &mut StreamTotals,
-        present: &BTreeMap<EventTypeId, u64>,
-        losses: &mut Vec<StreamLoss>,
-    ) {
-        let missing: Vec<(EventTypeId, u64)> = totals
-            .rows
-            .iter()
-            .map(|row| {
-                let here = present.get(&row.event_type).copied().unwrap_or(0);
-                (row.event_type, row.recorded.saturating_sub(here))
-            })
-            .filter(|(_, count)| *count != 0)
-            .collect();
-        let missing_sum = sum(missing.iter().map(|(_, count)| *count));
-        let gaps_sum = sum(losses.iter().map(|loss| loss.count));
-        let places: BTreeSet<usize> = losses.iter().map(|loss| loss.before_chunk).collect();
-        let tail = missing_sum.saturating_sub(gaps_sum);
-        if tail == 0 && places.len() == 1 && !missing.is_empty() {
-            // One gap: the totals say exactly what was in it.
-            *losses = exact_losses(&missing, losses[0].before_chunk);
-        } else if tail != 0 && places.is_empty() {
-            *losses = exact_losses(&missing, self.chunks.len());
-        } else {
-            self.lose(losses, tail, self.chunks.len());
-        }
-        for (event_type, count) in missing {
-            totals.row(event_type).add_loss(Cause::Skipped, count);
-        }
-    }
-
-    /// Adds a loss of any type, unless it is one of nothing.
-    fn lose(&self, losses: &mut Vec<StreamLoss>, count: u64, before_chunk: usize) {
-        if count != 0 {
-            losses.push(skipped(None, count, before_chunk));
-        }
-    }
-
-    /// Events missing between chunks, counted from the successor, and those of pages that cannot be
-    /// read; and what the stream had recorded behind its last chunk.
-    fn gaps(&self) -> (Vec<StreamLoss>, u64) {
-        let mut losses = Vec::new();
-        let mut expected_sequence = 0;
-        let mut recorded = 0_u64;
-        for (index, (chunk, unread)) in self.chunks.iter().zip(&self.unread).enumerate() {
-            let header = &chunk.header;
-            let missing = header.before.recorded.saturating_sub(recorded);
-            if header.sequence > expected_sequence {
-                let known = losses.len();
-                let mut rest = missing;
-                for (event_type, count) in &header.predecessor_counts {
-                    let count = (*count).min(rest);
-                    rest -= count;
-                    if count != 0 {
-                        losses.push(skipped(Some(*event_type), count, index));
-                    }
-                }
-                // Also when nothing is known of the chunk but that it is missing.
-                if rest != 0 || losses.len() == known {
-                    losses.push(skipped(None, rest, index));
-                }
-            } else {
-                // No chunk is missing, but one before has fewer events than its stream recorded.
-                self.lose(&mut losses, missing, index);
-            }
-            self.lose(&mut losses, *unread, index + 1);
-            expected_sequence = header.sequence.saturating_add(1);
-            recorded = header
-                .before
-                .recorded
-                .saturating_add(header.event_count)
-                .saturating_add(*unread);
-        }
-        (losses, recorded)
-    }
-
-    /// Totals of a stream that was open: its counters, and what its chunks hold.
-    fn totals_from_counters(
-        &self,
-        live: &LiveStream,
-        present: &BTreeMap<EventTypeId, u64>,
-        losses: &[StreamLoss],
-    ) -> StreamTotals {
-        let mut recorded = present.clone();
-        let mut of_any_type = 0_u64;
-        for loss in losses {
-            let sum = match loss.event_type {
-                Some(event_type) => recorded.entry(event_type).or_default(),
-                None => &mut of_any_type,
-            };
-            *sum = sum.saturating_add(loss.count);
-        }
-        let mut rows: BTreeMap<EventTypeId, TypeTotals> = BTreeMap::new();
-        for counters in &live.counters {
-            let mut row = TypeTotals::new(counters.event_type);
-            row.raised = counters.raised;
-            row.suppressed = counters.suppressed;
-            for cause in Cause::RECORDER {
-                row.dropped
-                    .set(cause, counters.dropped[usize::from(cause.code())]);
-            }
-            rows.insert(counters.event_type, row);
-        }
-        for (event_type, count) in recorded {
-            let row = rows.entry(event_type);
-            row.or_insert_with(|| TypeTotals::new(event_type)).recorded = count;
-        }
-        for row in rows.values_mut() {
-            // The kill came between counting a page's events as given up and freeing the page: its events
-            // are here. Or between the two counts of a reported loss.
-            let mut excess = explained(row).saturating_sub(row.raised);
-            for cause in Cause::RECORDER {
-                if cause.is_counted_by_writer()
-                    || matches!(cause, Cause::ReportedBySource | Cause::NoCallback)
-                {
-                    let count = row.dropped.of(cause);
-                    let part = count.min(excess);
-                    row.dropped.set(cause, count - part);
-                    excess -= part;
-                }
-            }
-        }
-        if self.ended == Ended::Running {
-            // Counters were read before or after an event's page or chunk was: what is not in both was
-            // raised behind the moment that this is a picture of.
-            for row in rows.values_mut() {
-                row.raised = explained(row);
-            }
-        } else {
-            self.take_back_in_flight(live, of_any_type, &mut rows);
-        }
-        let unexplained: Vec<(EventTypeId, u64)> = rows
-            .values()
-            .map(|row| (row.event_type, row.raised.saturating_sub(explained(row))))
-            .collect();
-        let unexplained_sum = sum(unexplained.iter().map(|(_, count)| *count));
-        if unexplained_sum == of_any_type {
-            // The counters tell of which types the missing events were.
-            for (event_type, count) in unexplained {
-                if let Some(row) = rows.get_mut(&event_type) {
-                    row.recorded = row.recorded.saturating_add(count);
-                }
-            }
-        } else if of_any_type != 0 {
-            let mut any = TypeTotals::new(ANY_EVENT_TYPE);
-            any.recorded = of_any_type;
-            // What is raised here is not raised again in the rows that do not say so.
-            any.raised = of_any_type.saturating_sub(unexplained_sum);
-            rows.insert(ANY_EVENT_TYPE, any);
-        }
-        let mut totals = StreamTotals::new(self.stream);
-        totals.rows = rows.into_values().collect();
-        totals
-    }
-
-    /// The kill came between counting the raise and its commit (or the drop's count): that event was not
-    /// raised. Only the one that was being raised can be such; in a shared row, many. What else the
-    /// counters do not explain stays as it is, for everyone to see.
-    fn take_back_in_flight(
-        &self,
-        live: &LiveStream,
-        of_any_type: u64,
-        rows: &mut BTreeMap<EventTypeId, TypeTotals>,
-    ) {
-        if live.is_shared {
-            for row in rows.values_mut() {
-                row.raised = row.raised.min(explained(row));
-            }
-            return;
-        }
-        let unexplained = |row: &TypeTotals| row.raised.saturating_sub(explained(row));
-        let all = sum(rows.values().map(unexplained));
-        let busy = live.busy.and_then(|busy| rows.get_mut(&busy));
-        if let Some(row) = busy.filter(|row| unexplained(row) != 0)
-            && all > of_any_type
-        {
-            row.raised -= 1;
-        }
-    }
-
-    /// The least number of events that were dropped, as the heads say. A record in front of a chunk's first event counts
-    /// drops from before the chunk was opened; the next head counts them, too: the two sums overlap.
-    fn least_dropped(&self) -> u64 {
-        let heads = || self.chunks.iter().map(|chunk| &chunk.header);
-        let before = heads().map(|header| header.before.dropped).max();
-        before
-            .unwrap_or(0)
-            .max(sum(heads().map(|header| header.dropped_count)))
-    }
-
-    /// Totals of a stream of which nothing but chunks is left: lower bounds.
-    fn totals_from_heads(
-        &self,
-        present: &BTreeMap<EventTypeId, u64>,
-        losses: &[StreamLoss],
-    ) -> StreamTotals {
-        let mut recorded = present.clone();
-        for loss in losses {
-            let sum = recorded.entry(row_of(loss.event_type)).or_default();
-            *sum = sum.saturating_add(loss.count);
-        }
-        let mut totals = StreamTotals::new(self.stream);
-        for (event_type, count) in recorded {
-            let mut row = TypeTotals::new(event_type);
-            row.recorded = count;
-            row.raised = count;
-            row.raised_is_lower_bound = true;
-            totals.rows.push(row);
-        }
-        let dropped = self.least_dropped();
-        if dropped != 0 {
-            // The chunks' dropped records name the types; a reader of the events moves the counts from here to
-            // their rows.
-            let row = totals.row(ANY_EVENT_TYPE);
-            row.raised = row.raised.saturating_add(dropped);
-            row.raised_is_lower_bound = true;
-            row.dropped.set(Cause::BufferFull, dropped);
-        }
-        if totals.rows.is_empty() {
-            // An empty table would read as "nothing was raised".
-            totals.row(ANY_EVENT_TYPE).raised_is_lower_bound = true;
-        }
-        totals
-    }
-}
-
-/// What became of the raised events of a row.
-fn explained(row: &TypeTotals) -> u64 {
-    row.recorded
-        .saturating_add(row.dropped_sum())
-        .saturating_add(row.suppressed)
-}
-
-const fn skipped(event_type: Option<EventTypeId>, count: u64, before_chunk: usize) -> StreamLoss {
-    StreamLoss {
-        event_type,
-        cause: Cause::Skipped,
-        count,
-        is_lower_bound: false,
-        before_chunk,
-    }
-}
-
-fn exact_losses(missing: &[(EventTypeId, u64)], before_chunk: usize) -> Vec<StreamLoss> {
-    let each = missing.iter().map(|(event_type, count)| {
-        let event_type = Some(*event_type).filter(|id| *id != ANY_EVENT_TYPE);
-        skipped(event_type, *count, before_chunk)
-    });
-    each.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::block::{FILE_HEADER_LEN, FileKind};
     use crate::definitions::{Definition, ProcessEnd};
     use crate::testing::{FileMaker, LiveMaker, STREAM, chunk, rows, ty};
+    use crate::totals::TypeTotals;
 
     fn file(chunks: impl IntoIterator<Item = (ChunkHeader, Chunk)>) -> Vec<u8> {
         let mut file = FileMaker::new(FileKind::Recording);

@@ -75,7 +75,8 @@ impl Recording {
         for (stream, contents) in &self.streams {
             self.recover_stream(
                 file,
-                (*stream, contents),
+                *stream,
+                contents,
                 &mut blocks,
                 &mut recovery,
                 &mut chunks,
@@ -109,11 +110,12 @@ impl Recording {
         Ok(Some(recovery))
     }
 
-    /// Writes the chunks of a stream that stand in the live file.
+    /// Writes the chunks of a stream that are in the live file.
     fn recover_stream(
         &self,
         file: &dyn ReadAt,
-        (stream, contents): (StreamId, &StreamContents),
+        stream: StreamId,
+        contents: &StreamContents,
         blocks: &mut BlockWriter,
         recovery: &mut Recovery,
         chunks: &mut BTreeMap<u64, ChunkHeader>,

@@ -49,8 +49,12 @@ pub(crate) struct FoundBlock {
     pub(crate) is_cut: bool,
 }
 
-/// A footer, and whether each of its definitions could be read.
-pub(crate) type FoundFooter = (Footer, Result<()>);
+/// A footer as it was read.
+pub(crate) struct FoundFooter {
+    pub(crate) footer: Footer,
+    /// Whether each of its definitions could be read.
+    pub(crate) all_definitions: Result<()>,
+}
 
 /// Reads the file header.
 pub(crate) fn read_file_header(file: &dyn ReadAt) -> Result<FileHeader> {
@@ -71,9 +75,9 @@ pub(crate) fn read_footer(
     };
     let length = file.len()?;
     let read = || {
-        let (mut footer, outcome) = read_footer_at(file, offset, limits)?;
-        footer.chunks = all_chunks(file, limits.chunks, &mut footer)?;
-        Ok((footer, outcome))
+        let mut found = read_footer_at(file, offset, limits)?;
+        found.footer.chunks = all_chunks(file, limits.chunks, &mut found.footer)?;
+        Ok(found)
     };
     Ok(read().map_err(|error: FormatError| {
         Some(Problem {
@@ -137,7 +141,10 @@ fn read_footer_at(file: &dyn ReadAt, offset: u64, limits: &FileLimits) -> Result
     let (_, _, body) = read_block(file, offset)?;
     let shift = |error: FormatError| error.shifted(offset);
     let (footer, outcome) = Footer::decode_stepping_over(&body, limits).map_err(shift)?;
-    Ok((footer, outcome.map_err(shift)))
+    Ok(FoundFooter {
+        footer,
+        all_definitions: outcome.map_err(shift),
+    })
 }
 
 /// The footer among the blocks that a scan met, when the tail that should point to it is lost, or does not
@@ -152,7 +159,10 @@ pub(crate) fn find_footer(
 ) -> Option<FoundFooter> {
     let is_footer = |block: &&FoundBlock| block.header.kind == BlockKind::Footer && !block.is_cut;
     let last = blocks.iter().rev().find(is_footer)?;
-    let (mut footer, outcome) = read_footer_at(file, last.offset, limits).ok()?;
+    let FoundFooter {
+        mut footer,
+        all_definitions,
+    } = read_footer_at(file, last.offset, limits).ok()?;
     let mut damaged = Vec::new();
     let mut unnamed = take_index_blocks(file, blocks, limits.chunks, &mut footer, &mut damaged);
     let of_recording = footer.chunks.iter().enumerate();
@@ -199,7 +209,10 @@ pub(crate) fn find_footer(
         }
     }
     problems.append(&mut damaged);
-    Some((footer, outcome))
+    Some(FoundFooter {
+        footer,
+        all_definitions,
+    })
 }
 
 /// Takes into a footer what the index blocks that a scan met have; gives how many chunks those had that it did not
@@ -726,7 +739,7 @@ mod tests {
         assert_eq!(read(&bytes), ((0..7).collect(), 0));
         let limits = FileLimits::of(&bytes).unwrap();
         let found = read_footer(&bytes, &limits).unwrap();
-        let (footer, _) = found.expect("without a scan");
+        let footer = found.expect("without a scan").footer;
         assert_eq!((footer.chunks.len(), footer.chunks_in_blocks), (7, 6));
     }
 

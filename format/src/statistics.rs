@@ -1,11 +1,11 @@
 //! Statistics of the calls of a whole trace, by region: so that the question asked most costs what its answer does.
 
 use crate::error::{FormatError, Result};
+use crate::histogram::Histogram;
 use crate::ids::RegionId;
 use crate::ints::{put_growing, put_ints, read_ints};
 use crate::limits::Content;
 use crate::snapshot::read_ids;
-use crate::spread::Spread;
 use crate::wire::{Put, Wire};
 
 /// Most regions of the statistics of a trace.
@@ -28,7 +28,7 @@ pub struct CallStatistics {
     /// Time in the region itself.
     pub exclusive_ns: i64,
     /// Durations of the calls whose enter and leave are both there.
-    pub completed: Spread,
+    pub completed: Histogram,
     /// Calls that were still open at the end.
     pub open_calls: u64,
     /// Leaves without an enter.
@@ -156,9 +156,9 @@ impl RegionStatistics {
         let (mut regions, mut slots) = (Vec::with_capacity(count), 0);
         for (row, id) in ids.into_iter().enumerate() {
             let own = each.by_ref().take(lengths[row] as usize);
-            let ends = (min[row] as i64, max[row] as i64, sum[row] as i64);
-            let completed =
-                Spread::from_parts(ends, own).map_err(|error| error.shifted(start as u64))?;
+            let (min, max, sum) = (min[row] as i64, max[row] as i64, sum[row] as i64);
+            let completed = Histogram::from_parts(min, max, sum, own);
+            let completed = completed.map_err(|error| error.shifted(start as u64))?;
             slots += completed.slots();
             if slots > MAX_BUCKETS {
                 return Err(FormatError::invalid(start, BUCKETS_EXPECTED, slots));
@@ -189,7 +189,7 @@ mod tests {
         let durations = prop::collection::vec(-3..i64::MAX, 0..20);
         let numbers = any::<(u32, i64, i64, u32, u32, u32, bool)>();
         let of_region = (numbers, durations).prop_map(|(numbers, durations)| {
-            let mut completed = Spread::default();
+            let mut completed = Histogram::default();
             durations
                 .iter()
                 .for_each(|duration| completed.add(*duration / 40));

@@ -166,7 +166,8 @@ impl StreamGroup {
     /// and element values together.
     pub(crate) fn decode(
         w: &mut Wire<'_>,
-        (first_ns, last_ns): (i64, i64),
+        first_ns: i64,
+        last_ns: i64,
         counts: &[StreamCounts],
         max_items: u64,
     ) -> Result<Self> {

@@ -158,14 +158,16 @@ impl Trace {
         check_unread(file, &self.header, footer, &chunks.collect())
     }
 
-    fn take_footer(&mut self, (footer, outcome): FoundFooter) {
-        if let Err(error) = outcome {
+    /// Takes over what a footer has.
+    fn take_footer(&mut self, found: FoundFooter) {
+        if let Err(error) = found.all_definitions {
             self.problems.push(Problem {
                 offset: 0,
                 length: 0,
                 what: error.to_string(),
             });
         }
+        let footer = found.footer;
         self.has_footer = true;
         self.definitions = footer.definitions;
         self.chunks = footer.trace_chunks;

@@ -363,9 +363,9 @@ impl<'a> GroupReader<'a> {
             return Ok(());
         }
         let counts = &self.header.counts[next.streams.clone()];
-        let span_ns = (self.header.first_ns, self.header.last_ns);
+        let (first_ns, last_ns) = (self.header.first_ns, self.header.last_ns);
         let max_items = Content::max_items(stored.len());
-        let group = StreamGroup::decode(&mut w, span_ns, counts, max_items)?;
+        let group = StreamGroup::decode(&mut w, first_ns, last_ns, counts, max_items)?;
         let content = content_of(group.len(), &group.types);
         content.check(raw.len(), stored.len())?;
         self.values = self.values.saturating_add(content.items);

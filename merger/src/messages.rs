@@ -509,10 +509,10 @@ impl Extractor {
         mut detail: impl FnMut(&TypePlan, &[Column], &EventPlace, usize, StreamId) -> Option<D>,
     ) {
         let is_before = |time_ns: i64| time_ns < until_ns || until_ns == i64::MAX;
-        let losses = chunk.losses.iter().filter_map(|loss| {
-            let (process, lost) = self.lost(&loss.1);
-            let counts = lost.is_any() && is_before(loss.1.from_ns);
-            counts.then(|| (chunk.point_of(loss), process, lost))
+        let losses = chunk.losses.iter().filter_map(|(before, loss)| {
+            let (process, lost) = self.lost(loss);
+            let counts = lost.is_any() && is_before(loss.from_ns);
+            counts.then(|| (chunk.point_of(*before, loss), process, lost))
         });
         let mut losses: Vec<(LossPoint, u32, Lost)> = losses.collect();
         losses.sort_by_key(|(point, ..)| point.key());

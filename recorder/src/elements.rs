@@ -188,12 +188,12 @@ impl Elements for () {
     }
 
     #[inline(always)]
-    fn bound((): ()) -> usize {
+    fn bound(_: ()) -> usize {
         0
     }
 
     #[inline(always)]
-    fn put((): (), _: &mut RowCursor) {}
+    fn put(_: (), _: &mut RowCursor) {}
 }
 
 macro_rules! tuple_elements {

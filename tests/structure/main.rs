@@ -29,17 +29,17 @@ const fn limits(directory: &'static str, circle: usize, long_or_nameless: usize)
 }
 
 const CRATES: &[Limits] = &[
-    limits("format", 1, 9),
+    limits("format", 1, 0),
     limits("merger", 1, 0),
-    limits("recorder", 3, 2),
+    limits("recorder", 3, 0),
     limits("recorder/capi", 1, 0),
-    limits("recorder/capi/events", 1, 1),
+    limits("recorder/capi/events", 1, 0),
     limits("recorder/instrument", 1, 0),
     limits("recorder/mpi", 1, 0),
     limits("recorder/tracing", 1, 0),
-    limits("viewer-cli", 4, 18),
-    limits("viewer-cli/analysis", 1, 4),
-    limits("viewer-cli/export", 1, 5),
+    limits("viewer-cli", 1, 0),
+    limits("viewer-cli/analysis", 1, 0),
+    limits("viewer-cli/export", 1, 0),
 ];
 
 fn root() -> PathBuf {

@@ -65,8 +65,13 @@ impl Read<'_> {
                         .for_each(|value| *value = table.get(*value));
                 }
             };
-            let places = (self.times_ns, self.residuals);
-            let hashes = hasher.hash(places, self.type_index, types, renumber);
+            let hashes = hasher.hash(
+                self.times_ns,
+                self.residuals,
+                self.type_index,
+                types,
+                renumber,
+            );
             match position {
                 None => OrderHash::in_order(&hashes[range]),
                 Some(position) => {
@@ -171,8 +176,8 @@ pub(crate) fn of_group(
     }
     HASHER.with_borrow_mut(|hasher| {
         let types = group.types.iter().zip(event_types);
-        let places_of = (times_ns.as_slice(), group.tick_residuals.as_slice());
-        let hashes = hasher.hash(places_of, &group.type_index, types, renumber);
+        let residuals = &group.tick_residuals;
+        let hashes = hasher.hash(times_ns, residuals, &group.type_index, types, renumber);
         runs.extend(group.runs().map(|(stream, run)| {
             if !sorted.has(stream) {
                 return (stream, OrderHash::in_order(&hashes[run]));

@@ -103,14 +103,14 @@ impl<'a> RunReader<'a> {
         match decoded {
             Ok(chunk) => {
                 let first = self.queue.next_batch();
-                let losses = chunk.losses.iter().map(|loss| {
-                    let place = match chunk.point_of(loss) {
+                let losses = chunk.losses.iter().map(|(before, loss)| {
+                    let place = match chunk.point_of(*before, loss) {
                         LossPoint::Before(_, group, index) => {
                             LossPlace::Event(first + u64::from(group), index as usize)
                         }
                         LossPoint::At(time_ns) => LossPlace::Time(time_ns),
                     };
-                    (place, loss.1)
+                    (place, *loss)
                 });
                 self.queue.losses.extend(losses);
                 for group in chunk.groups {

@@ -616,9 +616,12 @@ impl<'a> TraceReader<'a> {
             );
         }
         // Of each event before which a loss stands: its group, its index there, the loss.
-        let points = chunk.losses.iter().map(|loss| match chunk.point_of(loss) {
-            LossPoint::Before(_, group, index) => (Some((group as usize, index as usize)), loss.1),
-            LossPoint::At(_) => (None, loss.1),
+        let points = chunk.losses.iter().map(|(before, loss)| {
+            let place = match chunk.point_of(*before, loss) {
+                LossPoint::Before(_, group, index) => Some((group as usize, index as usize)),
+                LossPoint::At(_) => None,
+            };
+            (place, *loss)
         });
         let points: Vec<(Option<(usize, usize)>, TraceLoss)> = points.collect();
         for (number, group) in chunk.groups.into_iter().enumerate() {

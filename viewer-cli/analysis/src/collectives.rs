@@ -285,14 +285,8 @@ impl<V: FnMut(&CollectiveInstance<'_>)> Gathered<V> {
         tally.parts[last.member as usize].last += 1;
     }
 
-    /// Takes in the next begin of a process of a communicator, by their numbers.
-    fn begin(
-        &mut self,
-        (number, process): (usize, u32),
-        member: &Member,
-        time_ns: i64,
-        query: &Query,
-    ) {
+    /// Adds the next begin of a process of a communicator, by their numbers.
+    fn begin(&mut self, number: usize, process: u32, member: &Member, time_ns: i64, query: &Query) {
         let communicator = &mut self.communicators[number];
         let (_, begun) = &mut communicator.begun[process as usize];
         let place = *begun;
@@ -362,8 +356,10 @@ impl<V: FnMut(&CollectiveInstance<'_>)> Gathered<V> {
         let places: Vec<(usize, u32)> = places.collect();
         for begin in begins {
             let member = begin.member as usize;
+            let (communicator, process) = places[member];
             self.begin(
-                places[member],
+                communicator,
+                process,
                 &members[member],
                 begin.time_ns,
                 shared.query,

@@ -189,7 +189,8 @@ pub struct Extent {
 }
 
 impl Extent {
-    fn widen(&mut self, (min, max): (f64, f64)) {
+    /// Widens the range to two values and all between them.
+    fn widen(&mut self, min: f64, max: f64) {
         let known = self.range.unwrap_or((min, max));
         self.range = Some((known.0.min(min), known.1.max(max)));
     }
@@ -208,7 +209,7 @@ impl ValueState for Extent {
             Number::Float(value) => self.sum.add(value),
         }
         let value = value.as_f64();
-        self.widen((value, value));
+        self.widen(value, value);
         if value > 0.0 {
             self.note_positive(value);
         }
@@ -218,7 +219,7 @@ impl ValueState for Extent {
         self.count += later.count;
         self.sum.merge(&later.sum);
         if let Some(range) = later.range {
-            self.widen(range);
+            self.widen(range.0, range.1);
         }
         if let Some(value) = later.smallest_positive {
             self.note_positive(value);

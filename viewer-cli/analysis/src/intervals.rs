@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use annals_format::{EventTypeId, Spread};
+use annals_format::{EventTypeId, Histogram};
 use annals_merger::{Event, Places, Query, ReadSummary, Reader, Result, SliceLength, Window};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -99,7 +99,7 @@ pub struct Intervals {
 
 #[derive(Default)]
 struct Tally {
-    durations: Spread,
+    durations: Histogram,
     unmatched: u64,
     in_flight: u64,
     most: u64,

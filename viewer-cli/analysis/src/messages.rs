@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-use annals_format::{EventTypeId, OrderedChunk, ProcessId, RegionId, Role, Spread};
+use annals_format::{EventTypeId, Histogram, OrderedChunk, ProcessId, RegionId, Role};
 use annals_merger::calls::{CallSink, Close, Frame};
 use annals_merger::{
     CallAround, Message, MessageCounts, MessageEvents, MessageExtractor, MessagePairs, Places,
@@ -67,7 +67,7 @@ pub struct Messages {
 
 #[derive(Default)]
 struct Tally {
-    latency: Spread,
+    latency: Histogram,
     bytes: u64,
     late_senders: (u64, i64),
     late_receivers: (u64, i64),

@@ -172,8 +172,8 @@ pub fn region_times(
             is_seen && query.takes_region(*region)
         })
         .map(|((group, region), stats)| {
-            let place = place_of(definitions, &names, group);
-            row(definitions, place, region, &stats, run_ns)
+            let (rank, location) = place_of(definitions, &names, group);
+            row(definitions, rank, location, region, &stats, run_ns)
         })
         .collect();
     rows.sort_by(|a, b| {
@@ -192,10 +192,8 @@ pub fn region_times(
     Ok((times, summary))
 }
 
-/// Rank and name of the location of a row, as far as it is of one.
-type RowPlace = (Option<u32>, Option<String>);
-
-fn place_of(d: &Definitions, names: &LocationNames, group: Group) -> RowPlace {
+/// Returns rank and name of the location of a row, as far as it is of one.
+fn place_of(d: &Definitions, names: &LocationNames, group: Group) -> (Option<u32>, Option<String>) {
     match group {
         Group::All => (None, None),
         Group::Rank(rank) => (Some(rank), None),
@@ -209,7 +207,8 @@ fn place_of(d: &Definitions, names: &LocationNames, group: Group) -> RowPlace {
 
 fn row(
     d: &Definitions,
-    (rank, location): RowPlace,
+    rank: Option<u32>,
+    location: Option<String>,
     region: RegionId,
     stats: &RegionStats,
     run_ns: i64,

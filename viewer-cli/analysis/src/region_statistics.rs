@@ -195,7 +195,7 @@ pub fn region_statistics(
         places: &Places::of(reader.definitions()),
         grouping,
     };
-    uncertainty.spread_all(&summary, &calls, query, &mut statistics);
+    uncertainty.mark_losses(&summary, &calls, query, &mut statistics);
     Ok((statistics, summary))
 }
 
@@ -247,7 +247,7 @@ fn count(
         places: &Places::of(definitions),
         grouping,
     };
-    uncertainty.spread_all(&summary, &calls, query, &mut statistics);
+    uncertainty.mark_losses(&summary, &calls, query, &mut statistics);
     Ok((statistics, counter.events, summary))
 }
 
@@ -264,8 +264,8 @@ struct Uncertainty<'a> {
 }
 
 impl Uncertainty<'_> {
-    /// Notes what every loss may have changed.
-    fn spread_all(
+    /// Marks what each loss may have changed as uncertain.
+    fn mark_losses(
         &self,
         summary: &ReadSummary,
         calls: &Calls,
@@ -273,20 +273,21 @@ impl Uncertainty<'_> {
         statistics: &mut Statistics,
     ) {
         for loss in &summary.losses {
-            let role = calls.role_of_loss(loss);
-            if let Some(found) = self.of(loss, role, query) {
-                spread(&found, role.0, loss, statistics);
+            let (is_enter, is_leave) = calls.role_of_loss(loss);
+            if let Some(concerned) = self.concerned_by(loss, is_enter || is_leave, query) {
+                mark_uncertain(&concerned, is_enter, loss, statistics);
             }
         }
     }
 
-    fn of(
+    /// Returns the groups and regions that a loss may have changed, or `None` if it had no events of calls of the query.
+    fn concerned_by(
         &self,
         loss: &TraceLoss,
-        (enters, leaves): (bool, bool),
+        is_of_calls: bool,
         query: &Query,
     ) -> Option<Concerned> {
-        if !(enters || leaves) || !concerns(loss, query, |_| true) {
+        if !is_of_calls || !concerns(loss, query, |_| true) {
             return None;
         }
         let place = self.places.get(loss.stream);
@@ -320,7 +321,13 @@ impl Uncertainty<'_> {
     }
 }
 
-fn spread(concerned: &Concerned, is_enter: bool, loss: &TraceLoss, statistics: &mut Statistics) {
+/// Marks the statistics that a loss may have changed.
+fn mark_uncertain(
+    concerned: &Concerned,
+    is_enter: bool,
+    loss: &TraceLoss,
+    statistics: &mut Statistics,
+) {
     for group in &concerned.groups {
         for region in &concerned.regions {
             let stats = statistics.entry((*group, *region)).or_default();

@@ -75,7 +75,7 @@ impl Svg {
     }
 
     /// A filled circle.
-    pub fn circle(&mut self, (x, y): (f64, f64), radius: f64, fill: &str) {
+    pub fn circle(&mut self, x: f64, y: f64, radius: f64, fill: &str) {
         let _ = writeln!(
             self.body,
             "<circle cx=\"{x:.2}\" cy=\"{y:.2}\" r=\"{radius}\" fill=\"{fill}\"/>"
@@ -92,19 +92,12 @@ impl Svg {
     }
 
     /// A black text, its baseline at y.
-    pub fn text(&mut self, at: (f64, f64), size: f64, anchor: Anchor, text: &str) {
-        self.text_in(at, size, anchor, "#000000", text);
+    pub fn text(&mut self, x: f64, y: f64, size: f64, anchor: Anchor, text: &str) {
+        self.text_in(x, y, size, anchor, "#000000", text);
     }
 
     /// A text, its baseline at y.
-    pub fn text_in(
-        &mut self,
-        (x, y): (f64, f64),
-        size: f64,
-        anchor: Anchor,
-        fill: &str,
-        text: &str,
-    ) {
+    pub fn text_in(&mut self, x: f64, y: f64, size: f64, anchor: Anchor, fill: &str, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
             Anchor::Middle => "middle",
@@ -137,7 +130,7 @@ mod tests {
     #[test]
     fn names_cannot_leave_their_place() {
         let mut svg = Svg::new(10.0, 10.0);
-        svg.text((0.0, 0.0), 8.0, Anchor::Start, "</text><script>\u{1b}\u{0}");
+        svg.text(0.0, 0.0, 8.0, Anchor::Start, "</text><script>\u{1b}\u{0}");
         let text = svg.finish();
         assert!(
             text.contains("&lt;/text&gt;&lt;script&gt;\\u{1b}\\u{0}"),

@@ -159,9 +159,11 @@ fn outside_row(
     is_any.then(|| (OUTSIDE.to_owned(), shares))
 }
 
+/// Compares the groups region by region. Returns the number of groups, and a row for each region.
 fn table(
     opened: &Reader,
-    (statistics, run_times): (&Statistics, &BTreeMap<Group, i64>),
+    statistics: &Statistics,
+    run_times: &BTreeMap<Group, i64>,
     filter: &Query,
     is_inclusive: bool,
 ) -> (usize, Vec<FlatRow>) {
@@ -234,7 +236,7 @@ fn read(
     };
     let (found, outcome) = region_statistics(opened, &filter, grouping)?;
     let run_times = run_times(opened, &filter, grouping)?;
-    let (groups, mut rows) = table(opened, (&found, &run_times), &filter, arguments.inclusive);
+    let (groups, mut rows) = table(opened, &found, &run_times, &filter, arguments.inclusive);
     rows.truncate(arguments.top.unwrap_or(usize::MAX));
     Ok((groups, rows, outcome))
 }

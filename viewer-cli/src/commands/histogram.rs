@@ -117,8 +117,8 @@ fn values_of(
     Ok(Values::Element(found))
 }
 
-/// Where bins end: one more than there are bins.
-fn edges((min, max): (f64, f64), bins: usize, is_log: bool) -> Vec<f64> {
+/// Returns the ends of bins between two values: one more than there are bins.
+fn edges(min: f64, max: f64, bins: usize, is_log: bool) -> Vec<f64> {
     let max = if max > min { max } else { min + 1.0 };
     let each = 0..=bins;
     if is_log {
@@ -144,18 +144,16 @@ fn measure(
         true => extent.smallest_positive,
         false => extent.range.map(|range| range.0),
     };
-    let range = (
-        arguments.min.or(start).unwrap_or(0.0),
-        arguments
-            .max
-            .unwrap_or_else(|| extent.range.map_or(1.0, |range| range.1)),
-    );
-    if range.0 > range.1 || (arguments.log && arguments.min.is_some_and(|min| min <= 0.0)) {
+    let min = arguments.min.or(start).unwrap_or(0.0);
+    let max = arguments
+        .max
+        .unwrap_or_else(|| extent.range.map_or(1.0, |range| range.1));
+    if min > max || (arguments.log && arguments.min.is_some_and(|min| min <= 0.0)) {
         let why = "--min must be below --max, and above 0 with --log";
         bail!(UsageError(why.to_owned()));
     }
-    let edges = edges(range, arguments.bins.into(), arguments.log);
-    let (found, outcome) = values.count(opened, &query, &edges, range.1)?;
+    let edges = edges(min, max, arguments.bins.into(), arguments.log);
+    let (found, outcome) = values.count(opened, &query, &edges, max)?;
     let calls = Calls::new(opened.definitions(), &query);
     let unit = match &values {
         Values::Durations => "ns".to_owned(),
@@ -271,7 +269,8 @@ impl Histogram {
         let floor = height - bottom;
         let mark = if self.is_uncertain { "~" } else { "" };
         svg.text(
-            (left, 18.0),
+            left,
+            18.0,
             13.0,
             Anchor::Start,
             &format!("{}: {mark}{} values", self.of, self.count),
@@ -295,15 +294,10 @@ impl Histogram {
                 None => self.bins.last().map_or(0.0, |bin| bin.to),
             };
             let x = left + each * at as f64;
-            svg.text((x, floor + 18.0), 11.0, Anchor::Middle, &self.value(edge));
+            svg.text(x, floor + 18.0, 11.0, Anchor::Middle, &self.value(edge));
         }
-        svg.text(
-            (left - 6.0, top + 8.0),
-            11.0,
-            Anchor::End,
-            &most.to_string(),
-        );
-        svg.text((left - 6.0, floor), 11.0, Anchor::End, "0");
+        svg.text(left - 6.0, top + 8.0, 11.0, Anchor::End, &most.to_string());
+        svg.text(left - 6.0, floor, 11.0, Anchor::End, "0");
         svg.finish()
     }
 }

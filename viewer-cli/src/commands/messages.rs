@@ -97,7 +97,7 @@ fn svg(rows: &[MessagePairRow]) -> String {
         "bytes by sender (rows) and receiver (columns), at most {}",
         time::bytes(most)
     );
-    svg.text((left, 18.0), 12.0, Anchor::Start, &title);
+    svg.text(left, 18.0, 12.0, Anchor::Start, &title);
     svg.rect([left, top, extent, extent], "#f4f4f4", "");
     for ((from, to), (bytes, count, is_uncertain)) in &sums {
         let share = (*bytes as f64 / most as f64).sqrt();
@@ -123,12 +123,12 @@ fn svg(rows: &[MessagePairRow]) -> String {
     for cell in (0..cells).step_by(step as usize) {
         let middle = size * (f64::from(cell) + 0.5);
         let name = (cell * each).to_string();
-        svg.text((left + middle, top - 6.0), 10.0, Anchor::Middle, &name);
-        svg.text((left - 6.0, top + middle + 3.0), 10.0, Anchor::End, &name);
+        svg.text(left + middle, top - 6.0, 10.0, Anchor::Middle, &name);
+        svg.text(left - 6.0, top + middle + 3.0, 10.0, Anchor::End, &name);
     }
     if each > 1 {
         let text = format!("{each} ranks share a cell");
-        svg.text((left, top + extent + 20.0), 11.0, Anchor::Start, &text);
+        svg.text(left, top + extent + 20.0, 11.0, Anchor::Start, &text);
     }
     svg.finish()
 }

@@ -143,11 +143,11 @@ fn svg(rows: &[MetricRow], whole: Window) -> String {
         let mark = if row.is_uncertain { "~" } else { "" };
         let location = row.location.as_deref().unwrap_or("-");
         let name = format!("{mark}{} {}", row.name, row.element);
-        svg.text((left - 8.0, floor - 30.0), 12.0, Anchor::End, &name);
+        svg.text(left - 8.0, floor - 30.0, 12.0, Anchor::End, &name);
         let place = format!("rank {} {location}", row.rank);
-        svg.text((left - 8.0, floor - 16.0), 10.0, Anchor::End, &place);
+        svg.text(left - 8.0, floor - 16.0, 10.0, Anchor::End, &place);
         let range = format!("{} .. {} {}", number(row.min), number(row.max), row.unit);
-        svg.text((left - 8.0, floor - 4.0), 10.0, Anchor::End, &range);
+        svg.text(left - 8.0, floor - 4.0, 10.0, Anchor::End, &range);
         let mut shape = Vec::new();
         for point in &row.points {
             shape.push((x(point.from_ns), y(point.mean)));
@@ -163,7 +163,8 @@ fn svg(rows: &[MetricRow], whole: Window) -> String {
     for part in 0..=4 {
         let time_ns = bin_start(whole, 4, part);
         svg.text(
-            (x(time_ns), floor),
+            x(time_ns),
+            floor,
             10.0,
             Anchor::Middle,
             &format!("{} s", moment(time_ns)),
@@ -171,7 +172,7 @@ fn svg(rows: &[MetricRow], whole: Window) -> String {
     }
     if rows.len() > MOST {
         let text = format!("{} more rows are not shown", rows.len() - MOST);
-        svg.text((left, floor + 20.0), 11.0, Anchor::Start, &text);
+        svg.text(left, floor + 20.0, 11.0, Anchor::Start, &text);
     }
     svg.finish()
 }

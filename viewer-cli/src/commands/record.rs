@@ -207,19 +207,10 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<Outcome> {
     let started = SystemTime::now();
     let since_1970 = started.duration_since(UNIX_EPOCH).unwrap_or_default();
     let token = format!("{}-{}", std::process::id(), since_1970.as_nanos());
-    let mut command = Command::new(&arguments.command[0]);
-    command.args(&arguments.command[1..]);
-    for setting in arguments.settings.given() {
-        command.env(setting.variable, setting.value);
-    }
-    command.env("ANNALS_DIR", &directory);
-    command.env(RECORDED_BY, &token);
+    let mut command = recorded_command(arguments, &directory, &token);
     if options.run.is_none() {
         // One name for all processes that it starts.
         command.env("ANNALS_RUN", format!("{:x}", since_1970.as_millis()));
-    }
-    if arguments.no_functions {
-        command.env("ANNALS_FUNCTIONS", "off");
     }
     let programs = programs(arguments.command.iter().map(OsString::as_os_str));
     let mut rules = function_rules(&arguments.settings, &programs)?;
@@ -235,7 +226,6 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<Outcome> {
         command.env("ANNALS_FILTER", setting);
     }
     command.env("LD_PRELOAD", preload(&library)?);
-    let program = Path::new(&arguments.command[0]);
     // Without it, less is known of how they end.
     let watch = Watch::begin(&directory).ok();
     let launched = launch::run(&mut command);
@@ -244,18 +234,10 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<Outcome> {
         // Made for nothing; what others have put there meanwhile keeps it.
         let _ = std::fs::remove_dir(&directory);
     }
-    let Launched {
-        pid,
-        status,
-        orphans,
-    } = launched.with_context(|| format!("cannot run {}", program.display()))?;
-    let ends = Ends {
-        child: (pid, status),
-        others: match watch {
-            Some(watch) => watch.end(orphans),
-            None => Processes::without_watch(orphans),
-        },
-    };
+    let program = Path::new(&arguments.command[0]);
+    let launched = launched.with_context(|| format!("cannot run {}", program.display()))?;
+    let status = launched.status;
+    let ends = ends_of(launched, watch);
     // Clocks of file systems may be coarse, or behind.
     let since = started - Duration::from_secs(10);
     let mut note = |definitions: &Definitions| rules.note_definitions(definitions);
@@ -268,16 +250,12 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<Outcome> {
         Default::default()
     });
     has_failed |= gathered.iter().any(|one| !one.problems.is_empty());
-    let recordings: Vec<PathBuf> = gathered.iter().map(|one| one.path.clone()).collect();
-    if let Some((path, why)) = unreadable.first() {
-        let (path, count) = (safe_path(path), unreadable.len());
-        let more = match count {
-            1 => String::new(),
-            _ => format!(", nor can {} more", count - 1),
-        };
-        gather::tell(&format!("trace-cli: {path} cannot be read: {why}{more}\n"));
-    }
-    if !arguments.quiet {
+    tell_unreadable(&unreadable);
+    if arguments.quiet {
+        for problem in gathered.iter().flat_map(|one| &one.problems) {
+            gather::tell(&format!("trace-cli: {}\n", safe(problem)));
+        }
+    } else {
         let run = Run {
             command: &arguments.command,
             programs: &programs,
@@ -285,29 +263,17 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<Outcome> {
             buffer_bytes: options.buffer_bytes,
         };
         gather::tell(&report(&gathered, &run, output));
-        if !gathered.is_empty() {
-            for rule in rules.unmatched() {
-                gather::tell(&unmatched(rule));
-            }
-        }
-    } else {
-        for problem in gathered.iter().flat_map(|one| &one.problems) {
-            gather::tell(&format!("trace-cli: {}\n", safe(problem)));
+        for rule in rules.unmatched().filter(|_| !gathered.is_empty()) {
+            gather::tell(&unmatched(rule));
         }
     }
+    let recordings: Vec<PathBuf> = gathered.iter().map(|one| one.path.clone()).collect();
     if is_new && recordings.is_empty() {
         // Removes it only if it is empty.
         let _ = std::fs::remove_dir(&directory);
     }
     if arguments.merge && !recordings.is_empty() {
-        match merge(&recordings, output) {
-            Ok(_) if arguments.quiet => {}
-            Ok(told) => gather::tell(&told),
-            Err(error) => {
-                has_failed = true;
-                gather::tell(&format!("trace-cli: not merged: {error:#}\n"));
-            }
-        }
+        has_failed |= !merge_and_tell(&recordings, arguments);
     }
     let is_below_launcher = options.rank.is_some();
     let code = match launch::exit_code(status) {
@@ -318,6 +284,66 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<Outcome> {
         code,
         signal: status.signal(),
     })
+}
+
+/// Returns the command of the program, with the settings of its recorder in the environment. `token` is in the recordings
+/// of this run only.
+fn recorded_command(arguments: &RecordArguments, directory: &Path, token: &str) -> Command {
+    let mut command = Command::new(&arguments.command[0]);
+    command.args(&arguments.command[1..]);
+    for setting in arguments.settings.given() {
+        command.env(setting.variable, setting.value);
+    }
+    command.env("ANNALS_DIR", directory);
+    command.env(RECORDED_BY, token);
+    if arguments.no_functions {
+        command.env("ANNALS_FUNCTIONS", "off");
+    }
+    command
+}
+
+/// Returns how the program and the processes that it started have ended.
+fn ends_of(launched: Launched, watch: Option<Watch>) -> Ends {
+    let Launched {
+        pid,
+        status,
+        orphans,
+    } = launched;
+    Ends {
+        child: (pid, status),
+        others: match watch {
+            Some(watch) => watch.end(orphans),
+            None => Processes::without_watch(orphans),
+        },
+    }
+}
+
+/// Reports the recordings that cannot be read, of which the first is named.
+fn tell_unreadable(unreadable: &[gather::Unreadable]) {
+    let Some((path, why)) = unreadable.first() else {
+        return;
+    };
+    let (path, count) = (safe_path(path), unreadable.len());
+    let more = match count {
+        1 => String::new(),
+        _ => format!(", nor can {} more", count - 1),
+    };
+    gather::tell(&format!("trace-cli: {path} cannot be read: {why}{more}\n"));
+}
+
+/// Merges the recordings of this run and reports what became of them. Returns whether they were merged.
+fn merge_and_tell(recordings: &[PathBuf], arguments: &RecordArguments) -> bool {
+    match merge(recordings, &arguments.output) {
+        Ok(_) if arguments.quiet => true,
+        Ok(told) => {
+            gather::tell(&told);
+            true
+        }
+        Err(error) => {
+            gather::tell(&format!("trace-cli: not merged: {error:#}\n"));
+            false
+        }
+    }
 }
 
 /// A path as one line of a message.

@@ -5,9 +5,17 @@ use serde_json::json;
 use super::elf::{Elf, Hook};
 use super::mpi::{Abi, is_openmp};
 use super::preloading::Named;
-use super::program::{Machinery, Use};
 use super::{Check, path_value};
 use crate::preload::LIBRARY;
+
+/// How a program is used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Use {
+    /// It is to be recorded.
+    Recorded,
+    /// It starts others: a launcher, or an interpreter of scripts.
+    Starter,
+}
 
 /// What will be recorded.
 #[derive(Clone, Debug)]
@@ -19,12 +27,12 @@ pub(super) struct Contents {
     pub(super) summary: String,
 }
 
-/// Checks what a dynamically linked program contains.
+/// Checks what a dynamically linked program contains. `launcher`: what starts it, if that is known.
 pub(super) fn contents(
     named: Named<'_>,
     elf: &Elf,
     how: Use,
-    machinery: Machinery<'_>,
+    launcher: Option<&'static str>,
 ) -> Contents {
     let shown = named.shown;
     let mut checks = Vec::new();
@@ -43,7 +51,7 @@ pub(super) fn contents(
         };
     }
     checks.push(functions(named, elf));
-    let of_mpi = mpi(named, elf, machinery.launcher);
+    let of_mpi = mpi(named, elf, launcher);
     let has_mpi = of_mpi
         .iter()
         .any(|check| check.status != super::Status::Problem);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::contents::contents;
+use super::contents::{Use, contents};
 use super::elf::{Elf, Machine};
 use super::mounts::is_noexec;
 use super::preloading::{self, Named};
@@ -35,15 +35,6 @@ pub(super) struct Verdict {
     pub(super) checks: Vec<Check>,
     /// What will be recorded of it, as a sentence.
     pub(super) summary: String,
-}
-
-/// How a program is used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Use {
-    /// It is to be recorded.
-    Recorded,
-    /// It starts others: a launcher, or an interpreter of scripts.
-    Starter,
 }
 
 /// Checks all programs of a request: those that are named, and those of the command line.
@@ -274,7 +265,7 @@ fn elf(
         };
         return Verdict { checks, summary };
     }
-    let contents = contents(named, &elf, how, machinery);
+    let contents = contents(named, &elf, how, machinery.launcher);
     checks.extend(contents.checks);
     let summary = match (contents.obstacle, machinery.library) {
         (Some(obstacle), _) => format!("{shown} will not be recorded: {obstacle}."),

@@ -8,8 +8,7 @@ use annals_merger::calls::{CallSink, Close, Frame};
 use annals_merger::{Query, Reader, Sink, Window};
 use rustc_hash::FxHashSet;
 
-use super::layout::{LaneRow, Run};
-use super::links::LaneWait;
+use super::layout::{LaneRow, LaneWait, Run};
 use crate::names::is_standard_library;
 
 /// What a region has in one column of one row.
@@ -105,7 +104,9 @@ impl<'a> Bars<'a> {
     pub(super) fn new(
         reader: &Reader,
         filter: &'a Query,
-        (window, columns, levels): (Window, usize, usize),
+        window: Window,
+        columns: usize,
+        levels: usize,
         lanes: Vec<Option<usize>>,
         waits: Vec<Vec<LaneWait>>,
     ) -> Self {
@@ -151,7 +152,7 @@ impl<'a> Bars<'a> {
     }
 
     /// Ends the waits that begin in a call with the call. The innermost call is closed first.
-    fn end_waits(&mut self, lane: usize, call: &Frame, left_ns: i64, (level, how): (u32, Close)) {
+    fn end_waits(&mut self, lane: usize, call: &Frame, left_ns: i64, level: u32, how: Close) {
         // A call that goes on after the window ends nothing; one that is open at the trace's end does.
         let is_over = how != Close::Open || left_ns >= self.trace_end_ns;
         let waits = &mut self.waits[lane];
@@ -170,12 +171,7 @@ impl<'a> Bars<'a> {
     }
 
     /// Draws a call, or a part of one, from one time to another.
-    fn spread(
-        &mut self,
-        (lane, level): (usize, usize),
-        call: &Frame,
-        (from_ns, to_ns): (i64, i64),
-    ) {
+    fn draw_call(&mut self, lane: usize, level: usize, call: &Frame, from_ns: i64, to_ns: i64) {
         let region = call.region;
         let begins = from_ns == call.entered_ns && from_ns >= self.window.from_ns;
         let (from_ns, to_ns) = (
@@ -224,7 +220,7 @@ impl CallSink for Bars<'_> {
             *self.exclusive.entry(top.region).or_default() += inside;
         }
         if self.levels == 1 {
-            self.spread((lane, 0), top, (from_ns, to_ns));
+            self.draw_call(lane, 0, top, from_ns, to_ns);
         }
     }
 
@@ -233,14 +229,14 @@ impl CallSink for Bars<'_> {
             return;
         };
         let Tag { level, is_drawn } = Tag::of(frame);
-        self.end_waits(lane, frame, time_ns, (level, how));
+        self.end_waits(lane, frame, time_ns, level, how);
         if self.levels == 1 {
             return;
         }
         let level = level as usize;
         let is_here = u64::from(time_ns > self.window.from_ns);
         if is_drawn && level < self.levels {
-            self.spread((lane, level), frame, (frame.entered_ns, time_ns));
+            self.draw_call(lane, level, frame, frame.entered_ns, time_ns);
         } else if is_drawn {
             self.hidden_calls += is_here;
         } else if self.filter.takes_region(frame.region) {

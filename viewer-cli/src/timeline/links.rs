@@ -6,10 +6,10 @@ use annals_analysis::{
     CollectiveInstance, MessageWaits, Wait, bin_of, bin_start, for_each_collective,
     for_each_message,
 };
-use annals_format::{Definitions, EventTypeId, RegionId, Role, StreamId};
+use annals_format::{Definitions, EventTypeId, Role, StreamId};
 use annals_merger::{ByStream, Message, Query, Reader, Window};
 
-use super::layout::{MessageLine, Request};
+use super::layout::{LaneWait, MessageLine, Request};
 
 /// Messages that are kept as lines, at most. Of more of them, evenly spread ones are kept.
 const MOST_LINES: usize = 2000;
@@ -23,19 +23,6 @@ const MOST_SHORT: usize = 4096;
 
 /// Waits that are too short to be seen and are kept: enough for the longest, if some turn out to be in no call.
 const MOST_LONGEST: usize = 64;
-
-/// A time in which a lane waited.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LaneWait {
-    /// Trace time at which it begins, nanoseconds.
-    pub from_ns: i64,
-    /// Trace time at which it ends, nanoseconds: when what was waited for came, or the call around was left.
-    pub to_ns: i64,
-    /// Region and level of the call that waits. `None` if it lies in no call.
-    pub call: Option<(RegionId, u32)>,
-    /// Who waited for whom.
-    pub wait: Wait,
-}
 
 /// Messages and waits of a window.
 #[derive(Debug)]
@@ -94,7 +81,8 @@ impl Links {
         &mut self,
         lanes: &Lanes<'_>,
         lane: usize,
-        (from_ns, to_ns): (i64, i64),
+        from_ns: i64,
+        to_ns: i64,
         named: impl FnOnce() -> Wait,
     ) {
         let window = lanes.window;
@@ -138,8 +126,9 @@ impl Links {
     fn add_message(&mut self, lanes: &Lanes<'_>, message: &Message, stride: &mut u64) {
         for wait in lanes.waits.of(message) {
             if let Some(lane) = lanes.lane(wait.waiting.stream) {
-                let span = (wait.from_ns, wait.to_ns);
-                self.add_wait(lanes, lane, span, || wait.named(lanes.definitions));
+                self.add_wait(lanes, lane, wait.from_ns, wait.to_ns, || {
+                    wait.named(lanes.definitions)
+                });
             }
         }
         let (send, receive) = (&message.send, &message.receive);
@@ -175,8 +164,7 @@ impl Links {
         let to_ns = operation.last.time_ns;
         for begin in operation.begins {
             if let Some(lane) = lanes.lane(begin.stream) {
-                let span = (begin.time_ns, to_ns);
-                self.add_wait(lanes, lane, span, || {
+                self.add_wait(lanes, lane, begin.time_ns, to_ns, || {
                     operation.wait(begin, lanes.definitions)
                 });
             }

@@ -6,6 +6,7 @@
 mod bars;
 #[cfg(feature = "pictures")]
 mod font;
+mod gather;
 mod lanes;
 mod layout;
 mod links;

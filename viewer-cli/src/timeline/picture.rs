@@ -54,9 +54,9 @@ pub trait Canvas {
     /// Draws a filled polygon.
     fn polygon(&mut self, points: &[(f64, f64)], fill: Colour);
     /// Draws a filled circle.
-    fn circle(&mut self, centre: (f64, f64), radius: f64, fill: Colour);
+    fn circle(&mut self, x: f64, y: f64, radius: f64, fill: Colour);
     /// Draws a text, its baseline at y.
-    fn text(&mut self, at: (f64, f64), style: TextStyle, text: &str);
+    fn text(&mut self, x: f64, y: f64, style: TextStyle, text: &str);
 }
 
 const MARGIN: f64 = 12.0;
@@ -285,12 +285,7 @@ pub fn draw(layout: &Layout, title: &str, canvas: &mut dyn Canvas) {
             tops[lane] + sheet.row * rows / 2.0
         };
         for line in &layout.messages.lines {
-            draw_message(
-                &sheet,
-                line,
-                (middle(line.from.0), middle(line.to.0)),
-                canvas,
-            );
+            draw_message(&sheet, line, middle(line.from.0), middle(line.to.0), canvas);
         }
     }
     for (number, named) in layout.longest_waits.iter().enumerate() {
@@ -300,11 +295,9 @@ pub fn draw(layout: &Layout, title: &str, canvas: &mut dyn Canvas) {
         let (left, right) = (sheet.x(from_ns), sheet.x(to_ns));
         // Of a long wait, the start is left for the name.
         let middle = f64::midpoint(left, right);
-        let centre = (
-            middle.max(right - 12.0),
-            tops[named.lane] + sheet.row * level + sheet.row / 2.0,
-        );
-        draw_number(number + 1, centre, canvas);
+        let x = middle.max(right - 12.0);
+        let y = tops[named.lane] + sheet.row * level + sheet.row / 2.0;
+        draw_number(number + 1, x, y, canvas);
     }
     draw_axis(&sheet, y, canvas);
     draw_below(&sheet, y + 34.0, canvas);
@@ -314,7 +307,7 @@ fn draw_title(sheet: &Sheet<'_>, title: &str, canvas: &mut dyn Canvas) {
     let layout = sheet.layout;
     let room = sheet.width() - 2.0 * MARGIN;
     let title = fitted(&safe(title), LARGE, room);
-    canvas.text((MARGIN, 24.0), style(Anchor::Start, LARGE, BLACK), &title);
+    canvas.text(MARGIN, 24.0, style(Anchor::Start, LARGE, BLACK), &title);
     let mut ranks: Vec<u32> = layout.lanes.iter().map(|lane| lane.rank).collect();
     ranks.dedup();
     let plural = |count: usize| if count == 1 { "" } else { "s" };
@@ -330,13 +323,13 @@ fn draw_title(sheet: &Sheet<'_>, title: &str, canvas: &mut dyn Canvas) {
         time::duration(to_ns)
     );
     let text = fitted(&text, NORMAL, room);
-    canvas.text((MARGIN, 41.0), style(Anchor::Start, NORMAL, DARK), &text);
+    canvas.text(MARGIN, 41.0, style(Anchor::Start, NORMAL, DARK), &text);
 }
 
 fn draw_label(sheet: &Sheet<'_>, lane: &Lane, y: f64, canvas: &mut dyn Canvas) {
     let label = fitted(&safe(&lane.label), NORMAL, MOST_LABEL);
     let end = style(Anchor::End, NORMAL, BLACK);
-    canvas.text((sheet.left - 8.0, y + 11.5), end, &label);
+    canvas.text(sheet.left - 8.0, y + 11.5, end, &label);
 }
 
 fn draw_lane(sheet: &Sheet<'_>, lane: &Lane, y: f64, canvas: &mut dyn Canvas) {
@@ -426,7 +419,7 @@ fn draw_name(sheet: &Sheet<'_>, lane: &Lane, run: &Run, y: f64, canvas: &mut dyn
         return;
     }
     let style = style(Anchor::Start, SMALL, ink);
-    canvas.text((left + PADDING, y + sheet.row - 5.0), style, &label);
+    canvas.text(left + PADDING, y + sheet.row - 5.0, style, &label);
 }
 
 /// What a bar stands for.
@@ -445,10 +438,12 @@ fn title(layout: &Layout, run: &Run) -> String {
     }
 }
 
+/// Draws a message as an arrow from the height of one lane to that of another.
 fn draw_message(
     sheet: &Sheet<'_>,
     line: &MessageLine,
-    (from_y, to_y): (f64, f64),
+    from_y: f64,
+    to_y: f64,
     canvas: &mut dyn Canvas,
 ) {
     /// Length and half the width of an arrow's head.
@@ -506,7 +501,7 @@ fn draw_density(sheet: &Sheet<'_>, top: f64, canvas: &mut dyn Canvas) {
         canvas,
     );
     let end = style(Anchor::End, NORMAL, BLACK);
-    canvas.text((sheet.left - 8.0, floor - 6.0), end, "messages");
+    canvas.text(sheet.left - 8.0, floor - 6.0, end, "messages");
 }
 
 fn draw_metric(sheet: &Sheet<'_>, metric: &MetricRow, top: f64, canvas: &mut dyn Canvas) {
@@ -525,13 +520,14 @@ fn draw_metric(sheet: &Sheet<'_>, metric: &MetricRow, top: f64, canvas: &mut dyn
     );
     let name = fitted(&safe(&metric.name), SMALL, MOST_LABEL);
     let end = style(Anchor::End, SMALL, DARK);
-    canvas.text((sheet.left - 8.0, floor - 5.0), end, &name);
+    canvas.text(sheet.left - 8.0, floor - 5.0, end, &name);
 }
 
-fn draw_number(number: usize, (x, y): (f64, f64), canvas: &mut dyn Canvas) {
-    canvas.circle((x, y), 7.0, BLACK);
+/// Draws a number in a circle.
+fn draw_number(number: usize, x: f64, y: f64, canvas: &mut dyn Canvas) {
+    canvas.circle(x, y, 7.0, BLACK);
     let middle = style(Anchor::Middle, SMALL, WHITE);
-    canvas.text((x, y + 3.6), middle, &number.to_string());
+    canvas.text(x, y + 3.6, middle, &number.to_string());
 }
 
 fn draw_axis(sheet: &Sheet<'_>, y: f64, canvas: &mut dyn Canvas) {
@@ -547,7 +543,8 @@ fn draw_axis(sheet: &Sheet<'_>, y: f64, canvas: &mut dyn Canvas) {
             (sheet.width() - half - 2.0).max(MARGIN + half),
         );
         canvas.text(
-            (x, y + 18.0),
+            x,
+            y + 18.0,
             style(Anchor::Middle, NORMAL, BLACK),
             &tick.label,
         );
@@ -574,12 +571,12 @@ fn draw_below(sheet: &Sheet<'_>, top: f64, canvas: &mut dyn Canvas) {
         let room = wide - 20.0 - 10.0 - text_width(&took, NORMAL);
         let letters = (room / (NORMAL * 0.6)) as usize;
         let name = fitted(&shorten(&safe(&entry.name), letters), NORMAL, room);
-        canvas.text((x + 20.0, line), start, &(name + &took));
+        canvas.text(x + 20.0, line, start, &(name + &took));
     }
     y += LINE * layout.legend.len().min(MOST_NAMES).div_ceil(columns) as f64;
     if layout.legend.len() > MOST_NAMES {
         let text = format!("{} more regions", layout.legend.len() - MOST_NAMES);
-        canvas.text((MARGIN, y), start, &text);
+        canvas.text(MARGIN, y, start, &text);
         y += LINE;
     }
     y += GAP;
@@ -587,7 +584,7 @@ fn draw_below(sheet: &Sheet<'_>, top: f64, canvas: &mut dyn Canvas) {
         let (x, line) = place_of(place, y);
         draw_sign(*sign, [x, line - 9.0, 14.0, 10.0], canvas);
         let text = fitted(&sign.text(layout), NORMAL, wide - 30.0);
-        canvas.text((x + 20.0, line), start, &text);
+        canvas.text(x + 20.0, line, start, &text);
     }
     y += LINE * sheet.signs.len().div_ceil(columns) as f64;
     let room = sheet.width() - 2.0 * MARGIN;
@@ -595,14 +592,14 @@ fn draw_below(sheet: &Sheet<'_>, top: f64, canvas: &mut dyn Canvas) {
         y += GAP;
     }
     for (number, sentence) in layout.wait_sentences().enumerate() {
-        draw_number(number + 1, (MARGIN + 7.0, y - 4.0), canvas);
+        draw_number(number + 1, MARGIN + 7.0, y - 4.0, canvas);
         let text = fitted(&sentence, NORMAL, room - 20.0);
-        canvas.text((MARGIN + 20.0, y), start, &text);
+        canvas.text(MARGIN + 20.0, y, start, &text);
         y += LINE;
     }
     for note in &layout.notes {
         let text = fitted(&safe(note), NORMAL, room);
-        canvas.text((MARGIN, y), style(Anchor::Start, NORMAL, DARK), &text);
+        canvas.text(MARGIN, y, style(Anchor::Start, NORMAL, DARK), &text);
         y += LINE;
     }
 }
@@ -655,13 +652,13 @@ impl Canvas for OnSvg {
         self.0.area(points, &fill.hex());
     }
 
-    fn circle(&mut self, centre: (f64, f64), radius: f64, fill: Colour) {
-        self.0.circle(centre, radius, &fill.hex());
+    fn circle(&mut self, x: f64, y: f64, radius: f64, fill: Colour) {
+        self.0.circle(x, y, radius, &fill.hex());
     }
 
-    fn text(&mut self, at: (f64, f64), style: TextStyle, text: &str) {
+    fn text(&mut self, x: f64, y: f64, style: TextStyle, text: &str) {
         self.0
-            .text_in(at, style.size, style.anchor, &style.colour.hex(), text);
+            .text_in(x, y, style.size, style.anchor, &style.colour.hex(), text);
     }
 }
 

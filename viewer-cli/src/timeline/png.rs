@@ -66,7 +66,7 @@ impl Pixels {
     }
 
     /// Mixes a colour into a pixel.
-    fn blend(&mut self, (x, y): (i64, i64), colour: Colour, opacity: u8) {
+    fn blend(&mut self, x: i64, y: i64, colour: Colour, opacity: u8) {
         let (width, height) = (i64::from(self.map.width()), i64::from(self.map.height()));
         if !(0..width).contains(&x) || !(0..height).contains(&y) || opacity == 0 {
             return;
@@ -89,13 +89,8 @@ impl Pixels {
         }
     }
 
-    fn draw_glyph(
-        &mut self,
-        c: char,
-        pixels: f32,
-        (pen, baseline): (f32, f32),
-        colour: Colour,
-    ) -> f32 {
+    /// Draws a letter. Returns by how much the pen advances.
+    fn draw_glyph(&mut self, c: char, pixels: f32, pen: f32, baseline: f32, colour: Colour) -> f32 {
         let glyph = self.glyphs.entry((c, pixels.to_bits())).or_insert_with(|| {
             let (metrics, opacity) = font().rasterize(c, pixels);
             Glyph {
@@ -112,8 +107,8 @@ impl Pixels {
         let top = baseline.round() as i64 - i64::from(glyph.bottom) - glyph.height as i64;
         let opacity = Arc::clone(&glyph.opacity);
         for (place, opacity) in opacity.iter().enumerate() {
-            let at = (left + (place % width) as i64, top + (place / width) as i64);
-            self.blend(at, colour, *opacity);
+            let (x, y) = (left + (place % width) as i64, top + (place / width) as i64);
+            self.blend(x, y, colour, *opacity);
         }
         advance
     }
@@ -194,7 +189,7 @@ impl Canvas for Pixels {
         }
     }
 
-    fn circle(&mut self, (x, y): (f64, f64), radius: f64, fill: Colour) {
+    fn circle(&mut self, x: f64, y: f64, radius: f64, fill: Colour) {
         let transform = self.transform();
         if let Some(path) = PathBuilder::from_circle(x as f32, y as f32, radius as f32) {
             let paint = paint(fill, 1.0);
@@ -203,7 +198,7 @@ impl Canvas for Pixels {
         }
     }
 
-    fn text(&mut self, (x, y): (f64, f64), style: TextStyle, text: &str) {
+    fn text(&mut self, x: f64, y: f64, style: TextStyle, text: &str) {
         let text = safe(text);
         let width = text_width(&text, style.size);
         let left = match style.anchor {
@@ -215,7 +210,7 @@ impl Canvas for Pixels {
         let mut pen = left as f32 * self.scale;
         let baseline = y as f32 * self.scale;
         for c in text.chars() {
-            pen += self.draw_glyph(c, pixels, (pen, baseline), style.colour);
+            pen += self.draw_glyph(c, pixels, pen, baseline, style.colour);
         }
     }
 }

@@ -6,8 +6,9 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::Shown;
 use super::details::Details;
-use super::reader::{Picture, Reply, View, Wanted};
+use super::reader::{Picture, Reply, Wanted};
 use super::search::Search;
+use super::view::View;
 use crate::time::{duration, moment};
 use crate::timeline::{lane_label, lanes_of, without_start_and_end};
 use annals_analysis::{LocationNames, bin_of, bin_start, bounded};

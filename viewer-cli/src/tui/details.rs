@@ -8,8 +8,8 @@ use annals_merger::calls::{CallSink, Close, Frame};
 use annals_merger::{Calls, Sink, Window};
 
 use super::Shown;
-use super::reader::View;
 use super::search::stretch;
+use super::view::View;
 use crate::names::shorten;
 use crate::table::safe;
 use crate::time::{duration, moment};

@@ -8,6 +8,7 @@ mod details;
 mod reader;
 mod screen;
 mod search;
+mod view;
 
 use std::time::Duration;
 

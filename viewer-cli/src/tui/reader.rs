@@ -10,6 +10,7 @@ use anyhow::anyhow;
 use super::Shown;
 use super::details::{self, Details};
 use super::search::{self, Hit, Search};
+use super::view::View;
 use crate::table::Screen;
 use crate::timeline::{
     Lane, LaneRow, Layout, Legend, MessageLines, Request, Run, lane_label, lanes_of,
@@ -23,15 +24,6 @@ pub(super) struct Wanted {
     /// Lane and column under the cursor.
     pub(super) cursor: (usize, usize),
     pub(super) search: Option<Search>,
-}
-
-/// What the timeline shows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct View {
-    pub(super) window: Window,
-    pub(super) columns: usize,
-    pub(super) first_lane: usize,
-    pub(super) lanes: usize,
 }
 
 /// What was read.

@@ -123,14 +123,7 @@ fn draw_lane(app: &App, buffer: &mut Buffer, area: Rect, row: usize, has_colour:
     }
     let mut from = 0;
     for run in cells.chunk_by(|a, b| a == b) {
-        draw_run(
-            buffer,
-            area,
-            (LABEL + from, y),
-            run[0],
-            run.len(),
-            has_colour,
-        );
+        draw_run(buffer, area, LABEL + from, y, run[0], run.len(), has_colour);
         from += run.len();
     }
     if is_chosen {
@@ -179,10 +172,12 @@ fn fill<'a>(app: &App, picture: &'a Picture, lane: usize, cells: &mut [Shown<'a>
     }
 }
 
+/// Draws columns of a lane that show the same.
 fn draw_run(
     buffer: &mut Buffer,
     area: Rect,
-    (x, y): (usize, usize),
+    x: usize,
+    y: usize,
     shown: Shown<'_>,
     length: usize,
     has_colour: bool,

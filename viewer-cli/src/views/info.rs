@@ -211,6 +211,23 @@ impl Info {
     /// The text for people.
     pub fn render(&self, screen: Screen) -> String {
         let mut text = self.sentence() + "\n\n";
+        self.render_facts(&mut text);
+        text.push('\n');
+        text.push_str(&self.process_table().render(screen));
+        if let Some(process) = self.processes.first() {
+            let mut line = |key: &str| {
+                if let Some(value) = process.properties.get(key) {
+                    let _ = writeln!(text, "{key:<12}{}", safe(value));
+                }
+            };
+            OF_FIRST.iter().for_each(|key| line(key));
+        }
+        self.render_properties(&mut text);
+        text
+    }
+
+    /// Appends what the files, the ranks and the events are, a line each.
+    fn render_facts(&self, text: &mut String) {
         let mut line = |key: &str, value: String| {
             let _ = writeln!(text, "{key:<12}{value}");
         };
@@ -296,7 +313,10 @@ impl Info {
         }
         let complete = if self.complete { "yes" } else { "no" };
         line("complete", complete.to_owned());
-        text.push('\n');
+    }
+
+    /// Returns a row for each process.
+    fn process_table(&self) -> Table {
         let has_worlds = self.processes.iter().any(|process| process.first_rank != 0);
         let of_world = ("in its world", Align::Left);
         let mut columns = vec![
@@ -330,17 +350,7 @@ impl Info {
             }
             table.row(row);
         }
-        text.push_str(&table.render(screen));
-        if let Some(process) = self.processes.first() {
-            let mut line = |key: &str| {
-                if let Some(value) = process.properties.get(key) {
-                    let _ = writeln!(text, "{key:<12}{}", safe(value));
-                }
-            };
-            OF_FIRST.iter().for_each(|key| line(key));
-        }
-        self.render_properties(&mut text);
-        text
+        table
     }
 
     /// What programs, adapters and users have said of the processes: MPI's control variables, say. Where processes differ,

@@ -41,6 +41,53 @@ fn in_order(times: &RegionTimes) -> Vec<TableRow<'_>> {
     rows
 }
 
+/// How the uncertain calls of the rows are shown.
+struct UncertainCalls {
+    /// Uncertain calls of every row: losses of any event type are uncertain calls of every region.
+    in_every_row: u64,
+    /// Whether the numbers of all rows are lower bounds.
+    are_lower_bounds: bool,
+}
+
+impl UncertainCalls {
+    fn of(rows: &[&RegionRow]) -> Self {
+        let in_every_row = rows.iter().map(|row| row.uncertain_calls).min();
+        let is_lower_bound = |row: &&RegionRow| row.uncertain_calls_is_lower_bound;
+        Self {
+            in_every_row: in_every_row.filter(|_| rows.len() > 1).unwrap_or(0),
+            are_lower_bounds: rows.len() > 1 && rows.iter().all(is_lower_bound),
+        }
+    }
+
+    /// Returns the uncertain calls that a row has and not every other one has, too.
+    fn cell(&self, row: &RegionRow) -> String {
+        let is_lower_bound = row.uncertain_calls_is_lower_bound && !self.are_lower_bounds;
+        match (row.uncertain_calls - self.in_every_row, is_lower_bound) {
+            (0, false) => String::new(),
+            (count, true) => format!(">={count}"),
+            (count, false) => count.to_string(),
+        }
+    }
+
+    /// Appends a sentence on the uncertain calls that every row has.
+    fn put_sentence(&self, text: &mut String) {
+        let in_every_row = self.in_every_row;
+        if in_every_row == 0 && !self.are_lower_bounds {
+            return;
+        }
+        let least = if self.are_lower_bounds {
+            "at least"
+        } else {
+            "up to"
+        };
+        let enters = counted(in_every_row, "enter");
+        let _ = writeln!(
+            text,
+            "calls of every region: ± {in_every_row}, because {least} {enters} of unknown region were lost"
+        );
+    }
+}
+
 /// Returns the first `most` rows as a table, and what is remarkable about them.
 pub fn region_table(
     times: &RegionTimes,
@@ -56,21 +103,49 @@ pub fn region_table(
         TableRow::Outside(_) => None,
     });
     let rows: Vec<&RegionRow> = regions.collect();
-    // Losses of any event type are uncertain calls of every region.
-    let in_every_row = rows.iter().map(|row| row.uncertain_calls).min();
-    let in_every_row = in_every_row.filter(|_| rows.len() > 1).unwrap_or(0);
-    let is_lower_bound = |row: &RegionRow| row.uncertain_calls_is_lower_bound;
-    let are_all_lower_bounds = rows.len() > 1 && rows.iter().all(|row| is_lower_bound(row));
-    let uncertain_of = |row: &RegionRow| {
-        let is_lower_bound = is_lower_bound(row) && !are_all_lower_bounds;
-        match (row.uncertain_calls - in_every_row, is_lower_bound) {
-            (0, false) => String::new(),
-            (count, true) => format!(">={count}"),
-            (count, false) => count.to_string(),
+    let uncertain = UncertainCalls::of(&rows);
+    let has_uncertain = rows.iter().any(|row| !uncertain.cell(row).is_empty());
+    let mut table = Table::new(&columns(grouping, has_uncertain));
+    for row in &shown {
+        let (name, rank, location) = match row {
+            TableRow::Region(row) => (row.name.as_str(), row.rank, &row.location),
+            TableRow::Outside(row) => (OUTSIDE, row.rank, &row.location),
+        };
+        let mut cells = vec![safe(name)];
+        if grouping != Grouping::None {
+            cells.push(rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string()));
         }
-    };
-    let has_uncertain = rows.iter().any(|row| !uncertain_of(row).is_empty());
+        if grouping == Grouping::Location {
+            cells.push(safe(location.as_deref().unwrap_or("-")));
+        }
+        match row {
+            TableRow::Region(row) => {
+                cells.push(time::grouped(row.calls));
+                cells.extend(has_uncertain.then(|| uncertain.cell(row)));
+                cells.extend(times_of_region(row, whole));
+            }
+            TableRow::Outside(row) => {
+                cells.push(String::new());
+                cells.extend(has_uncertain.then(String::new));
+                let mark = if row.is_uncertain { "~" } else { "" };
+                let time = format!("{mark}{}", time::duration(row.time_ns));
+                cells.extend([time.clone(), time]);
+                cells.push(percent(row.time_ns as u64, whole));
+                cells.extend(std::iter::repeat_n(String::new(), 4));
+            }
+        }
+        table.row(cells);
+    }
+    let mut text = table.render(screen);
+    uncertain.put_sentence(&mut text);
+    for row in rows {
+        put_unpaired(row, &mut text);
+    }
+    text
+}
 
+/// Returns the columns of a table of regions.
+fn columns(grouping: Grouping, has_uncertain: bool) -> Vec<(&'static str, Align)> {
     let mut columns = vec![("region", Align::Name)];
     if grouping != Grouping::None {
         columns.push(("rank", Align::Right));
@@ -91,81 +166,44 @@ pub fn region_table(
         ("p95", Align::Optional),
         ("max", Align::Right),
     ]);
-    let mut table = Table::new(&columns);
-    for row in &shown {
-        let (name, rank, location) = match row {
-            TableRow::Region(row) => (row.name.as_str(), row.rank, &row.location),
-            TableRow::Outside(row) => (OUTSIDE, row.rank, &row.location),
+    columns
+}
+
+/// Returns the cells of a region's times. `whole`: the time that shares are of.
+fn times_of_region(row: &RegionRow, whole: u64) -> [String; 7] {
+    let mark = if row.time_is_uncertain { "~" } else { "" };
+    [
+        format!("{mark}{}", time::duration(row.inclusive_ns)),
+        format!("{mark}{}", time::duration(row.exclusive_ns)),
+        percent(row.exclusive_ns as u64, whole),
+        opt_duration(row.min_ns),
+        opt_duration(row.mean_ns),
+        opt_duration(row.p95_ns),
+        opt_duration(row.max_ns),
+    ]
+}
+
+/// Appends sentences on a region's calls without a leave, and on its leaves without an enter.
+fn put_unpaired(row: &RegionRow, text: &mut String) {
+    let name = safe(&row.name);
+    if row.unleft_calls != 0 {
+        let calls = counted(row.unleft_calls, "call");
+        let why = match row.uncertain_calls {
+            0 => "the program left them without an event (longjmp?)",
+            _ => "events were lost",
         };
-        let mut cells = vec![safe(name)];
-        if grouping != Grouping::None {
-            cells.push(rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string()));
-        }
-        if grouping == Grouping::Location {
-            cells.push(safe(location.as_deref().unwrap_or("-")));
-        }
-        match row {
-            TableRow::Region(row) => {
-                let mark = if row.time_is_uncertain { "~" } else { "" };
-                cells.push(time::grouped(row.calls));
-                cells.extend(has_uncertain.then(|| uncertain_of(row)));
-                cells.extend([
-                    format!("{mark}{}", time::duration(row.inclusive_ns)),
-                    format!("{mark}{}", time::duration(row.exclusive_ns)),
-                    percent(row.exclusive_ns as u64, whole),
-                    opt_duration(row.min_ns),
-                    opt_duration(row.mean_ns),
-                    opt_duration(row.p95_ns),
-                    opt_duration(row.max_ns),
-                ]);
-            }
-            TableRow::Outside(row) => {
-                cells.push(String::new());
-                cells.extend(has_uncertain.then(String::new));
-                let mark = if row.is_uncertain { "~" } else { "" };
-                let time = format!("{mark}{}", time::duration(row.time_ns));
-                cells.extend([time.clone(), time]);
-                cells.push(percent(row.time_ns as u64, whole));
-                cells.extend(std::iter::repeat_n(String::new(), 4));
-            }
-        }
-        table.row(cells);
-    }
-    let mut text = table.render(screen);
-    if in_every_row != 0 || are_all_lower_bounds {
-        let least = if are_all_lower_bounds {
-            "at least"
-        } else {
-            "up to"
-        };
-        let enters = counted(in_every_row, "enter");
         let _ = writeln!(
             text,
-            "calls of every region: ± {in_every_row}, because {least} {enters} of unknown region were lost"
+            "{name}: {calls} without a leave, taken to end with the region around: {why}"
         );
     }
-    for row in rows {
-        let name = safe(&row.name);
-        if row.unleft_calls != 0 {
-            let calls = counted(row.unleft_calls, "call");
-            let why = match row.uncertain_calls {
-                0 => "the program left them without an event (longjmp?)",
-                _ => "events were lost",
-            };
-            let _ = writeln!(
-                text,
-                "{name}: {calls} without a leave, taken to end with the region around: {why}"
-            );
-        }
-        if row.unmatched_leaves != 0 {
-            let _ = writeln!(
-                text,
-                "{name}: {} without an enter, counted as no calls",
-                counted(row.unmatched_leaves, "leave")
-            );
-        }
+    if row.unmatched_leaves != 0 {
+        let _ = writeln!(
+            text,
+            "{name}: {} without an enter, counted as no calls",
+            counted(row.unmatched_leaves, "leave")
+        );
     }
-    text
 }
 
 /// Returns in one sentence where most of the time went. `whole` is what shares are of, as `the run`.

@@ -14,8 +14,8 @@ use annals_recorder::events::{
 };
 
 use crate::memory::{
-    ENUM_NULL, bind, count, datatype, enumeration, must_put, object, optional_text, put, put_text,
-    put_values, scope, text, value_at, verbosity,
+    ENUM_NULL, bind, bits_of, count, datatype, enumeration, must_put, object, optional_text,
+    pointer_of, put, put_text, put_values, scope, text, value_at, verbosity,
 };
 use crate::{call, tool_call};
 
@@ -184,15 +184,6 @@ fn room(datatype: Datatype, count: usize) -> Vec<u64> {
     vec![0; (count * datatype.size()).div_ceil(8)]
 }
 
-/// Returns the handle's bits, and whether there is a handle.
-fn bits_of(object: Option<ObjectHandle>) -> (u64, bool) {
-    (object.map_or(0, |object| object.0), object.is_some())
-}
-
-fn pointer_of((bits, is_there): &(u64, bool)) -> *const u64 {
-    if *is_there { bits } else { std::ptr::null() }
-}
-
 /// # Safety
 /// - Texts are NULL or end with a zero, `initial` points to `num_values` values, `cvar_index` is
 ///   NULL or valid; the functions may be called with `data` in any thread, for ever.
@@ -239,7 +230,7 @@ pub(crate) unsafe extern "C" fn annals_t_add_cvar(
                 let bits = bits_of(object);
                 let data = std::ptr::with_exposed_provenance_mut(data);
                 // SAFETY: `annals_t.h` requires of a variable's functions that they may be called.
-                unsafe { read(data, pointer_of(&bits), to) };
+                unsafe { read(data, pointer_of(object, &bits), to) };
                 for (index, value) in values.iter_mut().enumerate() {
                     // SAFETY: all of them are there.
                     *value = unsafe { value_at(datatype, to, index) };
@@ -253,7 +244,7 @@ pub(crate) unsafe extern "C" fn annals_t_add_cvar(
                 let bits = bits_of(object);
                 let data = std::ptr::with_exposed_provenance_mut(data);
                 // SAFETY: `annals_t.h` requires of a variable's functions that they may be called.
-                outcome(unsafe { write(data, pointer_of(&bits), from) })
+                outcome(unsafe { write(data, pointer_of(object, &bits), from) })
             };
             spec = spec.access(get, set);
         }

@@ -189,3 +189,13 @@ pub(crate) fn verbosity(code: c_int) -> Result<Verbosity> {
     let code = u8::try_from(code).map_err(|_| Error::Invalid)?;
     Verbosity::from_code(code).ok_or(Error::Invalid)
 }
+
+/// Returns the bits of an object's handle, to be pointed to.
+pub(crate) fn bits_of(object: Option<ObjectHandle>) -> u64 {
+    object.map_or(0, |object| object.0)
+}
+
+/// Returns what producers' functions get for an object: a pointer to its bits, NULL if there is no object.
+pub(crate) fn pointer_of(object: Option<ObjectHandle>, bits: &u64) -> *const u64 {
+    object.map_or(std::ptr::null(), |_| std::ptr::from_ref(bits))
+}

@@ -10,13 +10,13 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use annals_recorder::events::{
-    Datatype, Enumeration, Error, ObjectHandle, Pvar, PvarHandle, PvarInfo, PvarNotice,
-    PvarSession, PvarSpec, Result, Runtime, Value,
+    Datatype, Enumeration, Error, Pvar, PvarHandle, PvarInfo, PvarNotice, PvarSession, PvarSpec,
+    Result, Runtime, Value,
 };
 
 use crate::memory::{
-    ENUM_NULL, Place, bind, class, count, datatype, enumeration, must_put, object, optional_text,
-    put, put_text, put_value, text, value_at, verbosity,
+    ENUM_NULL, Place, bind, bits_of, class, count, datatype, enumeration, must_put, object,
+    optional_text, pointer_of, put, put_text, put_value, text, value_at, verbosity,
 };
 use crate::{call, tool_call};
 
@@ -290,16 +290,6 @@ pub unsafe extern "C" fn annals_t_pvar_readreset(
         let to = |item, value| unsafe { put_value(value, buf, item) };
         runtime.pvar_read_reset_with(session, handle, to).map(drop)
     })
-}
-
-/// Returns the bits of an object's handle, to be pointed to.
-fn bits_of(object: Option<ObjectHandle>) -> u64 {
-    object.map_or(0, |object| object.0)
-}
-
-/// Returns what producers' functions get for an object; NULL where there is none.
-fn pointer_of(object: Option<ObjectHandle>, bits: &u64) -> *const u64 {
-    object.map_or(std::ptr::null(), |_| std::ptr::from_ref(bits))
 }
 
 fn with_functions(

@@ -214,10 +214,14 @@ impl Dataset {
                 (TableKind::Regions, _) => regions_schema(),
                 _ => drops_schema(),
             };
-            let file = (plan.extension, plan.open);
-            let number = dataset
-                .files
-                .add(*kind, &schema, &at, plan.partition, file)?;
+            let number = dataset.files.add(
+                *kind,
+                &schema,
+                &at,
+                plan.partition,
+                plan.extension,
+                plan.open,
+            )?;
             dataset.numbers.push((*kind, number));
             match kind {
                 TableKind::Events => {

@@ -48,7 +48,7 @@ impl Exporter for Flamegraph<'_> {
             // The library takes no calls for an error.
             let mut svg = crate::svg::Svg::new(600.0, 60.0);
             let text = "no time passed in a region";
-            svg.text((20.0, 35.0), 14.0, crate::svg::Anchor::Start, text);
+            svg.text(20.0, 35.0, 14.0, crate::svg::Anchor::Start, text);
             picture = svg.finish().into_bytes();
         } else {
             from_lines(&mut options, lines.iter().map(String::as_str), &mut picture)?;

@@ -315,7 +315,8 @@ impl Tables {
         schema: &SchemaRef,
         at: &At,
         partition: Option<Partition>,
-        (extension, open): (&'static str, OpenRows),
+        extension: &'static str,
+        open: OpenRows,
     ) -> anyhow::Result<usize> {
         // What has no time is not split by it.
         let partition = partition.filter(|partition| {
@@ -416,14 +417,16 @@ impl Tables {
         self.columns += columns;
         let job = found.file.encode(group)?;
         match self.pool.push((table, part), job) {
-            Some((owner, encoded)) => self.append(owner, encoded),
+            Some(((table, part), encoded)) => self.append(table, part, encoded),
             None => Ok(()),
         }
     }
 
+    /// Appends encoded rows to the file of a part of a table.
     fn append(
         &mut self,
-        (table, part): (usize, usize),
+        table: usize,
+        part: usize,
         encoded: anyhow::Result<Encoded>,
     ) -> anyhow::Result<()> {
         self.tables[table].parts[part].file.append(encoded?)
@@ -518,8 +521,8 @@ impl Tables {
                 self.encode(table, part)?;
             }
         }
-        while let Some((owner, encoded)) = self.pool.next() {
-            self.append(owner, encoded)?;
+        while let Some(((table, part), encoded)) = self.pool.next() {
+            self.append(table, part, encoded)?;
         }
         for table in &mut self.tables {
             if let Place::Dataset {
@@ -547,8 +550,8 @@ impl Tables {
                 self.encode(table, part)?;
             }
         }
-        while let Some((owner, encoded)) = self.pool.next() {
-            self.append(owner, encoded)?;
+        while let Some(((table, part), encoded)) = self.pool.next() {
+            self.append(table, part, encoded)?;
         }
         for table in self.tables {
             for part in table.parts {

@@ -557,10 +557,11 @@ pub(crate) trait Gathered {
     fn take(&mut self, shared: &Arc<Shared>) -> Rows;
 }
 
-/// Rows out of what was gathered.
-fn later<T: Send + 'static>(
+/// Takes what was gathered, of which `make` makes rows in another thread.
+fn make_later<T: Send + 'static>(
     gathered: &mut Vec<T>,
-    (schema, shared): (&SchemaRef, &Arc<Shared>),
+    schema: &SchemaRef,
+    shared: &Arc<Shared>,
     make: impl FnOnce(&SchemaRef, &Shared, &[T]) -> RecordBatch + Send + 'static,
 ) -> Rows {
     let rows = std::mem::take(gathered);
@@ -626,7 +627,7 @@ impl Gathered for CallsTable {
     }
 
     fn take(&mut self, shared: &Arc<Shared>) -> Rows {
-        later(&mut self.rows, (&self.schema, shared), calls)
+        make_later(&mut self.rows, &self.schema, shared, calls)
     }
 }
 
@@ -726,7 +727,7 @@ impl Gathered for MessagesTable {
     }
 
     fn take(&mut self, shared: &Arc<Shared>) -> Rows {
-        later(&mut self.rows, (&self.schema, shared), messages)
+        make_later(&mut self.rows, &self.schema, shared, messages)
     }
 }
 
@@ -868,9 +869,10 @@ impl Gathered for MetricsTable {
 
     fn take(&mut self, shared: &Arc<Shared>) -> Rows {
         let units = Arc::clone(&self.units);
-        later(
+        make_later(
             &mut self.rows,
-            (&self.schema, shared),
+            &self.schema,
+            shared,
             move |schema, shared, rows| metrics(schema, shared, &units, rows),
         )
     }

@@ -1,4 +1,4 @@
-//! How values are spread: percentiles in bounded memory.
+//! Log-linear histograms: percentiles in bounded memory.
 
 use crate::error::{FormatError, Result};
 
@@ -8,10 +8,10 @@ const BUCKETS: u64 = 32;
 /// Numbers of buckets are below this: that of the largest value of 63 bits is the last.
 const BUCKET_COUNT: usize = 1888;
 
-/// The spread of values that are not negative. Percentiles are within 1.6 % of the exact ones (nearest rank), and
-/// exact below 64.
+/// A log-linear histogram of values that are not negative, as HdrHistogram has it. Percentiles are within 1.6 % of the exact
+/// ones (nearest rank), and exact below 64.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Spread {
+pub struct Histogram {
     count: u64,
     sum: i128,
     min: i64,
@@ -40,17 +40,19 @@ fn value_of(bucket: usize) -> u64 {
     low + (1 << shift) / 2
 }
 
-impl Spread {
-    /// A spread as a file has it: its smallest and largest value and their sum, and how many values each of some
-    /// buckets has, by number of the bucket.
+impl Histogram {
+    /// Makes a histogram of what a file has of it: the smallest and the largest value and the sum of all, and the number of
+    /// values of some buckets, by number of the bucket.
     ///
     /// # Errors
-    /// If there is no such spread.
+    /// If there is no such histogram.
     pub(crate) fn from_parts(
-        (min, max, sum): (i64, i64, i64),
+        min: i64,
+        max: i64,
+        sum: i64,
         buckets: impl Iterator<Item = (u64, u64)>,
     ) -> Result<Self> {
-        let mut spread = Self {
+        let mut histogram = Self {
             min,
             max,
             sum: sum.into(),
@@ -58,17 +60,17 @@ impl Spread {
         };
         for (bucket, count) in buckets {
             let number = usize::try_from(bucket).unwrap_or(usize::MAX);
-            let lowest = spread.first + spread.counts.len();
-            let is_next = number < BUCKET_COUNT && (spread.count == 0 || number >= lowest);
-            let all = spread.count.checked_add(count).filter(|_| count != 0);
+            let lowest = histogram.first + histogram.counts.len();
+            let is_next = number < BUCKET_COUNT && (histogram.count == 0 || number >= lowest);
+            let all = histogram.count.checked_add(count).filter(|_| count != 0);
             let (Some(all), true) = (all, is_next) else {
                 let expected = "ascending buckets below 1888, counts whose sum has 64 bits";
                 return Err(FormatError::invalid(0, expected, bucket));
             };
-            spread.count_in(number, count);
-            spread.count = all;
+            histogram.count_in(number, count);
+            histogram.count = all;
         }
-        Ok(spread)
+        Ok(histogram)
     }
 
     /// Buckets from the lowest that has values to the highest.
@@ -207,8 +209,10 @@ mod tests {
             for count in [1, 2, 7, 100, 5000] {
                 let mut values: Vec<i64> =
                     (0..count).map(|_| (next() >> (64 - bits)) as i64).collect();
-                let (mut whole, mut half) =
-                    (Spread::default(), [Spread::default(), Spread::default()]);
+                let (mut whole, mut half) = (
+                    Histogram::default(),
+                    [Histogram::default(), Histogram::default()],
+                );
                 for (index, value) in values.iter().enumerate() {
                     whole.add(*value);
                     half[index % 2].add(*value);
@@ -233,6 +237,6 @@ mod tests {
                 assert_eq!((sum.count(), sum.sum()), (whole.count(), whole.sum()));
             }
         }
-        assert_eq!(Spread::default().percentile(50), None);
+        assert_eq!(Histogram::default().percentile(50), None);
     }
 }
