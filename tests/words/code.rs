@@ -3,7 +3,7 @@
 use crate::prose::{self, Passage};
 
 #[derive(Clone, Copy, PartialEq)]
-pub enum Language {
+pub(crate) enum Language {
     Rust,
     /// C and C++.
     C,
@@ -28,7 +28,7 @@ const MESSAGES: &[&str] = &[
 
 /// Which string literals are read as messages.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Strings {
+pub(crate) enum Strings {
     /// Those that are given to one of [`MESSAGES`].
     OfMessages,
     /// Also those that consist of several words: a crate's own code has few others.
@@ -39,7 +39,7 @@ pub enum Strings {
 const SENTENCE_WORDS: usize = 4;
 
 /// Returns the passages of all comments, and of the messages of Rust code.
-pub fn passages(source: &str, language: Language, strings: Strings) -> Vec<Passage> {
+pub(crate) fn passages(source: &str, language: Language, strings: Strings) -> Vec<Passage> {
     let mut lexer = Lexer {
         chars: source.chars().collect(),
         at: 0,

@@ -4,19 +4,19 @@
 ///
 /// Code in backticks is one word `` ` ``, and a quotation is one word `"`: their contents are not ours to judge.
 #[derive(Debug, PartialEq)]
-pub struct Word {
-    pub text: String,
-    pub line: usize,
+pub(crate) struct Word {
+    pub(crate) text: String,
+    pub(crate) line: usize,
 }
 
 /// A paragraph, a list item, a heading or a row of a table.
-pub type Passage = Vec<Word>;
+pub(crate) type Passage = Vec<Word>;
 
 /// A line of text and its number in the file.
-pub type Line<'a> = (usize, &'a str);
+pub(crate) type Line<'a> = (usize, &'a str);
 
 /// Splits a block of Markdown, or of plain text, into passages; leaves code blocks out.
-pub fn passages(lines: &[Line<'_>]) -> Vec<Passage> {
+pub(crate) fn passages(lines: &[Line<'_>]) -> Vec<Passage> {
     let mut passages = Vec::new();
     let mut current: Vec<Line<'_>> = Vec::new();
     let mut is_code = false;

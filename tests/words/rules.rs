@@ -13,30 +13,30 @@ struct Pattern {
 }
 
 /// How often patterns may occur in the files below a directory, or in one file.
-pub struct Limit {
-    pub path: String,
-    pub forbidden: usize,
-    pub counted: usize,
+pub(crate) struct Limit {
+    pub(crate) path: String,
+    pub(crate) forbidden: usize,
+    pub(crate) counted: usize,
 }
 
-pub struct Rules {
+pub(crate) struct Rules {
     forbidden: Vec<Pattern>,
     counted: Vec<Pattern>,
-    pub limits: Vec<Limit>,
+    pub(crate) limits: Vec<Limit>,
 }
 
 /// A place where a pattern was found.
-pub struct Place {
-    pub is_forbidden: bool,
-    pub line: usize,
-    pub pattern: String,
+pub(crate) struct Place {
+    pub(crate) is_forbidden: bool,
+    pub(crate) line: usize,
+    pub(crate) pattern: String,
     /// Some words before and after it.
-    pub excerpt: String,
+    pub(crate) excerpt: String,
 }
 
 impl Rules {
     /// Parses the rules: sections `[forbidden]`, `[counted]` and `[limits]`, and comments.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut rules = Self {
             forbidden: Vec::new(),
             counted: Vec::new(),
@@ -65,7 +65,7 @@ impl Rules {
     }
 
     /// Returns the index of the limit with the longest path that contains `file`.
-    pub fn limit_of(&self, file: &Path) -> Option<usize> {
+    pub(crate) fn limit_of(&self, file: &Path) -> Option<usize> {
         let limits = self.limits.iter().enumerate();
         let containing =
             limits.filter(|(_, limit)| limit.path == "." || file.starts_with(&limit.path));
@@ -74,7 +74,7 @@ impl Rules {
     }
 
     /// Finds all places of a passage.
-    pub fn find(&self, passage: &Passage) -> Vec<Place> {
+    pub(crate) fn find(&self, passage: &Passage) -> Vec<Place> {
         let forbidden = self.forbidden.iter().map(|pattern| (true, pattern));
         let counted = self.counted.iter().map(|pattern| (false, pattern));
         let mut places = Vec::new();
