@@ -32,8 +32,11 @@ pub mod element {
     /// The number of processes in the communicator.
     pub const SIZE: &str = "size";
 
+    /// How many requests a call waits for.
+    pub const COUNT: &str = "count";
+
     /// Every name.
-    pub const ALL: [&str; 14] = [
+    pub const ALL: [&str; 15] = [
         REGION,
         VALUE,
         COMMUNICATOR,
@@ -48,6 +51,7 @@ pub mod element {
         BYTES_RECEIVED,
         PLACE,
         SIZE,
+        COUNT,
     ];
 }
 

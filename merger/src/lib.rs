@@ -50,7 +50,6 @@
 //! The package's `examples/` has whole programs: `print_events.rs`, `longest_calls.rs`, `merge.rs`. The types that this API names
 //! are re-exported from `annals-format`: one dependency is enough.
 
-mod ahead;
 mod allocator;
 mod axis;
 mod by_stream;
@@ -62,6 +61,7 @@ mod filter;
 mod input;
 mod merge;
 mod messages;
+mod ordered_parallel;
 mod otf2;
 mod read;
 mod report;

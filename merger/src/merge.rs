@@ -12,10 +12,12 @@ pub(crate) mod plan;
 pub(crate) mod runs;
 pub(crate) mod sweep;
 
-mod causes;
-mod conclude;
-mod settle;
-mod shares;
+mod causality;
+mod clock_fits;
+mod duplicates;
+mod prepare;
+mod ranks;
+mod report_builder;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -26,7 +28,6 @@ use annals_format::{
     SourceOrder, StreamId, StreamTotals, TraceChunk, TraceLoss,
 };
 
-use crate::ahead;
 use crate::allocator::give_freed_memory_back;
 use crate::axis::proof::{self, ElementReferences, SortedStreams, StreamHashes};
 use crate::axis::strip::{Part, Strip};
@@ -38,9 +39,9 @@ use crate::error::{MergeError, Result};
 use crate::filter::{EventFilter, FilterError, Keep};
 use crate::input::reader::{InputOutcome, InputReader};
 use crate::input::recording::InputRecording;
-use crate::input::stream::StreamReader;
+use crate::input::stream::{RecordedStream, StreamReader};
 use crate::input::ticks::StreamClock;
-use crate::input::trace::{Earlier, InputTrace, TraceReader};
+use crate::input::trace::{InputTrace, RenumberedTrace, TraceReader};
 use crate::input::unplaced::UnplacedStream;
 use crate::merge::options::SliceNumber;
 use crate::merge::runs::{Budget, Runs};
@@ -48,12 +49,13 @@ use crate::merge::sweep::Sweep;
 use crate::messages::MessageBatch;
 use crate::messages::causality::{Causality, RepairReport};
 use crate::messages::repair::Shifts;
+use crate::ordered_parallel::{pipeline, pipeline_inline};
 use crate::report::Report;
 use crate::stages::{self, Stage};
 use crate::window::Window;
 use crate::workers::Workers;
 
-use self::causes::{Moved, shifts_of};
+use self::causality::{Moved, shifts_of};
 
 /// A recording in the order of the merge.
 #[derive(Debug)]
@@ -120,7 +122,7 @@ pub(crate) struct Merge {
     is_planned: bool,
     members: Vec<Member>,
     /// Traces among the inputs.
-    traces: Vec<Earlier>,
+    traces: Vec<RenumberedTrace>,
     /// Identities of all recordings, in merge order.
     recording_ids: Vec<RecordingId>,
     /// Files that hold a recording given already.
@@ -427,7 +429,11 @@ impl Merge {
             &mut |worked: Worked<R>| {
                 losses.extend(worked.losses);
                 worked.hashes.iter().for_each(|runs| hashes.add(runs));
-                worked.shifts.iter().flatten().for_each(|s| moved.add(*s));
+                worked
+                    .shifts
+                    .iter()
+                    .flatten()
+                    .for_each(|(stream, shift_ns)| moved.add(*stream, *shift_ns));
                 if let Some(check) = &mut check {
                     stages::during(Stage::Match, || {
                         let batches = worked.messages.iter();
@@ -445,7 +451,7 @@ impl Merge {
             causality.repair = Some(repair);
         }
         let hashes = is_proved.then_some(&hashes);
-        self.conclude(outcomes, losses, hashes, causality)
+        self.build_report(outcomes, losses, hashes, causality)
     }
 
     /// Cuts the axis into strips, has `work` make something of the chunks of each, by as many threads
@@ -497,8 +503,8 @@ impl Merge {
         };
         let take = |results: Vec<R>| results.into_iter().try_for_each(&mut *consume);
         match workers.pool() {
-            None => ahead::one_by_one(next, work, take)?,
-            Some(pool) => ahead::feed(pool, most, next, work, take)?,
+            None => pipeline_inline(next, work, take)?,
+            Some(pool) => pipeline(pool, most, next, work, take)?,
         }
         done.push(sweep.into_outcomes().collect());
         if has_runs {
@@ -515,24 +521,24 @@ impl Merge {
         let mut readers: Vec<InputReader<'_>> = Vec::new();
         for member in &self.members {
             for (id, contents) in &member.input.recording.streams {
-                let number = member.numbers.streams[id];
-                let life_ns = (member.start_ns, member.end_ns);
-                let (input, numbers) = (&member.input, &member.numbers);
+                let stream = member.numbers.streams[id];
+                let recorded = RecordedStream {
+                    stream,
+                    input: &member.input,
+                    numbers: &member.numbers,
+                    contents,
+                    process_start_ns: member.start_ns,
+                    process_end_ns: member.end_ns,
+                };
                 let reader = match self.stream_clock(member, *id) {
                     Some(clock) => InputReader::Stream(Box::new(StreamReader::new(
-                        number,
-                        input,
-                        numbers,
-                        contents,
+                        recorded,
                         clock,
                         keep,
                         references,
-                        self.is_sorted(number),
-                        life_ns,
+                        self.is_sorted(stream),
                     ))),
-                    None => InputReader::Unplaced(Box::new(UnplacedStream::new(
-                        number, input, numbers, contents, keep, life_ns,
-                    ))),
+                    None => InputReader::Unplaced(Box::new(UnplacedStream::new(recorded, keep))),
                 };
                 readers.push(reader);
             }

@@ -1,4 +1,4 @@
-//! What events say about messages and collective operations: taken out of a chunk of the trace by the
+//! MessageContent events say about messages and collective operations: taken out of a chunk of the trace by the
 //! roles of its event types, so that the matching sees nothing else.
 
 pub(crate) mod causality;
@@ -33,17 +33,17 @@ const DENSE_WORLDS: usize = 8;
 
 /// Steps in the life of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum PointToPointKind {
     Send,
     Receive,
     ReceiveStart,
     /// A receive that was started takes no message.
     Cancel,
-    /// What a send told of was not sent.
+    /// MessageContent a send told of was not sent.
     Unsent,
 }
 
-/// What a collective operation orders.
+/// MessageContent a collective operation orders.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Semantics {
     AllToAll,
@@ -124,12 +124,12 @@ pub(crate) struct MessageEvent {
     pub(crate) request: u64,
     pub(crate) process: u32,
     pub(crate) clock: u32,
-    pub(crate) what: What,
+    pub(crate) content: MessageContent,
 }
 
 /// The content of an event.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum What {
+pub(crate) enum MessageContent {
     PointToPoint(PointToPoint),
     Collective(Collective),
 }
@@ -143,7 +143,7 @@ pub(crate) struct PointToPoint {
     pub(crate) peer: u32,
     /// Which of the process's threads: the last digits of the location's number, so that two may, rarely, pass for one.
     pub(crate) thread: u16,
-    pub(crate) kind: Kind,
+    pub(crate) kind: PointToPointKind,
 }
 
 /// The content of a begin or an end of a collective operation.
@@ -171,7 +171,7 @@ pub(crate) struct Mark<D = ()> {
     pub(crate) time_ns: i64,
     pub(crate) process: u32,
     pub(crate) clock: u32,
-    /// What the caller of the matcher wants to know of the event.
+    /// MessageContent the caller of the matcher wants to know of the event.
     pub(crate) detail: D,
 }
 
@@ -202,7 +202,9 @@ impl Lost {
 
     const fn of(plan: Option<TypeKind>) -> Self {
         let (sends, receives, collectives) = match plan {
-            Some(TypeKind::PointToPoint(Kind::Send | Kind::Unsent)) => (true, false, false),
+            Some(TypeKind::PointToPoint(PointToPointKind::Send | PointToPointKind::Unsent)) => {
+                (true, false, false)
+            }
             Some(TypeKind::PointToPoint(_)) => (false, true, false),
             Some(TypeKind::Collective { .. }) => (false, false, true),
             None => (false, false, false),
@@ -228,17 +230,17 @@ pub(crate) struct MessageBatch<D = ()> {
 /// The content of all events of a type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum TypeKind {
-    PointToPoint(Kind),
+    PointToPoint(PointToPointKind),
     Collective { is_begin: bool },
 }
 
 impl TypeKind {
     const fn of(role: Role) -> Option<Self> {
         Some(match role {
-            Role::Send => Self::PointToPoint(Kind::Send),
-            Role::Receive => Self::PointToPoint(Kind::Receive),
-            Role::ReceiveStart => Self::PointToPoint(Kind::ReceiveStart),
-            Role::Cancel => Self::PointToPoint(Kind::Cancel),
+            Role::Send => Self::PointToPoint(PointToPointKind::Send),
+            Role::Receive => Self::PointToPoint(PointToPointKind::Receive),
+            Role::ReceiveStart => Self::PointToPoint(PointToPointKind::ReceiveStart),
+            Role::Cancel => Self::PointToPoint(PointToPointKind::Cancel),
             Role::CollectiveBegin => Self::Collective { is_begin: true },
             Role::CollectiveEnd => Self::Collective { is_begin: false },
             _ => return None,
@@ -271,8 +273,8 @@ impl TypePlan {
             elements.position(|element| definitions.string(element.name) == name)
         };
         let kind = match TypeKind::of(event_type.role)? {
-            TypeKind::PointToPoint(Kind::Cancel) if place(element::PEER).is_some() => {
-                TypeKind::PointToPoint(Kind::Unsent)
+            TypeKind::PointToPoint(PointToPointKind::Cancel) if place(element::PEER).is_some() => {
+                TypeKind::PointToPoint(PointToPointKind::Unsent)
             }
             kind => kind,
         };
@@ -305,7 +307,7 @@ struct Place {
     process: u32,
     clock: u32,
     thread: u16,
-    /// What a loss of any type may have had.
+    /// MessageContent a loss of any type may have had.
     lost: Lost,
 }
 
@@ -594,9 +596,9 @@ impl Extractor {
                 }
             }
         };
-        let what = match plan.kind {
+        let content = match plan.kind {
             TypeKind::PointToPoint(kind) => {
-                let is_start = kind == Kind::ReceiveStart;
+                let is_start = kind == PointToPointKind::ReceiveStart;
                 let peer = match integer(plan.peer) {
                     None if is_start => ANYBODY,
                     None => NOBODY,
@@ -604,7 +606,7 @@ impl Extractor {
                     Some(rank) => self.process_of_rank(process, rank),
                 };
                 let tag = integer(plan.tag).and_then(|tag| i64::try_from(tag).ok());
-                What::PointToPoint(PointToPoint {
+                MessageContent::PointToPoint(PointToPoint {
                     tag: tag.map_or(ANY_TAG, |tag| tag.max(ANY_TAG)),
                     sequence: number(plan.sequence),
                     peer,
@@ -625,7 +627,7 @@ impl Extractor {
                 let root = integer(plan.peer);
                 let place = integer(plan.place).and_then(|place| i64::try_from(place).ok());
                 let size = integer(plan.size).and_then(|size| u32::try_from(size).ok());
-                What::Collective(Collective {
+                MessageContent::Collective(Collective {
                     place: place.map_or(-1, |place| place.max(-1)),
                     size: size.unwrap_or(0),
                     root: root.map_or(NOBODY, |rank| self.process_of_rank(process, rank)),
@@ -642,12 +644,12 @@ impl Extractor {
             request: number(plan.request),
             process,
             clock: at.clock,
-            what,
+            content,
         }
     }
 }
 
-/// What of these a stream had, by what its counters say: a loss of any type in it may have had the same.
+/// MessageContent of these a stream had, by what its counters say: a loss of any type in it may have had the same.
 pub(crate) fn carried(
     definitions: &Definitions,
     raised: impl Iterator<Item = EventTypeId>,

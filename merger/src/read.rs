@@ -5,22 +5,21 @@ pub(crate) mod chunk_events;
 pub(crate) mod event;
 pub(crate) mod places;
 pub(crate) mod query;
+mod slices;
+mod trace;
 
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use annals_format::{
-    Cause, Definitions, EventTypeId, FormatError, OrderedChunk, Problem, ReadAt, RegionStatistics,
-    Snapshot, StreamId, StreamTotals, Trace, TraceChunk, TraceIndexEntry, TraceLoss, TraceSnapshot,
+    Definitions, OrderedChunk, Problem, RegionStatistics, Snapshot, StreamId, StreamTotals,
+    TraceChunk, TraceLoss, TraceSnapshot,
 };
 
-use crate::ahead;
 use crate::calls::region_types::RegionTypes;
 use crate::calls::stacks::Stacks;
 use crate::error::{MergeError, Result};
-use crate::input::file::FileAt;
 use crate::input::find::{RejectedInput, find};
 use crate::input::recording::InputRecording;
 use crate::input::symbols::Symbols;
@@ -30,7 +29,9 @@ use crate::messages::causality::Causality;
 use crate::read::calls::{Call, CallVisitor, Calls, Sink};
 use crate::read::event::{Batch, BatchEvents, Event, Item, OwnedEvent, Scope};
 use crate::read::query::Query;
-use crate::report::{Report, is_complete};
+pub use crate::read::slices::SliceLength;
+use crate::read::trace::OpenedTrace;
+use crate::report::Report;
 use crate::window::Window;
 
 /// Reads the events of a trace, a recording, a directory of recordings, an OTF2 archive, or of several of these, in global
@@ -47,17 +48,6 @@ pub struct Reader {
 enum Content {
     Trace(Box<OpenedTrace>),
     Recordings(Box<Merge>),
-}
-
-#[derive(Debug)]
-struct OpenedTrace {
-    path: PathBuf,
-    file: FileAt,
-    bytes: u64,
-    /// What the definitions and losses say.
-    is_complete: bool,
-    /// All of it but the definitions.
-    trace: Trace,
 }
 
 /// What reading found: counts, losses and damage.
@@ -99,30 +89,6 @@ pub struct Reach {
     /// Read to the end of the trace. Needed when the query takes only some streams of a location: snapshots describe whole
     /// locations.
     pub to_end: bool,
-}
-
-/// How much of a trace one state of [`Reader::fold_events`], [`Reader::fold_chunks`] or [`Reader::fold_calls`] adds up. The result is
-/// the same for every length, provided that [`SliceLength::AnyOrder`] is used only where the order of the slices does not matter.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SliceLength {
-    /// Two chunks, about 131 000 events: for states that keep something of every event.
-    Short,
-    /// 16 chunks, about a million events: for states whose size does not depend on the number of events, and that
-    /// take time to merge.
-    Long,
-    /// Eight chunks, added in any order: for states whose result does not depend on the order of the slices. A thread adds
-    /// several slices to one state.
-    AnyOrder,
-}
-
-impl SliceLength {
-    const fn chunks(self) -> usize {
-        match self {
-            Self::Short => 2,
-            Self::Long => 16,
-            Self::AnyOrder => 8,
-        }
-    }
 }
 
 impl Reader {
@@ -278,7 +244,7 @@ impl Reader {
     ) -> Result<(S, ReadSummary)> {
         match &self.content {
             Content::Trace(opened) => {
-                opened.fold_chunks(window, (slices, self.jobs), new, add, merge)
+                opened.fold_chunks(window, slices, self.jobs, new, add, merge)
             }
             Content::Recordings(_) => {
                 let mut state = new(0);
@@ -309,7 +275,7 @@ impl Reader {
         let mut calls = Calls::new(&self.definitions, query);
         match &self.content {
             Content::Trace(opened) => {
-                opened.fold_calls(&calls, &self.definitions, (slices, self.jobs), new, merge)
+                opened.fold_calls(&calls, &self.definitions, slices, self.jobs, new, merge)
             }
             Content::Recordings(_) => {
                 let mut state = new(0);
@@ -361,26 +327,11 @@ impl Reader {
     }
 
     fn open_trace(path: &Path) -> Result<Self> {
-        let format = |source: FormatError| MergeError::Format {
-            path: path.to_owned(),
-            error: source,
-        };
-        let file = FileAt::open(path)?;
-        let mut trace = Trace::read(&file).map_err(format)?;
-        let bytes = file.len().map_err(format)?;
-        let is_complete = trace.has_footer && is_complete(&trace.definitions, &trace.losses);
-        // They are needed in one place only, and many: a long run has a hundred thousand calibration points.
-        let definitions = std::mem::take(&mut trace.definitions);
+        let (definitions, opened) = OpenedTrace::open(path)?;
         Ok(Self {
             definitions,
             rejected: Vec::new(),
-            content: Content::Trace(Box::new(OpenedTrace {
-                path: path.to_owned(),
-                file,
-                bytes,
-                is_complete,
-                trace,
-            })),
+            content: Content::Trace(Box::new(opened)),
             jobs: default_jobs(),
         })
     }
@@ -413,7 +364,7 @@ impl Reader {
     ) -> Result<(ReadSummary, Option<Snapshot>)> {
         match &self.content {
             Content::Trace(opened) => {
-                opened.read_regions((window, reach), is_needed, self.jobs, begin, consume)
+                opened.read_regions(window, reach, is_needed, self.jobs, begin, consume)
             }
             Content::Recordings(_) => {
                 begin(&Snapshot::default());
@@ -643,435 +594,6 @@ impl Reader {
     }
 }
 
-impl OpenedTrace {
-    fn outcome(&self) -> ReadSummary {
-        let trace = &self.trace;
-        let problems = trace.problems.iter();
-        ReadSummary {
-            totals: trace.totals.clone(),
-            losses: trace.losses.clone(),
-            complete: self.is_complete,
-            has_skipped_now: !trace.has_footer || !trace.problems.is_empty(),
-            damage: problems
-                .map(|problem| (self.path.clone(), problem.clone()))
-                .collect(),
-            report: None,
-        }
-    }
-
-    /// Counts what chunks held whose heads cannot be read either: what the totals know of and no other chunk
-    /// has.
-    fn skip_headless(&self, outcome: &mut ReadSummary) {
-        let mut elsewhere: BTreeMap<(StreamId, EventTypeId), u64> = BTreeMap::new();
-        let mut span: Option<(i64, i64)> = None;
-        for entry in &self.trace.chunks {
-            let Some(head) = self.trace.head(&self.file, entry) else {
-                let (from_ns, to_ns) = span.unwrap_or((entry.first_ns, entry.last_ns));
-                span = Some((from_ns.min(entry.first_ns), to_ns.max(entry.last_ns)));
-                continue;
-            };
-            for (stream, counts) in &head.counts {
-                for (event_type, count) in counts {
-                    let sum = elsewhere.entry((*stream, *event_type)).or_default();
-                    *sum = sum.saturating_add(*count);
-                }
-            }
-        }
-        let span = span.unwrap_or((0, 0));
-        for totals in &self.trace.totals {
-            for row in &totals.rows {
-                let here = elsewhere.get(&(totals.stream, row.event_type));
-                let missing = row.present().saturating_sub(here.copied().unwrap_or(0));
-                if missing != 0 {
-                    skip(outcome, totals.stream, row.event_type, missing, span);
-                }
-            }
-        }
-    }
-
-    fn damaged(&self, outcome: &mut ReadSummary, offset: u64, error: &FormatError) {
-        outcome.complete = false;
-        outcome.has_skipped_now = true;
-        let problem = Problem {
-            offset,
-            length: 0,
-            what: error.to_string(),
-        };
-        outcome.damage.push((self.path.clone(), problem));
-    }
-
-    /// Computes a state of `count` slices with several threads: `add` adds the slice with a number to a state. States are merged in
-    /// order, unless the length says that any order will do.
-    fn fold_slices<'a, S: Send>(
-        &'a self,
-        count: usize,
-        (length, jobs): (SliceLength, usize),
-        new: impl Fn(usize) -> S + Sync,
-        add: impl Fn(usize, &mut S, &mut SliceDamage<'a>) + Sync,
-        mut merge: impl FnMut(&mut S, S),
-    ) -> Result<(S, ReadSummary)> {
-        let spare = Spare::new(length);
-        let work = |number: usize| {
-            let mut state = spare.take().unwrap_or_else(|| new(number));
-            let mut damage = SliceDamage::default();
-            add(number, &mut state, &mut damage);
-            (spare.keep(state), damage)
-        };
-        let mut summary = self.outcome();
-        let mut has_headless = false;
-        let mut all: Option<S> = None;
-        let mut snapshots: BTreeMap<u64, FormatError> = BTreeMap::new();
-        ahead::for_each(count, (jobs, jobs), work, |_, (state, damage)| {
-            for (entry, error, head) in damage.chunks {
-                self.lose_chunk(
-                    &mut summary,
-                    entry,
-                    &error,
-                    head.as_deref(),
-                    &mut has_headless,
-                );
-            }
-            snapshots.extend(damage.snapshots);
-            add_state(&mut all, state, &mut merge);
-            Ok::<(), MergeError>(())
-        })?;
-        spare.add_to(&mut all, &mut merge);
-        for (offset, error) in snapshots {
-            self.damaged(&mut summary, offset, &error);
-        }
-        Ok((all.unwrap_or_else(|| new(0)), summary))
-    }
-
-    /// Adds the chunks of each slice to a state.
-    fn fold_chunks<'a, S: Send, C: From<TraceChunk>>(
-        &'a self,
-        window: Window,
-        (length, jobs): (SliceLength, usize),
-        new: impl Fn(usize) -> S + Sync,
-        add: impl Fn(&mut S, C) + Sync,
-        merge: impl FnMut(&mut S, S),
-    ) -> Result<(S, ReadSummary)> {
-        let chunks = self.trace.chunks.iter();
-        let entries: Vec<&TraceIndexEntry> = chunks
-            .filter(|entry| window.overlaps(entry.first_ns, entry.last_ns))
-            .collect();
-        let slices: Vec<_> = entries.chunks(length.chunks()).collect();
-        let add_slice = |number: usize, state: &mut S, damage: &mut SliceDamage<'a>| {
-            let entries = slices[number].iter().copied();
-            self.load_slice(entries, |_| true, damage, |chunk| add(state, chunk));
-        };
-        self.fold_slices(slices.len(), (length, jobs), new, add_slice, merge)
-    }
-
-    /// Decodes the chunks of a slice, as far as some streams need them; what cannot be decoded is noted.
-    fn load_slice<'a, C: From<TraceChunk>>(
-        &'a self,
-        entries: impl Iterator<Item = &'a TraceIndexEntry>,
-        is_needed: impl Fn(StreamId) -> bool,
-        damage: &mut SliceDamage<'a>,
-        mut consume: impl FnMut(C),
-    ) {
-        for entry in entries {
-            match self.trace.load_streams(&self.file, entry, &is_needed) {
-                Ok(loaded) => {
-                    consume(loaded.chunk.into());
-                    let lost = loaded.damage;
-                    let lost = lost.map(|(error, head)| (entry, error, Some(Box::new(head))));
-                    damage.chunks.extend(lost);
-                }
-                Err((error, head)) => damage.chunks.push((entry, error, head)),
-            }
-        }
-    }
-
-    /// Counts a chunk that cannot be decoded as skipped.
-    fn lose_chunk(
-        &self,
-        summary: &mut ReadSummary,
-        entry: &TraceIndexEntry,
-        error: &FormatError,
-        head: Option<&annals_format::TraceChunkHeader>,
-        has_headless: &mut bool,
-    ) {
-        self.damaged(summary, entry.offset, error);
-        match head {
-            Some(head) => skip_chunk(summary, entry, head),
-            None if !*has_headless => {
-                *has_headless = true;
-                self.skip_headless(summary);
-            }
-            None => {}
-        }
-    }
-
-    /// Decodes these chunks with several threads, as far as some streams need them, and passes them to `consume` in order.
-    fn read<C: From<TraceChunk> + Send>(
-        &self,
-        entries: Vec<&TraceIndexEntry>,
-        is_needed: &(dyn Fn(StreamId) -> bool + Sync),
-        jobs: usize,
-        consume: &mut dyn FnMut(C) -> Result<()>,
-    ) -> Result<ReadSummary> {
-        let mut outcome = self.outcome();
-        let mut has_headless = false;
-        let load = |number: usize| {
-            let loaded = self
-                .trace
-                .load_streams(&self.file, entries[number], is_needed);
-            loaded.map(|loaded| (C::from(loaded.chunk), loaded.damage))
-        };
-        // A chunk is large: one waits.
-        ahead::for_each(entries.len(), (jobs, 1), load, |number, loaded| {
-            let entry = entries[number];
-            match loaded {
-                Ok((chunk, damage)) => {
-                    consume(chunk)?;
-                    if let Some((error, lost)) = damage {
-                        self.lose_chunk(&mut outcome, entry, &error, Some(&lost), &mut false);
-                    }
-                }
-                Err((error, head)) => {
-                    self.lose_chunk(
-                        &mut outcome,
-                        entry,
-                        &error,
-                        head.as_deref(),
-                        &mut has_headless,
-                    );
-                }
-            }
-            Ok::<(), MergeError>(())
-        })?;
-        Ok(outcome)
-    }
-
-    /// The last snapshot before a chunk that can be read; what cannot is noted.
-    fn snapshot_before(
-        &self,
-        chunk: usize,
-        damage: &mut Vec<(u64, FormatError)>,
-    ) -> Option<(usize, Snapshot)> {
-        let before = self.trace.snapshots.iter().rev();
-        before.filter(|at| at.before <= chunk).find_map(|at| {
-            match self.trace.load_snapshot(&self.file, at) {
-                Ok(snapshot) => Some((at.before, snapshot)),
-                Err(error) => {
-                    damage.push((at.entry.offset, error));
-                    None
-                }
-            }
-        })
-    }
-
-    /// Plans what is read to follow the calls in a window.
-    fn plan_regions(&self, window: Window, reach: Reach) -> RegionPlan {
-        let chunks = &self.trace.chunks;
-        let mut damage = Vec::new();
-        let is_behind = |entry: &TraceIndexEntry| entry.last_ns >= window.from_ns;
-        let first = chunks.iter().position(is_behind).unwrap_or(chunks.len());
-        let usable = if reach.from_start { 0 } else { first };
-        let (first, open) = self
-            .snapshot_before(usable, &mut damage)
-            .unwrap_or_default();
-        // What is open at the window's end is so until the location's next event, if there is one.
-        let window_end = chunks.partition_point(|entry| window.overlaps(entry.first_ns, i64::MAX));
-        let mut end = None;
-        if window_end < chunks.len() && !reach.to_end {
-            let found = self.snapshot_before(chunks.len(), &mut damage);
-            end = found.filter(|(before, _)| *before == chunks.len());
-        }
-        let last = if end.is_some() {
-            window_end
-        } else {
-            chunks.len()
-        };
-        RegionPlan {
-            first,
-            open,
-            window_end,
-            last: last.max(first),
-            end: end.map(|(_, snapshot)| snapshot),
-            damage,
-        }
-    }
-
-    fn read_regions<C: From<TraceChunk> + Send>(
-        &self,
-        (window, reach): (Window, Reach),
-        is_needed: impl Fn(StreamId) -> bool + Sync,
-        jobs: usize,
-        begin: impl FnOnce(&Snapshot),
-        mut consume: impl FnMut(C) -> Result<()>,
-    ) -> Result<(ReadSummary, Option<Snapshot>)> {
-        let plan = self.plan_regions(window, reach);
-        begin(&plan.open);
-        let wanted = &self.trace.chunks[plan.first..plan.last];
-        let mut outcome = self.read(wanted.iter().collect(), &is_needed, jobs, &mut consume)?;
-        for (offset, error) in plan.damage {
-            self.damaged(&mut outcome, offset, &error);
-        }
-        Ok((outcome, plan.end))
-    }
-
-    /// Follows the calls of each slice. Slices begin at snapshots, which have the calls that are open there.
-    fn fold_calls<'a, S: Sink + Send>(
-        &'a self,
-        calls: &Calls,
-        definitions: &Definitions,
-        (length, jobs): (SliceLength, usize),
-        new: impl Fn(usize) -> S + Sync,
-        merge: impl FnMut(&mut S, S),
-    ) -> Result<(S, ReadSummary)> {
-        let plan = self.plan_regions(calls.window(), calls.reach());
-        let mut starts = vec![plan.first];
-        if calls.can_be_cut() {
-            for snapshot in &self.trace.snapshots {
-                let is_within = snapshot.before < plan.window_end.min(plan.last);
-                let last_start = starts.last().copied().unwrap_or_default();
-                if is_within && snapshot.before >= last_start + length.chunks() {
-                    starts.push(snapshot.before);
-                }
-            }
-        }
-        let types = RegionTypes::of(definitions);
-        let add_slice = |number: usize, sink: &mut S, damage: &mut SliceDamage<'a>| {
-            let mut slice = calls.sibling();
-            if number == 0 {
-                slice.begin(&plan.open, true, sink);
-            } else {
-                let open = self.open_before(starts[number], &types, &mut damage.snapshots);
-                slice.begin(&open, false, sink);
-            }
-            let end = starts.get(number + 1).copied().unwrap_or(plan.last);
-            let entries = self.trace.chunks[starts[number]..end].iter();
-            if S::BY_LOCATION {
-                let needs = |stream| calls.needs(stream);
-                self.load_slice(entries, needs, damage, |chunk: TraceChunk| {
-                    slice.take_by_location(&chunk, sink);
-                });
-            } else {
-                self.load_slice(
-                    entries,
-                    |_| true,
-                    damage,
-                    |chunk: OrderedChunk| {
-                        slice.take(&chunk, sink);
-                    },
-                );
-            }
-            if number + 1 == starts.len() {
-                slice.finish(plan.end.as_ref(), sink);
-            }
-        };
-        let count = starts.len();
-        let (state, mut summary) =
-            self.fold_slices(count, (length, jobs), new, add_slice, merge)?;
-        for (offset, error) in &plan.damage {
-            self.damaged(&mut summary, *offset, error);
-        }
-        Ok((state, summary))
-    }
-
-    /// The regions that are open before a chunk: as a snapshot there has it, or as an earlier one and the chunks after it show.
-    fn open_before(
-        &self,
-        chunk: usize,
-        types: &RegionTypes,
-        damage: &mut Vec<(u64, FormatError)>,
-    ) -> Snapshot {
-        let (before, open) = self.snapshot_before(chunk, damage).unwrap_or_default();
-        if before == chunk {
-            return open;
-        }
-        let mut stacks = Stacks::new(types, false);
-        stacks.follow(types, &open);
-        for entry in &self.trace.chunks[before..chunk] {
-            // A chunk that cannot be decoded is counted by the slice that it belongs to.
-            if let Ok(loaded) = self.trace.load(&self.file, entry) {
-                stacks.take_until(types, &loaded.chunk, i64::MAX);
-            }
-        }
-        stacks.snapshot(types)
-    }
-}
-
-/// What cannot be read in a slice.
-#[derive(Default)]
-struct SliceDamage<'a> {
-    /// Chunks that cannot be decoded, with their heads if these can.
-    chunks: Vec<(
-        &'a TraceIndexEntry,
-        FormatError,
-        Option<Box<annals_format::TraceChunkHeader>>,
-    )>,
-    /// Offsets of snapshots.
-    snapshots: Vec<(u64, FormatError)>,
-}
-
-/// States that threads add further slices to, where the order of the slices does not matter.
-struct Spare<S> {
-    /// `None` if every slice has a state of its own.
-    states: Option<Mutex<Vec<S>>>,
-}
-
-impl<S> Spare<S> {
-    fn new(slices: SliceLength) -> Self {
-        let states = (slices == SliceLength::AnyOrder).then(Mutex::default);
-        Self { states }
-    }
-
-    fn lock(&self) -> Option<MutexGuard<'_, Vec<S>>> {
-        let states = self.states.as_ref()?;
-        Some(states.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn take(&self) -> Option<S> {
-        self.lock()?.pop()
-    }
-
-    /// Keeps a state for the next slice, or returns it to be merged.
-    fn keep(&self, state: S) -> Option<S> {
-        match self.lock() {
-            Some(mut states) => {
-                states.push(state);
-                None
-            }
-            None => Some(state),
-        }
-    }
-
-    fn add_to(self, all: &mut Option<S>, merge: &mut impl FnMut(&mut S, S)) {
-        let states = self.states.map(Mutex::into_inner);
-        let states = states.map(|states| states.unwrap_or_else(PoisonError::into_inner));
-        for state in states.into_iter().flatten() {
-            add_state(all, Some(state), merge);
-        }
-    }
-}
-
-fn add_state<S>(all: &mut Option<S>, state: Option<S>, merge: &mut impl FnMut(&mut S, S)) {
-    match (all, state) {
-        (Some(all), Some(state)) => merge(all, state),
-        (all, Some(state)) => *all = Some(state),
-        (_, None) => {}
-    }
-}
-
-/// Which chunks are read to follow the calls in a window.
-struct RegionPlan {
-    /// The first chunk, and the regions that are open before it.
-    first: usize,
-    open: Snapshot,
-    /// The first chunk after the window.
-    window_end: usize,
-    /// The chunk after the last one to read.
-    last: usize,
-    /// What is open at the end of the trace. `None` if all chunks up to there are read.
-    end: Option<Snapshot>,
-    /// Snapshots that cannot be read: their offsets.
-    damage: Vec<(u64, FormatError)>,
-}
-
 /// Threads that work unless the caller says otherwise: one for each processor.
 pub(crate) fn default_jobs() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
@@ -1084,44 +606,4 @@ fn stopped_or(visited: Result<ReadSummary>) -> Result<Option<ReadSummary>> {
         Err(MergeError::Stopped) => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// Counts a chunk that could not be decoded, by stream and event type as its head says.
-fn skip_chunk(
-    outcome: &mut ReadSummary,
-    entry: &annals_format::TraceIndexEntry,
-    head: &annals_format::TraceChunkHeader,
-) {
-    for (stream, counts) in &head.counts {
-        for (event_type, count) in counts {
-            skip(
-                outcome,
-                *stream,
-                *event_type,
-                *count,
-                (entry.first_ns, entry.last_ns),
-            );
-        }
-    }
-}
-
-fn skip(
-    outcome: &mut ReadSummary,
-    stream: StreamId,
-    event_type: EventTypeId,
-    count: u64,
-    (from_ns, to_ns): (i64, i64),
-) {
-    if let Some(totals) = outcome.totals.iter_mut().find(|t| t.stream == stream) {
-        totals.row(event_type).add_loss(Cause::Skipped, count);
-    }
-    outcome.losses.push(TraceLoss {
-        stream,
-        event_type: Some(event_type),
-        cause: Cause::Skipped,
-        count,
-        is_lower_bound: false,
-        from_ns,
-        to_ns,
-    });
 }

@@ -102,12 +102,13 @@ impl InputReport {
 }
 
 impl InputReport {
-    /// Of a process of an earlier merge's trace; damage of the file stands beside its first one.
+    /// Reports a process of an earlier merge's trace. Damage of the file is reported with its first process.
     pub(crate) fn of_trace(
         input: &InputTrace,
         definitions: &Definitions,
         process: ProcessId,
-        (is_first, unplaced): (bool, u64),
+        is_first: bool,
+        unplaced: u64,
         said: SaidOfEnd,
     ) -> Self {
         let rank = definitions.ranks.get(&process);

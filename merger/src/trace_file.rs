@@ -50,17 +50,19 @@ impl TraceFile {
     /// If it is larger than a block may be, or cannot be written.
     pub(crate) fn write_block(
         &mut self,
-        (kind, what): (BlockKind, &str),
+        kind: BlockKind,
+        what: &str,
         head: &[u8],
         body: &[u8],
         level: CompressionLevel,
     ) -> Result<u64> {
-        self.write_block_with((kind, what), head, body, Content::default(), level)
+        self.write_block_with(kind, what, head, body, Content::default(), level)
     }
 
     fn write_block_with(
         &mut self,
-        (kind, what): (BlockKind, &str),
+        kind: BlockKind,
+        what: &str,
         head: &[u8],
         body: &[u8],
         content: Content,
@@ -90,8 +92,8 @@ impl TraceFile {
         let (mut head, mut body) = (Vec::new(), Vec::new());
         statistics.encode_head(&mut head);
         statistics.encode(&mut body);
-        let kind = (BlockKind::Statistics, "the statistics of regions");
-        self.write_block_with(kind, &head, &body, statistics.content(), level)
+        let (kind, what) = (BlockKind::Statistics, "the statistics of regions");
+        self.write_block_with(kind, what, &head, &body, statistics.content(), level)
     }
 
     /// Finishes the file: the trace has its name then. Returns its length in bytes.

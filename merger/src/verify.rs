@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use annals_format::{
-    Definitions, EventTypeId, Problem, RecordingId, Relation, StreamId, StreamTotals, TraceChunk,
-    TraceLoss, TypeTotals,
+    Definitions, EventTypeId, Problem, RecordingId, RegionStatistics, Relation, SnapshotEntry,
+    StreamId, StreamTotals, TraceChunk, TraceLoss, TypeTotals,
 };
 use serde::Serialize;
 
@@ -214,10 +214,88 @@ pub fn verify(path: &Path, recordings: &[PathBuf]) -> Result<Verification> {
 fn verify_with(
     path: &Path,
     options: &VerifyOptions,
-    mut progress: impl FnMut(u64) -> ControlFlow<()>,
+    progress: impl FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Verification> {
     let mut opened = Reader::open(path)?;
     opened.set_jobs(options.jobs);
+    let definitions = opened.definitions();
+    let Replay {
+        outcome,
+        tally,
+        statistics,
+        wrong_snapshot,
+        unreadable_snapshots,
+    } = replay(&opened, progress)?;
+    let mut mismatches = Vec::new();
+    // After a missing chunk, the stored snapshot can know more than our replay: do not compare.
+    if let Some(entry) = wrong_snapshot.filter(|_| !outcome.has_skipped_now) {
+        let expected = "the regions that are open there";
+        let found = format!("others, in the snapshot at byte {}", entry.offset);
+        let what = format!("open regions before chunk {}", entry.chunk);
+        mismatches.push(mismatch(definitions, None, what, expected, found));
+    }
+    let mut unreadable = unreadable_snapshots;
+    match opened.load_region_statistics() {
+        Ok(Some(stored)) if !outcome.has_skipped_now && Some(&stored) != statistics.as_ref() => {
+            let (what, expected) = ("region statistics", "what counting the calls gives");
+            mismatches.push(mismatch(definitions, None, what, expected, "others"));
+        }
+        // It costs no event either: readers count.
+        Err(error) => unreadable.push(DamageReport {
+            offset: 0,
+            length: 0,
+            what: format!("region statistics: {}", error.without_path()),
+        }),
+        Ok(_) => {}
+    }
+    if let Some(time_ns) = tally.first_disorder {
+        let expected = "events in the order of the trace";
+        let found = format!("one that is not, at {time_ns} ns");
+        mismatches.push(mismatch(definitions, None, "order", expected, found));
+    }
+    check_counts(definitions, &outcome, &tally, &mut mismatches);
+    let proved_streams = check_hashes(definitions, &outcome, &tally, &mut mismatches);
+    let is_trace = opened.origin().kind == "trace";
+    if is_trace && !outcome.has_skipped_now && tally.losses != outcome.losses {
+        let (expected, found) = (outcome.losses.len(), tally.losses.len());
+        mismatches.push(mismatch(definitions, None, "losses", expected, found));
+    }
+    let mut compared_inputs = None;
+    if !options.recordings.is_empty() {
+        let trace = VerifiedTrace {
+            path,
+            opened: &opened,
+            outcome: &outcome,
+            is_moved: tally.is_moved,
+        };
+        compared_inputs = Some(compare(&trace, options, &mut mismatches)?);
+    }
+    Ok(Verification {
+        kind: opened.origin().kind,
+        events: tally.events,
+        streams: definitions.streams.len(),
+        proved_streams,
+        compared_inputs,
+        mismatches,
+        damage: damage_of(&opened, &outcome, unreadable)?,
+        totals: Sums::of(&outcome.totals),
+        complete: outcome.complete && opened.rejected().is_empty(),
+    })
+}
+
+/// What reading all events showed.
+struct Replay {
+    outcome: ReadSummary,
+    tally: Tally,
+    /// The statistics of all calls. `None` if a trace cannot hold them.
+    statistics: Option<RegionStatistics>,
+    /// The first snapshot whose open regions are not those of the events before it.
+    wrong_snapshot: Option<SnapshotEntry>,
+    unreadable_snapshots: Vec<DamageReport>,
+}
+
+/// Reads all events: counts them, follows their calls, and compares each snapshot with the regions that are open there.
+fn replay(opened: &Reader, mut progress: impl FnMut(u64) -> ControlFlow<()>) -> Result<Replay> {
     let definitions = opened.definitions();
     let sorted = SortedStreams::of(definitions);
     let mut tally = Tally::default();
@@ -261,55 +339,24 @@ fn verify_with(
         }
     })?;
     compare_snapshot(chunks, &stacks);
-    let mut mismatches = Vec::new();
-    // Behind a chunk that is missing, a snapshot knows more.
-    if let Some(entry) = wrong_snapshot.filter(|_| !outcome.has_skipped_now) {
-        let expected = "the regions that are open there";
-        let found = format!("others, in the snapshot at byte {}", entry.offset);
-        let what = format!("open regions before chunk {}", entry.chunk);
-        mismatches.push(mismatch(definitions, None, what, expected, found));
-    }
-    let mut unreadable = unreadable_snapshots;
-    match opened.load_region_statistics() {
-        Ok(Some(stored))
-            if !outcome.has_skipped_now && Some(&stored) != calls.finish().as_ref() =>
-        {
-            let (what, expected) = ("region statistics", "what counting the calls gives");
-            mismatches.push(mismatch(definitions, None, what, expected, "others"));
-        }
-        // It costs no event either: readers count.
-        Err(error) => unreadable.push(DamageReport {
-            offset: 0,
-            length: 0,
-            what: format!("region statistics: {}", error.without_path()),
-        }),
-        Ok(_) => {}
-    }
-    if let Some(time_ns) = tally.first_disorder {
-        let expected = "events in the order of the trace";
-        let found = format!("one that is not, at {time_ns} ns");
-        mismatches.push(mismatch(definitions, None, "order", expected, found));
-    }
-    check_counts(definitions, &outcome, &tally, &mut mismatches);
-    let proved_streams = check_hashes(definitions, &outcome, &tally, &mut mismatches);
-    let is_trace = opened.origin().kind == "trace";
-    if is_trace && !outcome.has_skipped_now && tally.losses != outcome.losses {
-        let (expected, found) = (outcome.losses.len(), tally.losses.len());
-        mismatches.push(mismatch(definitions, None, "losses", expected, found));
-    }
-    let mut compared_inputs = None;
-    if !options.recordings.is_empty() {
-        let trace = VerifiedTrace {
-            path,
-            opened: &opened,
-            outcome: &outcome,
-            is_moved: tally.is_moved,
-        };
-        compared_inputs = Some(compare(&trace, options, &mut mismatches)?);
-    }
-    let is_told = |problem: &&Problem| unreadable.iter().any(|d| d.offset == problem.offset);
+    Ok(Replay {
+        outcome,
+        tally,
+        statistics: calls.finish(),
+        wrong_snapshot,
+        unreadable_snapshots,
+    })
+}
+
+/// Collects the damage of the files: what reading met, what was not read, and `unreadable` parts that cost no event.
+fn damage_of(
+    opened: &Reader,
+    outcome: &ReadSummary,
+    unreadable: Vec<DamageReport>,
+) -> Result<Vec<DamageReport>> {
+    let is_reported = |problem: &&Problem| unreadable.iter().any(|d| d.offset == problem.offset);
     let unread = opened.check_unread()?;
-    let unread = unread.iter().filter(|problem| !is_told(problem));
+    let unread = unread.iter().filter(|problem| !is_reported(problem));
     let damaged = outcome.damage.iter().map(|(_, problem)| problem);
     let damage = damaged.chain(unread).map(|problem| DamageReport {
         offset: problem.offset,
@@ -317,17 +364,7 @@ fn verify_with(
         what: problem.what.clone(),
     });
     let damage: Vec<DamageReport> = damage.collect();
-    Ok(Verification {
-        kind: opened.origin().kind,
-        events: tally.events,
-        streams: definitions.streams.len(),
-        proved_streams,
-        compared_inputs,
-        mismatches,
-        damage: damage.into_iter().chain(unreadable).collect(),
-        totals: Sums::of(&outcome.totals),
-        complete: outcome.complete && opened.rejected().is_empty(),
-    })
+    Ok(damage.into_iter().chain(unreadable).collect())
 }
 
 fn check_counts(

@@ -18,6 +18,7 @@ const PLACES: &[(&str, &str)] = &[
     ("dest", "dest"),
     ("source", "source"),
     ("target_rank", "dest"),
+    ("rank", "dest"),
     ("tag", "tag"),
     ("sendtag", "tag"),
     ("recvtag", "recvtag"),

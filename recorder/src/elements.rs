@@ -165,7 +165,8 @@ impl<T: ElementKind> ElementKind for Option<T> {
     }
 }
 
-/// The element types of an event type: a tuple of up to eight [`ElementKind`]s. Sealed as they are.
+/// The element types of an event type: a tuple of up to nine [`ElementKind`]s, up to eight if any of them is
+/// optional. Sealed as they are.
 pub trait Elements: Sealed {
     /// The values that one event carries.
     type Values<'a>: Copy;
@@ -214,7 +215,11 @@ macro_rules! tuple_elements {
             #[inline(always)]
             fn put(($($value,)+): Self::Values<'_>, row: &mut RowCursor) {
                 if false $(|| $kind::IS_OPTIONAL)+ {
-                    // At most eight elements: the presence bitmap is one byte.
+                    // The presence bitmap is one byte.
+                    const {
+                        let is_any = false $(|| $kind::IS_OPTIONAL)+;
+                        assert!(!is_any || [$($kind::IS_OPTIONAL),+].len() <= 8);
+                    }
                     let mut present = 0_u8;
                     let mut bit = 1_u8;
                     $(
@@ -240,6 +245,7 @@ tuple_elements!(A a, B b, C c, D d, E e);
 tuple_elements!(A a, B b, C c, D d, E e, F f);
 tuple_elements!(A a, B b, C c, D d, E e, F f, G g);
 tuple_elements!(A a, B b, C c, D d, E e, F f, G g, H h);
+tuple_elements!(A a, B b, C c, D d, E e, F f, G g, H h, I i);
 
 /// A row with the elements `E`. It refers to the values: a copy of what has just been written,
 /// field by field, would wait until the processor has written all of them (some 5 of 70 ns that a

@@ -30,7 +30,7 @@ const fn limits(directory: &'static str, circle: usize, long_or_nameless: usize)
 
 const CRATES: &[Limits] = &[
     limits("format", 1, 9),
-    limits("merger", 1, 41),
+    limits("merger", 1, 0),
     limits("recorder", 3, 2),
     limits("recorder/capi", 1, 0),
     limits("recorder/capi/events", 1, 1),

@@ -112,7 +112,8 @@ code_enum!(
         End = 7, "end";
         /// A collective operation, seen at some moment: elements `communicator`, `root`, `bytes`.
         Collective = 8, "collective";
-        /// A non-blocking receive was started; the element `request` ties it to its [`Role::Receive`].
+        /// A receive was started; the element `request` ties it to its [`Role::Receive`]. Without a request, a
+        /// call that does not return before waits for a message.
         ReceiveStart = 9, "receive-start";
         /// A non-blocking send has completed: element `request`.
         SendEnd = 10, "send-end";
@@ -123,6 +124,8 @@ code_enum!(
         CollectiveBegin = 12, "collective-begin";
         /// A collective operation has completed: elements as for its begin.
         CollectiveEnd = 13, "collective-end";
+        /// A call waits for an operation that was started: element `request`.
+        Wait = 14, "wait";
     }
 );
 

@@ -26,7 +26,7 @@ const MOST_TYPES: usize = u16::MAX as usize;
 /// A group of streams ends with the stream with which it has so many events: 64 KiB and more of most programs.
 const GROUP_EVENTS: usize = 1 << 13;
 
-/// By so many pieces memory is asked for before it is looked at.
+/// Prefetch distance, in pieces.
 const PIECES_AHEAD: usize = 4;
 
 /// Events of one stream.
@@ -385,12 +385,12 @@ struct Slot<'a> {
     /// Of which elements it has columns.
     shape: &'a [Column],
     /// Who has such events.
-    members: Vec<Member<'a>>,
+    members: Vec<PieceEvents<'a>>,
     count: usize,
 }
 
 /// Events of one type in one piece.
-struct Member<'a> {
+struct PieceEvents<'a> {
     columns: &'a [Column],
     numbers: &'a Numbers,
     /// Which of the type's events.
@@ -455,22 +455,47 @@ impl<'a> Slots<'a> {
     }
 }
 
-/// The group of these pieces; appends its counts.
+/// Copies the events of pieces into a group, and appends its counts.
 fn group_of(
     pieces: &[Piece<'_>],
     references: &ElementReferences,
     counts: &mut Vec<StreamCounts>,
 ) -> StreamGroup {
-    let events = pieces.iter().map(|piece| piece.range.len()).sum();
-    let mut group = StreamGroup {
-        times_ns: Vec::with_capacity(events),
-        type_index: Vec::with_capacity(events),
-        tick_residuals: Vec::with_capacity(events),
-        ..StreamGroup::default()
-    };
+    let (slots, mut slot_of_types) = find_slots(pieces, counts);
+    let (order, ranks) = slots.order();
+    for slot in &mut slot_of_types {
+        *slot = ranks.get(usize::from(*slot)).copied().unwrap_or(0);
+    }
+    let mut group = copy_events(pieces, &slot_of_types);
+    let types = order.into_iter().map(|number| {
+        let slot = &slots.slots[number];
+        let columns = slot.shape.iter().enumerate().map(|(element, like)| {
+            let reference = references.get(slot.event_type, element);
+            let sources = slot.members.iter().map(|member| Source {
+                column: &member.columns[element],
+                ordinals: member.ordinals.clone(),
+                references: member.numbers.references(reference),
+            });
+            column_of(like, slot.count, sources)
+        });
+        TypeColumns {
+            event_type: slot.event_type,
+            count: slot.count,
+            columns: columns.collect(),
+        }
+    });
+    group.types = types.collect();
+    group
+}
+
+/// Finds which columns the events of pieces go to, and appends their counts by stream and type. Returns the slots and,
+/// piece by piece, the slot of each type of the batch.
+fn find_slots<'a>(
+    pieces: &'a [Piece<'_>],
+    counts: &mut Vec<StreamCounts>,
+) -> (Slots<'a>, Vec<u16>) {
     let mut slots = Slots::default();
-    // Piece by piece, for each type of the batch its slot.
-    let mut of_locals: Vec<u16> = Vec::new();
+    let mut slot_of_types: Vec<u16> = Vec::new();
     let mut spare = Ordinals::default();
     let first_count = counts.len();
     for (number, piece) in pieces.iter().enumerate() {
@@ -478,8 +503,8 @@ fn group_of(
             later.slice.batch.fetch_ahead(later.range.start);
         }
         let batch = &piece.slice.batch;
-        let first = of_locals.len();
-        of_locals.resize(first + batch.types.len(), 0);
+        let first = slot_of_types.len();
+        slot_of_types.resize(first + batch.types.len(), 0);
         let is_new = counts[first_count..]
             .last()
             .is_none_or(|last| last.0 != piece.slice.stream);
@@ -493,10 +518,10 @@ fn group_of(
             let bits = columns.columns.iter().filter_map(Column::bits);
             bits.for_each(|bits| bits.fetch_ahead(ordinals.start));
             let slot = slots.of(batch.event_types[local], &columns.columns);
-            of_locals[first + local] = slot as u16;
+            slot_of_types[first + local] = slot as u16;
             let slot = &mut slots.slots[slot];
             slot.count += ordinals.len();
-            slot.members.push(Member {
+            slot.members.push(PieceEvents {
                 columns: &columns.columns,
                 numbers: piece.slice.numbers,
                 ordinals,
@@ -504,26 +529,40 @@ fn group_of(
         }
     }
     for (_, counts) in &mut counts[first_count..] {
-        counts.sort_unstable_by_key(|(event_type, _)| *event_type);
-        counts.dedup_by(|b, a| {
-            let is_same = a.0 == b.0;
-            a.1 += if is_same { b.1 } else { 0 };
-            is_same
-        });
+        add_up(counts);
     }
-    let (order, ranks) = slots.order();
-    of_locals
-        .iter_mut()
-        .for_each(|slot| *slot = ranks.get(usize::from(*slot)).copied().unwrap_or(0));
+    (slots, slot_of_types)
+}
+
+/// Sorts counts by event type, and adds those of one type up.
+fn add_up(counts: &mut Vec<(EventTypeId, u64)>) {
+    counts.sort_unstable_by_key(|(event_type, _)| *event_type);
+    counts.dedup_by(|b, a| {
+        let is_same = a.0 == b.0;
+        a.1 += if is_same { b.1 } else { 0 };
+        is_same
+    });
+}
+
+/// Copies times, types and positions of the events of pieces. `slot_of_types`: piece by piece, the slot of each type of the
+/// batch.
+fn copy_events(pieces: &[Piece<'_>], slot_of_types: &[u16]) -> StreamGroup {
+    let events = pieces.iter().map(|piece| piece.range.len()).sum();
+    let mut group = StreamGroup {
+        times_ns: Vec::with_capacity(events),
+        type_index: Vec::with_capacity(events),
+        tick_residuals: Vec::with_capacity(events),
+        ..StreamGroup::default()
+    };
     let has_positions = pieces.iter().any(|piece| piece.slice.batch.is_sorted());
     let has_shifts = pieces
         .iter()
         .any(|piece| piece.slice.batch.shift(0).is_some());
-    let mut of_locals = of_locals.as_slice();
+    let mut slot_of_types = slot_of_types;
     for piece in pieces {
         let (batch, range) = (&piece.slice.batch, piece.range.clone());
         let own;
-        (own, of_locals) = of_locals.split_at(batch.types.len());
+        (own, slot_of_types) = slot_of_types.split_at(batch.types.len());
         batch.put_times(range.clone(), &mut group.times_ns);
         batch.put_types(range.clone(), own, &mut group.type_index);
         batch.put_residuals(range.clone(), &mut group.tick_residuals);
@@ -543,24 +582,6 @@ fn group_of(
             _ => group.ends.push(end),
         }
     }
-    let types = order.into_iter().map(|number| {
-        let slot = &slots.slots[number];
-        let columns = slot.shape.iter().enumerate().map(|(element, like)| {
-            let reference = references.get(slot.event_type, element);
-            let sources = slot.members.iter().map(|member| Source {
-                column: &member.columns[element],
-                ordinals: member.ordinals.clone(),
-                references: member.numbers.references(reference),
-            });
-            column_of(like, slot.count, sources)
-        });
-        TypeColumns {
-            event_type: slot.event_type,
-            count: slot.count,
-            columns: columns.collect(),
-        }
-    });
-    group.types = types.collect();
     group
 }
 

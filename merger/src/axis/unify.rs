@@ -157,11 +157,16 @@ impl Unifier {
         id
     }
 
-    /// Takes a recording's definitions in as the next process.
-    pub(crate) fn add(&mut self, of: &Definitions, rank: (Rank, u32)) -> (ProcessId, Numbers) {
+    /// Adds a recording's definitions as the next process. `first_rank`: the first rank of its world.
+    pub(crate) fn add(
+        &mut self,
+        of: &Definitions,
+        rank: Rank,
+        first_rank: u32,
+    ) -> (ProcessId, Numbers) {
         let mut numbers = Numbers::default();
         self.add_shared(of, &mut numbers);
-        let process = self.add_process(of, of, rank, &mut numbers);
+        let process = self.add_process(of, of, rank, first_rank, &mut numbers);
         for (table, last) in numbers.tables().into_iter().zip(&mut self.last) {
             table.share(last);
             last.clone_from(table);
@@ -182,13 +187,14 @@ impl Unifier {
         self.add_event_types(of, numbers);
     }
 
-    /// Takes a process in as the next one: its own definitions, and those of the file that it is in; its rank, and the
-    /// first of its world.
+    /// Adds a process as the next one. `own`: its definitions; `of`: those of the file that it is in; `first_rank`: the
+    /// first rank of its world.
     pub(crate) fn add_process(
         &mut self,
         own: &Definitions,
         of: &Definitions,
-        (rank, first_rank): (Rank, u32),
+        rank: Rank,
+        first_rank: u32,
         numbers: &mut Numbers,
     ) -> ProcessId {
         let process = ProcessId::new(self.processes);

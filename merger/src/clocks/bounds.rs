@@ -44,12 +44,13 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// The bounds of a clock's error over the life of its process, both ends on the axis.
+    /// Returns the bounds of a clock's error over the life of its process, both ends on the axis.
     pub(crate) fn clock_error(
         &self,
         clock: ClockId,
         alike: ClockId,
-        (start_ns, end_ns): (i64, i64),
+        start_ns: i64,
+        end_ns: i64,
     ) -> ClockError {
         let mut inverse = MapCursor::new(&self.host.map);
         let mut reading = |time_ns: i64| {

@@ -524,7 +524,8 @@ impl Hosts {
                 settled.insert(child, None);
                 continue;
             };
-            let fit = found.fit(host.axis_span());
+            let (start_ns, end_ns) = host.axis_span();
+            let fit = found.fit(start_ns, end_ns);
             let correction = fit.map(|fit| Correction {
                 host: child,
                 through: parent,

@@ -175,9 +175,9 @@ impl Hulls {
         !self.least.corners.is_empty() && !self.most.corners.is_empty()
     }
 
-    /// The line with the largest distance from both hulls, over this stretch; none without messages, and
-    /// when nothing has to be added.
-    pub(crate) fn fit(mut self, (start_ns, end_ns): (i64, i64)) -> Option<Fit> {
+    /// Returns the line with the largest distance from both hulls between two moments. `None` without messages, and when
+    /// nothing has to be added.
+    pub(crate) fn fit(mut self, start_ns: i64, end_ns: i64) -> Option<Fit> {
         self.settle();
         let (has_least, has_most) = (
             !self.least.corners.is_empty(),
@@ -284,7 +284,7 @@ mod tests {
                 }
             }
             let is_both = hulls.is_both();
-            let Some(fit) = hulls.fit((0, 10_000_000_000)) else {
+            let Some(fit) = hulls.fit(0, 10_000_000_000) else {
                 // Zero fits as well.
                 for (time, latency, is_to_child) in &messages {
                     let slack = if *is_to_child { -added(*time) } else { added(*time) };

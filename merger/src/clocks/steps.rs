@@ -108,7 +108,7 @@ pub(crate) fn unwrap_points(clock: &Clock, raw: &[(u64, i64, u64)]) -> ClockPoin
         if let (Some(last), Some(before)) = (found.points.last().copied(), index.checked_sub(1)) {
             let run = runs[before];
             let more = if is_own {
-                found.follow(clock, &runs, before, (last, point))
+                found.follow(clock, &runs, before, last, point)
             } else {
                 run.more
             };
@@ -120,14 +120,15 @@ pub(crate) fn unwrap_points(clock: &Clock, raw: &[(u64, i64, u64)]) -> ClockPoin
 }
 
 impl ClockPoints {
-    /// Notes what a clock did in a run between two points; gives by how many more ticks than by its nominal rate it went
-    /// on, but for having been set.
+    /// Records what a clock did in a run between two points. Returns by how many ticks it advanced beyond its nominal rate,
+    /// without the step by which it was set.
     fn follow(
         &mut self,
         clock: &Clock,
         runs: &[Run],
         number: usize,
-        (last, here): (Point, Point),
+        last: Point,
+        here: Point,
     ) -> i128 {
         let run = runs[number];
         let around = number.saturating_sub(AROUND)..(number + 1 + AROUND).min(runs.len());
@@ -164,23 +165,23 @@ impl ClockPoints {
         let shift = self.epochs.last().map_or(0, |epoch| epoch.shift);
         let from_ns = last.time_ns.saturating_sub_unsigned(last.error_ns);
         let to_ns = here.time_ns.saturating_add_unsigned(here.error_ns);
-        self.set(shift, shift.saturating_sub(step), (from_ns, to_ns));
+        self.begin_epoch(shift, shift.saturating_sub(step), from_ns, to_ns);
         self.largest_step_ns = self.largest_step_ns.max(step_ns);
         drifts[0]
     }
 
-    /// The clock was set between two moments.
-    fn set(&mut self, from: i128, to: i128, (before_ns, behind_ns): (i64, i64)) {
+    /// Begins an epoch: between two moments, the clock was set, and its shift changed.
+    fn begin_epoch(&mut self, old_shift: i128, new_shift: i128, before_ns: i64, after_ns: i64) {
         match self.epochs.last_mut() {
-            Some(last) => last.to_ns = behind_ns,
+            Some(last) => last.to_ns = after_ns,
             None => self.epochs.push(Epoch {
-                shift: from,
+                shift: old_shift,
                 from_ns: i64::MIN,
-                to_ns: behind_ns,
+                to_ns: after_ns,
             }),
         }
         self.epochs.push(Epoch {
-            shift: to,
+            shift: new_shift,
             from_ns: before_ns,
             to_ns: i64::MAX,
         });

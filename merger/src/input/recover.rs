@@ -119,7 +119,8 @@ fn recover_with(
     let not_written = |error| OutputError::not_written(&path, error);
     copy(
         input,
-        (from, recovery.kept),
+        from,
+        recovery.kept,
         &mut file,
         &not_written,
         progress,
@@ -151,9 +152,11 @@ fn remove(live: &Path) -> Result<()> {
     }
 }
 
+/// Copies the first `length` bytes of a recording.
 fn copy(
     input: &InputRecording,
-    (from, length): (&FileAt, u64),
+    from: &FileAt,
+    length: u64,
     to: &mut WholeFile,
     not_written: &impl Fn(io::Error) -> OutputError,
     mut progress: impl FnMut(u64) -> ControlFlow<()>,

@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use annals_format::{
-    Cause, Chunk, ClockKind, DroppedRecord, EventTypeId, MapCursor, OrderHash, StoredChunk,
-    StreamContents, StreamId, StreamTotals, TraceLoss,
+    Cause, Chunk, ChunkHeader, ClockKind, DroppedRecord, EventTypeId, MapCursor, OrderHash,
+    StoredChunk, StreamContents, StreamId, StreamTotals, TraceLoss,
 };
 
 use rustc_hash::FxHashMap;
@@ -104,15 +104,61 @@ impl Lane {
 pub(crate) struct Decoded {
     batch: std::result::Result<Batch, String>,
     ambiguous: u64,
-    /// Dropped records with the index of the event they precede, and their interval on the axis; it begins at the last
-    /// event before the chunk where there is no beginning.
-    dropped: Vec<(u32, DroppedRecord, (Option<i64>, i64))>,
+    dropped: Vec<PlacedRecord>,
     /// By type of the batch, the recording's event type.
     event_types: Vec<EventTypeId>,
     /// Events of types that the filter leaves out.
     filtered: Vec<(EventTypeId, u64)>,
     /// Of the batch, as it was decoded.
     hash: Option<OrderHash>,
+}
+
+/// A dropped record of a chunk, placed on the axis.
+#[derive(Clone, Copy)]
+struct PlacedRecord {
+    /// Index of the event that it precedes.
+    before: u32,
+    record: DroppedRecord,
+    /// Start of its interval. `None` means the last event before the chunk.
+    from_ns: Option<i64>,
+    to_ns: i64,
+}
+
+/// When a chunk's events were.
+struct EventTimes {
+    /// Times on the axis, causality's shifts included.
+    times_ns: Vec<i64>,
+    residuals: Vec<i64>,
+    /// By how much causality moves each event. `None` if it moves none.
+    shifts: Option<Vec<i64>>,
+    /// Events for whose ticks there is more than one reading.
+    ambiguous: u64,
+}
+
+impl EventTimes {
+    /// Keeps only the times of some events, by their indexes.
+    fn keep(&mut self, kept: &[u32]) {
+        let of_events = [
+            Some(&mut self.times_ns),
+            Some(&mut self.residuals),
+            self.shifts.as_mut(),
+        ];
+        for values in of_events.into_iter().flatten() {
+            *values = kept.iter().map(|index| values[*index as usize]).collect();
+        }
+    }
+
+    /// The times as the clocks have them, without causality's shifts.
+    fn read_ns(&self) -> Cow<'_, [i64]> {
+        match &self.shifts {
+            None => Cow::Borrowed(&self.times_ns),
+            Some(shifts) => {
+                let pairs = self.times_ns.iter().zip(shifts);
+                let read_ns = pairs.map(|(time, shift)| time.wrapping_sub(*shift));
+                Cow::Owned(read_ns.collect())
+            }
+        }
+    }
 }
 
 /// A chunk that is to be loaded.
@@ -141,6 +187,19 @@ pub(crate) struct StreamOutcome<'a> {
     pub(crate) findings: StreamFindings,
     /// Order hash of the events taken in.
     pub(crate) hash: OrderHash,
+}
+
+/// A stream as its recording has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RecordedStream<'a> {
+    /// Its number in the trace.
+    pub(crate) stream: StreamId,
+    pub(crate) input: &'a InputRecording,
+    pub(crate) numbers: &'a Numbers,
+    pub(crate) contents: &'a StreamContents,
+    /// Start and end of its process, trace time.
+    pub(crate) process_start_ns: i64,
+    pub(crate) process_end_ns: i64,
 }
 
 /// Reads one stream.
@@ -186,18 +245,22 @@ pub(crate) struct StreamReader<'a> {
 }
 
 impl<'a> StreamReader<'a> {
-    #[expect(clippy::too_many_arguments, reason = "each is something else")]
+    /// Plans in which order the stream's chunks are loaded. `references`: for the proof. `None` means nothing is proved.
     pub(crate) fn new(
-        stream: StreamId,
-        input: &'a InputRecording,
-        numbers: &'a Numbers,
-        contents: &'a StreamContents,
+        recorded: RecordedStream<'a>,
         clock: StreamClock<'a>,
         keep: &'a Keep,
         references: Option<&'a ElementReferences>,
         is_sorted: bool,
-        (process_start_ns, process_end_ns): (i64, i64),
     ) -> Self {
+        let RecordedStream {
+            stream,
+            input,
+            numbers,
+            contents,
+            process_start_ns,
+            process_end_ns,
+        } = recorded;
         let mut reader = Self {
             stream,
             input,
@@ -436,14 +499,74 @@ impl<'a> StreamReader<'a> {
         }
     }
 
+    /// Brings a chunk's events onto the axis, and leaves out those of types that are not wanted.
     fn on_axis(&self, stored: &StoredChunk, mut chunk: Chunk) -> Decoded {
-        let open_reference_ns = stored.header.open_reference_ns;
+        let mut times = self.times_of(&stored.header, &chunk);
+        let records = std::mem::take(&mut chunk.dropped);
+        let mut dropped = self.place_records(&stored.header, records, &times.times_ns);
+        let types = chunk.types.iter();
+        let event_types: Vec<EventTypeId> = types.map(|columns| columns.event_type).collect();
+        let of_trace = event_types.iter().map(|event_type| {
+            let number = self.numbers.event_types.get(event_type);
+            number.copied().unwrap_or(*event_type)
+        });
+        let of_trace: Vec<EventTypeId> = of_trace.collect();
+        let mut filtered = Vec::new();
+        let mut places = None;
+        if !self.keep.selection.takes_all_event_types() {
+            let kept = self.filter_types(&mut chunk, &of_trace, &mut filtered);
+            times.keep(&kept);
+            for placed in &mut dropped {
+                placed.before = kept.partition_point(|kept| *kept < placed.before) as u32;
+            }
+            places = Some(kept);
+        }
+        let base_position = stored.header.before.recorded;
+        let hash = self.references.map(|references| {
+            let read = Read {
+                times_ns: &times.read_ns(),
+                residuals: &times.residuals,
+                type_index: &chunk.type_index,
+                types: &chunk.types,
+                event_types: &of_trace,
+            };
+            let position = |index: usize| {
+                let place = places.as_ref().map_or(index as u32, |places| places[index]);
+                base_position.saturating_add(place.into())
+            };
+            let position = self.is_sorted.then_some(position);
+            read.hash(0..times.times_ns.len(), self.numbers, references, position)
+        });
+        let mut batch = Batch::new(
+            chunk,
+            of_trace,
+            base_position,
+            times.times_ns,
+            times.residuals,
+            self.is_sorted,
+            places,
+        );
+        if let Some(shifts) = times.shifts {
+            batch.set_shifts(shifts);
+        }
+        Decoded {
+            batch: Ok(batch),
+            ambiguous: times.ambiguous,
+            dropped,
+            event_types,
+            filtered,
+            hash,
+        }
+    }
+
+    /// Computes the times of a chunk's events from their ticks.
+    fn times_of(&self, header: &ChunkHeader, chunk: &Chunk) -> EventTimes {
         let (mut times_ns, mut residuals) = (Vec::new(), Vec::new());
         let mut map = MapCursor::new(self.clock.map);
         let max_ticks = self.clock.clock.max_ticks;
         let mut ambiguous = 0;
         if self.clock.wraps() {
-            let found = self.clock.unwrap(&stored.header, &chunk, self.is_sorted);
+            let found = self.clock.unwrap(header, chunk, self.is_sorted);
             ambiguous = found.ambiguous;
             let mut steps = found.steps.into_iter();
             for tick in found.ticks {
@@ -456,104 +579,74 @@ impl<'a> StreamReader<'a> {
         } else {
             map.convert(&chunk.ticks, max_ticks, &mut times_ns, &mut residuals);
         }
-        let mut shifts = self.clock.shifts.map(|shifts| {
+        let shifts = self.clock.shifts.map(|shifts| {
             let shifts: Vec<i64> = times_ns.iter().map(|time| shifts.at(*time)).collect();
             for (time_ns, shift) in times_ns.iter_mut().zip(&shifts) {
                 *time_ns = time_ns.saturating_add(*shift);
             }
             shifts
         });
-        let close_reference_ns = stored.header.close_reference_ns.max(open_reference_ns);
+        EventTimes {
+            times_ns,
+            residuals,
+            shifts,
+            ambiguous,
+        }
+    }
+
+    /// Places a chunk's dropped records on the axis, by the times of the events around them.
+    fn place_records(
+        &self,
+        header: &ChunkHeader,
+        records: Vec<(u32, DroppedRecord)>,
+        times_ns: &[i64],
+    ) -> Vec<PlacedRecord> {
+        let open_reference_ns = header.open_reference_ns;
+        let close_reference_ns = header.close_reference_ns.max(open_reference_ns);
         let is_unreadable = self.clock.clock.kind == ClockKind::Unreadable;
-        let dropped = std::mem::take(&mut chunk.dropped).into_iter();
-        let dropped = dropped.map(|(index, record)| {
+        let placed = records.into_iter().map(|(before, record)| {
+            let index = before as usize;
             if is_unreadable && record.from_tick == record.to_tick {
                 // Nothing but events has shown the clock: both ticks are those of the last one.
-                let before = (index as usize).checked_sub(1);
-                let from_ns = before.and_then(|before| times_ns.get(before)).copied();
-                let to_ns = times_ns.get(index as usize).copied();
+                let last = index.checked_sub(1);
+                let from_ns = last.and_then(|last| times_ns.get(last)).copied();
+                let to_ns = times_ns.get(index).copied();
                 let to_ns = to_ns.unwrap_or_else(|| self.clock.host.axis_ns(close_reference_ns));
-                return (index, record, (from_ns.map(|from| from.min(to_ns)), to_ns));
+                return PlacedRecord {
+                    before,
+                    record,
+                    from_ns: from_ns.map(|from| from.min(to_ns)),
+                    to_ns,
+                };
             }
-            let near_ns = times_ns.get(index as usize).or(times_ns.last()).copied();
+            let near_ns = times_ns.get(index).or(times_ns.last()).copied();
             let near_ns = near_ns.unwrap_or_else(|| self.clock.host.axis_ns(open_reference_ns));
             let to_ns = self.clock.time_near(record.to_tick, near_ns);
             let from_ns = self.clock.time_near(record.from_tick, near_ns);
-            (index, record, (Some(from_ns.min(to_ns)), to_ns))
+            PlacedRecord {
+                before,
+                record,
+                from_ns: Some(from_ns.min(to_ns)),
+                to_ns,
+            }
         });
-        let mut dropped: Vec<(u32, DroppedRecord, (Option<i64>, i64))> = dropped.collect();
-        let types = chunk.types.iter();
-        let event_types: Vec<EventTypeId> = types.map(|columns| columns.event_type).collect();
-        let of_trace = event_types.iter().map(|event_type| {
-            let number = self.numbers.event_types.get(event_type);
-            number.copied().unwrap_or(*event_type)
-        });
-        let of_trace: Vec<EventTypeId> = of_trace.collect();
-        let mut filtered = Vec::new();
-        let mut places = None;
+        placed.collect()
+    }
+
+    /// Takes the events of types that are not wanted out of a chunk, and counts them in `filtered`. `of_trace`: the event
+    /// types of the trace, by type of the chunk. Returns the former indexes of the events that are left.
+    fn filter_types(
+        &self,
+        chunk: &mut Chunk,
+        of_trace: &[EventTypeId],
+        filtered: &mut Vec<(EventTypeId, u64)>,
+    ) -> Vec<u32> {
         let selection = &self.keep.selection;
-        if !selection.takes_all_event_types() {
-            let keeps = of_trace.iter().map(|id| selection.takes_event_type(*id));
-            let keeps: Vec<bool> = keeps.collect();
-            let of_types = chunk.types.iter().zip(&keeps).filter(|(_, keeps)| !**keeps);
-            filtered
-                .extend(of_types.map(|(columns, _)| (columns.event_type, columns.count as u64)));
-            let kept = keep_types(&mut chunk, &keeps);
-            let of_events = [Some(&mut times_ns), Some(&mut residuals), shifts.as_mut()];
-            for values in of_events.into_iter().flatten() {
-                *values = kept.iter().map(|index| values[*index as usize]).collect();
-            }
-            for (index, ..) in &mut dropped {
-                *index = kept.partition_point(|kept| kept < index) as u32;
-            }
-            places = Some(kept);
-        }
-        let base_position = stored.header.before.recorded;
-        let hash = self.references.map(|references| {
-            let read_times: Vec<i64>;
-            let read = Read {
-                times_ns: match &shifts {
-                    None => &times_ns,
-                    Some(shifts) => {
-                        let pairs = times_ns.iter().zip(shifts);
-                        read_times = pairs
-                            .map(|(time, shift)| time.wrapping_sub(*shift))
-                            .collect();
-                        &read_times
-                    }
-                },
-                residuals: &residuals,
-                type_index: &chunk.type_index,
-                types: &chunk.types,
-                event_types: &of_trace,
-            };
-            let position = |index: usize| {
-                let place = places.as_ref().map_or(index as u32, |places| places[index]);
-                base_position.saturating_add(place.into())
-            };
-            let position = self.is_sorted.then_some(position);
-            read.hash(0..times_ns.len(), self.numbers, references, position)
-        });
-        let mut batch = Batch::new(
-            chunk,
-            of_trace,
-            base_position,
-            times_ns,
-            residuals,
-            self.is_sorted,
-            places,
-        );
-        shifts
-            .into_iter()
-            .for_each(|shifts| batch.set_shifts(shifts));
-        Decoded {
-            batch: Ok(batch),
-            ambiguous,
-            dropped,
-            event_types,
-            filtered,
-            hash,
-        }
+        let keeps = of_trace.iter().map(|id| selection.takes_event_type(*id));
+        let keeps: Vec<bool> = keeps.collect();
+        let of_types = chunk.types.iter().zip(&keeps).filter(|(_, keeps)| !**keeps);
+        filtered.extend(of_types.map(|(columns, _)| (columns.event_type, columns.count as u64)));
+        keep_types(chunk, &keeps)
     }
 
     /// Takes the next chunk in.
@@ -616,16 +709,11 @@ impl<'a> StreamReader<'a> {
             Ok((batch, range)) => {
                 let is_as_decoded = clamped == self.findings.clamped && range == (0..batch.len());
                 self.hash_taken(&batch, &range, decoded.hash.filter(|_| is_as_decoded));
-                let dropped = decoded
-                    .dropped
-                    .into_iter()
-                    .map(|(index, record, times_ns)| {
-                        let (from_ns, to_ns) = times_ns;
-                        let from_ns = from_ns.unwrap_or(last_good_ns).min(to_ns);
-                        (index, record, (from_ns, to_ns))
-                    });
-                let dropped: Vec<_> = dropped.collect();
-                self.take_dropped(number, &batch, &range, &dropped, bound_ns);
+                for mut placed in decoded.dropped {
+                    let from_ns = placed.from_ns.unwrap_or(last_good_ns);
+                    placed.from_ns = Some(from_ns.min(placed.to_ns));
+                    self.add_record(number, &batch, &range, &placed, bound_ns);
+                }
                 self.take_batch(number, batch, range, &decoded.event_types);
             }
             Err(error) => self.skip(stored, error, bound_ns, last_good_ns),
@@ -714,65 +802,65 @@ impl<'a> StreamReader<'a> {
         }
     }
 
-    fn take_dropped(
+    /// Counts what a dropped record of a chunk reports, and queues its loss where it is in the window. `number`: that of
+    /// the chunk's batch.
+    fn add_record(
         &mut self,
         number: u64,
         batch: &Batch,
         range: &Range<usize>,
-        dropped: &[(u32, DroppedRecord, (i64, i64))],
+        placed: &PlacedRecord,
         bound_ns: i64,
     ) {
-        for (index, record, (from_ns, to_ns)) in dropped {
-            let key = (record.event_type, record.cause);
-            if record.cause == Cause::Overwritten && self.gaps.is_empty() {
-                // A recording without totals: only the record says that there were events before the first chunk.
-                self.gaps.push((*from_ns, *to_ns));
-            }
-            let before = self.reported.get(&key).copied().unwrap_or_default();
-            // A cumulative count includes what the records of a missing chunk counted; that works only when chunks
-            // come in their own order.
-            let missing = if self.is_sorted || record.cause.is_suppressed() {
-                0
-            } else {
-                record
-                    .cumulative
-                    .saturating_sub(before.count)
-                    .saturating_sub(record.count)
-            };
-            let count = before
-                .count
-                .saturating_add(missing)
-                .saturating_add(record.count);
-            let gaps = self.gaps.len();
-            self.reported.insert(key, Reported { count, gaps });
-            let gap_ns = self.gaps_from(before.gaps);
-            let gap_ns = gap_ns.unwrap_or((self.process_start_ns.min(*from_ns), *from_ns));
-            self.lose_in_gap(record, missing, gap_ns, bound_ns);
-            let index = *index as usize;
-            let time_ns = (*to_ns).max(bound_ns);
-            let is_event = |index: usize| {
-                !self.is_sorted
-                    && index < batch.len()
-                    && self.keep.window.contains(batch.time_ns(index))
-            };
-            let place = match is_event(index) {
-                // Before an event of another slice.
-                true if !range.contains(&index) => continue,
-                true => LossPlace::Event(number, index),
-                false if !self.keep.has(time_ns) => continue,
-                false => LossPlace::Time(time_ns),
-            };
-            let loss = TraceLoss {
-                stream: self.stream,
-                event_type: self.trace_type(record.event_type),
-                cause: record.cause,
-                count: record.count,
-                is_lower_bound: record.is_lower_bound,
-                from_ns: *from_ns,
-                to_ns: *to_ns,
-            };
-            self.losses.push((place, loss));
+        let PlacedRecord { record, to_ns, .. } = placed;
+        let from_ns = placed.from_ns.unwrap_or(*to_ns);
+        let key = (record.event_type, record.cause);
+        if record.cause == Cause::Overwritten && self.gaps.is_empty() {
+            // A recording without totals: only the record says that there were events before the first chunk.
+            self.gaps.push((from_ns, *to_ns));
         }
+        let before = self.reported.get(&key).copied().unwrap_or_default();
+        // A cumulative count includes what the records of a missing chunk counted; that works only when chunks
+        // come in their own order.
+        let missing = if self.is_sorted || record.cause.is_suppressed() {
+            0
+        } else {
+            record
+                .cumulative
+                .saturating_sub(before.count)
+                .saturating_sub(record.count)
+        };
+        let count = before
+            .count
+            .saturating_add(missing)
+            .saturating_add(record.count);
+        let gaps = self.gaps.len();
+        self.reported.insert(key, Reported { count, gaps });
+        let gap_ns = self.gaps_from(before.gaps);
+        let gap_ns = gap_ns.unwrap_or((self.process_start_ns.min(from_ns), from_ns));
+        self.lose_in_gap(record, missing, gap_ns, bound_ns);
+        let index = placed.before as usize;
+        let time_ns = (*to_ns).max(bound_ns);
+        let is_event = !self.is_sorted
+            && index < batch.len()
+            && self.keep.window.contains(batch.time_ns(index));
+        let place = match is_event {
+            // Before an event of another slice.
+            true if !range.contains(&index) => return,
+            true => LossPlace::Event(number, index),
+            false if !self.keep.has(time_ns) => return,
+            false => LossPlace::Time(time_ns),
+        };
+        let loss = TraceLoss {
+            stream: self.stream,
+            event_type: self.trace_type(record.event_type),
+            cause: record.cause,
+            count: record.count,
+            is_lower_bound: record.is_lower_bound,
+            from_ns,
+            to_ns: *to_ns,
+        };
+        self.losses.push((place, loss));
     }
 
     /// The interval of all gaps from this one on. `None` if there are none.

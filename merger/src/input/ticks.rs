@@ -130,7 +130,7 @@ impl StreamClock<'_> {
             let first = first.saturating_add(epoch.shift);
             let least = cursor.time_ns(first.saturating_add(header.min_offset.into()));
             let most = cursor.time_ns(first.saturating_add(header.max_offset.into()));
-            let (from, to) = self.axis((epoch.from_ns, epoch.to_ns));
+            let (from, to) = self.axis(epoch.from_ns, epoch.to_ns);
             least <= to && most >= from
         };
         let near = self.epochs.iter().filter(|epoch| {
@@ -141,8 +141,8 @@ impl StreamClock<'_> {
         near.take(MOST_EPOCHS + 1).copied().collect()
     }
 
-    /// Two moments of the reference clock on the axis, and a little more.
-    fn axis(&self, (from, to): (i64, i64)) -> (i64, i64) {
+    /// Returns an interval of the reference clock on the axis, widened by [`SLACK_NS`] at both ends.
+    fn axis(&self, from: i64, to: i64) -> (i64, i64) {
         let at = |reference_ns: i64| match reference_ns {
             // At the end of time.
             i64::MIN | i64::MAX => reference_ns,
@@ -205,11 +205,12 @@ impl StreamClock<'_> {
             .iter()
             .map(|epoch| self.unwrap_turns(header, chunk, epoch.shift))
             .collect();
-        let (first, last) = self.axis(self.life(header, is_sorted));
+        let (open_ns, close_ns) = self.life(header, is_sorted);
+        let (first, last) = self.axis(open_ns, close_ns);
         let latest = self.latest(chunk, last);
         let count = chunk.ticks.len();
         let span = |epoch: &Epoch, index: usize| {
-            let (from, to) = self.axis((epoch.from_ns, epoch.to_ns));
+            let (from, to) = self.axis(epoch.from_ns, epoch.to_ns);
             let first = match index {
                 0 => first.saturating_sub(BLOCKED_NS),
                 _ => first,
@@ -262,7 +263,7 @@ impl StreamClock<'_> {
         let mut before = last;
         for (index, latest) in latest.iter_mut().enumerate().rev() {
             while let Some((_, time_ns)) = observations.next_if(|o| o.0 as usize > index) {
-                before = before.min(self.axis((*time_ns, *time_ns)).1);
+                before = before.min(self.axis(*time_ns, *time_ns).1);
             }
             *latest = before;
         }
@@ -284,7 +285,7 @@ impl StreamClock<'_> {
         let mut of_epochs = Vec::new();
         for epoch in self.epochs {
             let tick = near(epoch.shift);
-            let (from, to) = self.axis((epoch.from_ns, epoch.to_ns));
+            let (from, to) = self.axis(epoch.from_ns, epoch.to_ns);
             let fits = (from..=to).contains(&cursor.time_ns(tick));
             of_epochs.push((!fits, tick.abs_diff(expected), tick));
         }

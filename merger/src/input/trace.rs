@@ -62,7 +62,7 @@ impl InputTrace {
 
 /// A trace among the inputs of a merge.
 #[derive(Debug)]
-pub(crate) struct Earlier {
+pub(crate) struct RenumberedTrace {
     pub(crate) input: InputTrace,
     /// Its definitions by process.
     pub(crate) own: BTreeMap<ProcessId, Definitions>,
@@ -84,7 +84,7 @@ struct Anchor {
     error_ns: u64,
 }
 
-impl Earlier {
+impl RenumberedTrace {
     pub(crate) fn new(input: InputTrace) -> Self {
         Self {
             own: by_process(&input.trace.definitions),
@@ -362,7 +362,7 @@ struct Renumbered {
 /// Reads a trace.
 #[derive(Debug)]
 pub(crate) struct TraceReader<'a> {
-    pub(crate) earlier: &'a Earlier,
+    pub(crate) earlier: &'a RenumberedTrace,
     keep: &'a Keep,
     /// For the proof; none: nothing is to be proved.
     references: Option<&'a ElementReferences>,
@@ -390,7 +390,7 @@ pub(crate) struct TraceReader<'a> {
 
 impl<'a> TraceReader<'a> {
     pub(crate) fn new(
-        earlier: &'a Earlier,
+        earlier: &'a RenumberedTrace,
         keep: &'a Keep,
         references: Option<&'a ElementReferences>,
         sorted: SortedStreams,
@@ -634,7 +634,7 @@ impl<'a> TraceReader<'a> {
         Ok(found)
     }
 
-    /// `losses`: those that stand before events of the group.
+    /// Adds the events of a group that are wanted, in the numbers of this merge. `losses`: those before events of the group.
     fn renumber_group(
         &self,
         mut group: StreamGroup,
@@ -652,6 +652,36 @@ impl<'a> TraceReader<'a> {
         let selection = &self.keep.selection;
         let keeps_type = event_types.iter().map(|id| selection.takes_event_type(*id));
         let keeps_type: Vec<bool> = keeps_type.collect();
+        let WantedEvents { order, ends } =
+            self.wanted_events(&mut group, &event_types, &keeps_type, found);
+        self.place_losses(&group, losses, &keeps_type, &order, found);
+        if order.len() != group.len() || !order.is_sorted() {
+            group = in_order(&group, &order);
+        }
+        group.ends = ends;
+        if let Some(references) = self.references {
+            let renumber = proof::renumber(&event_types, numbers, references);
+            let types = event_types.iter().copied();
+            proof::of_group(&group, &self.sorted, types, renumber, &mut found.hashes);
+        }
+        let runs = group.runs().collect();
+        found
+            .batches
+            .push((Batch::of_group(group, event_types), runs));
+        Ok(())
+    }
+
+    /// Moves the events of a group as causality has it, and finds those that are wanted. Counts them, and the others as
+    /// filtered. `keeps_type`: by type of the group, whether its events are wanted.
+    fn wanted_events(
+        &self,
+        group: &mut StreamGroup,
+        event_types: &[EventTypeId],
+        keeps_type: &[bool],
+        found: &mut Renumbered,
+    ) -> WantedEvents {
+        let numbers = &self.earlier.numbers;
+        let selection = &self.keep.selection;
         let takes_all = *self.keep == Keep::default();
         let is_moved = !self.shifts.is_empty();
         let count = group.len();
@@ -706,22 +736,30 @@ impl<'a> TraceReader<'a> {
                 (&mut kept, &mut found.kept),
                 (&mut filtered, &mut found.filtered),
             ] {
-                for (count, event_type) in counts.iter_mut().zip(&event_types) {
+                for (count, event_type) in counts.iter_mut().zip(event_types) {
                     if *count != 0 {
                         *to.entry((stream, *event_type)).or_default() += std::mem::take(count);
                     }
                 }
             }
         }
-        let mut places = FxHashMap::default();
-        if !losses.is_empty() {
-            places.extend(
-                order
-                    .iter()
-                    .zip(0_usize..)
-                    .map(|(kept, place)| (*kept, place)),
-            );
+        WantedEvents { order, ends }
+    }
+
+    /// Finds the place of each loss among the events of a group that are wanted, whose former indexes are in `order`.
+    fn place_losses(
+        &self,
+        group: &StreamGroup,
+        losses: &[(usize, TraceLoss)],
+        keeps_type: &[bool],
+        order: &[u32],
+        found: &mut Renumbered,
+    ) {
+        if losses.is_empty() {
+            return;
         }
+        let kept = order.iter().zip(0_usize..);
+        let places: FxHashMap<u32, usize> = kept.map(|(kept, place)| (*kept, place)).collect();
         for (index, loss) in losses {
             let Some(loss) = self.loss(loss) else {
                 continue;
@@ -729,7 +767,7 @@ impl<'a> TraceReader<'a> {
             let place = places.get(&(*index as u32)).copied();
             // Left out only because it is in another slice.
             let is_elsewhere = keeps_type[usize::from(group.type_index[*index])]
-                && selection.takes_stream(loss.stream)
+                && self.keep.selection.takes_stream(loss.stream)
                 && self.keep.window.contains(group.times_ns[*index]);
             match place {
                 None if is_elsewhere => found.elsewhere.push(loss),
@@ -739,20 +777,6 @@ impl<'a> TraceReader<'a> {
                 }
             }
         }
-        if order.len() != count || !order.is_sorted() {
-            group = in_order(&group, &order);
-        }
-        group.ends = ends;
-        if let Some(references) = self.references {
-            let renumber = proof::renumber(&event_types, numbers, references);
-            let types = event_types.iter().copied();
-            proof::of_group(&group, &self.sorted, types, renumber, &mut found.hashes);
-        }
-        let runs = group.runs().collect();
-        found
-            .batches
-            .push((Batch::of_group(group, event_types), runs));
-        Ok(())
     }
 
     /// Takes the next chunk in.
@@ -888,17 +912,19 @@ impl<'a> TraceReader<'a> {
                     continue;
                 }
                 let place = LossPlace::Time(to_ns.max(bound_ns));
-                self.lose(stream, number, *count, (from_ns, to_ns), place);
+                self.count_skipped(stream, number, *count, from_ns, to_ns, place);
             }
         }
     }
 
-    fn lose(
+    /// Counts events that cannot be read as skipped between two times, and queues their loss.
+    fn count_skipped(
         &mut self,
         stream: StreamId,
         event_type: EventTypeId,
         count: u64,
-        (from_ns, to_ns): (i64, i64),
+        from_ns: i64,
+        to_ns: i64,
         place: LossPlace,
     ) {
         self.row(stream, event_type).add_loss(Cause::Skipped, count);
@@ -940,7 +966,7 @@ impl<'a> TraceReader<'a> {
                 self.row(stream, event_type).add_filtered(count);
                 continue;
             }
-            self.lose(stream, event_type, count, (from_ns, to_ns), place);
+            self.count_skipped(stream, event_type, count, from_ns, to_ns, place);
         }
     }
 
@@ -973,6 +999,14 @@ impl<'a> TraceReader<'a> {
         });
         each.collect()
     }
+}
+
+/// The events of a group that are wanted.
+struct WantedEvents {
+    /// Their former indexes, in their order.
+    order: Vec<u32>,
+    /// Where the events of each stream end.
+    ends: Vec<(StreamId, u32)>,
 }
 
 /// Some of the events of a group, in another order; without its streams.

@@ -2,14 +2,12 @@
 
 use std::borrow::Cow;
 
-use annals_format::{
-    ANY_EVENT_TYPE, Cause, OrderHash, StreamContents, StreamId, StreamTotals, TraceLoss,
-};
+use annals_format::{ANY_EVENT_TYPE, Cause, OrderHash, StreamTotals, TraceLoss};
 
-use crate::axis::unify::Numbers;
 use crate::filter::Keep;
-use crate::input::recording::InputRecording;
-use crate::input::stream::{Lane, LossPlace, StreamFindings, StreamOutcome, count_elsewhere};
+use crate::input::stream::{
+    Lane, LossPlace, RecordedStream, StreamFindings, StreamOutcome, count_elsewhere,
+};
 
 /// What a sweep gets of such a stream: losses, and no events.
 #[derive(Debug)]
@@ -21,17 +19,16 @@ pub(crate) struct UnplacedStream<'a> {
 }
 
 impl<'a> UnplacedStream<'a> {
-    /// Counts all events of a stream as skipped at some time in the life of its process. `life_ns`: start and end of the
-    /// process, trace time, nanoseconds.
-    pub(crate) fn new(
-        stream: StreamId,
-        input: &'a InputRecording,
-        numbers: &'a Numbers,
-        contents: &'a StreamContents,
-        keep: &Keep,
-        life_ns: (i64, i64),
-    ) -> Self {
-        let (from_ns, to_ns) = life_ns;
+    /// Counts all events of a stream as skipped at some time in the life of its process.
+    pub(crate) fn new(recorded: RecordedStream<'a>, keep: &Keep) -> Self {
+        let RecordedStream {
+            stream,
+            input,
+            numbers,
+            contents,
+            process_start_ns: from_ns,
+            process_end_ns: to_ns,
+        } = recorded;
         let is_here = keep.has(to_ns) && keep.selection.takes_stream(stream);
         let mut totals = contents.totals.clone();
         let mut losses = Vec::new();

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use annals_format::{FileKind, FormatError, ReadAt};
+use annals_format::{Definitions, FileKind, FormatError, ReadAt};
 
 use crate::clocks::offsets::ClockOffsets;
 use crate::error::{MergeError, Result};
@@ -56,7 +56,7 @@ pub(crate) struct PlannedInputs {
     pub(crate) rejected: Vec<RejectedInput>,
 }
 
-/// Opens recordings, archives, and traces that are named themselves, and settles what comes before their events.
+/// Opens recordings, archives, and traces that are named themselves, and prepares their merge.
 ///
 /// # Errors
 /// If a path does not exist, the output is a recording, or none of the files can be used.
@@ -74,47 +74,84 @@ pub(crate) fn open(
         let path = path.to_owned();
         return Err(MergeError::OutputIsRecording { path });
     }
+    let found = find(paths, output)?;
+    let traces = named_traces(paths, &found);
     let Found {
         recordings,
-        traces,
         archives,
         mut rejected,
-    } = find(paths, output)?;
-    // In a directory, a trace beside recordings is an earlier merge of them; named itself, or beside traces only, it is
-    // an input.
-    let others = recordings.iter().chain(&archives);
-    let others = others.chain(rejected.iter().map(|input| &input.path));
-    let with_others: BTreeSet<_> = others.filter_map(|path| path.parent()).collect();
-    let is_alone = |trace: &Path| trace.parent().is_some_and(|at| !with_others.contains(at));
-    let traces = traces
-        .into_iter()
-        .filter(|trace| paths.contains(trace) || is_alone(trace));
-    let traces: Vec<PathBuf> = traces.collect();
+        ..
+    } = found;
     if recordings.is_empty() && traces.is_empty() && archives.is_empty() && rejected.is_empty() {
         return Err(MergeError::NoRecordings {
             path: paths.first().cloned().unwrap_or_default(),
         });
     }
-    let name_functions = |input: &mut InputRecording| {
-        let definitions = &mut input.recording.definitions;
-        let found = symbols.resolve(definitions);
-        found.into_iter().for_each(|record| definitions.add(record));
-    };
-    let is_packed = recordings.len() > MOST_UNPACKED;
-    let (mut inputs, more) = open_each(&recordings, |input| {
+    let mut inputs = open_recordings(&recordings, symbols, &mut rejected)?;
+    let copies = reject_without_process(&mut inputs, &mut rejected);
+    inputs.extend(open_archives(archives, symbols, jobs, &mut rejected));
+    let traces = open_traces(traces, symbols, &mut rejected);
+    if inputs.is_empty() && traces.is_empty() {
+        return Err(nothing_readable(&rejected));
+    }
+    let mut merge = Merge::prepare(inputs, traces, offsets);
+    merge.duplicates.extend(copies);
+    rejected.extend(differing(&mut merge));
+    rejected.extend(partial_traces(&mut merge));
+    Ok(PlannedInputs { merge, rejected })
+}
+
+/// Returns the traces that are inputs. In a directory, a trace next to recordings is an earlier merge of them; it is an
+/// input if it is named itself, or is next to traces only.
+fn named_traces(paths: &[PathBuf], found: &Found) -> Vec<PathBuf> {
+    let others = found.recordings.iter().chain(&found.archives);
+    let others = others.chain(found.rejected.iter().map(|input| &input.path));
+    let with_others: BTreeSet<_> = others.filter_map(|path| path.parent()).collect();
+    let is_alone = |trace: &Path| trace.parent().is_some_and(|at| !with_others.contains(at));
+    let traces = found.traces.iter();
+    let traces = traces.filter(|trace| paths.contains(trace) || is_alone(trace));
+    traces.cloned().collect()
+}
+
+/// Names the functions that have no name yet.
+fn name_functions(symbols: &Symbols, definitions: &mut Definitions) {
+    let found = symbols.resolve(definitions);
+    found.into_iter().for_each(|record| definitions.add(record));
+}
+
+/// Opens recordings. Of many, the definitions are packed until all of them are opened.
+fn open_recordings(
+    paths: &[PathBuf],
+    symbols: &Symbols,
+    rejected: &mut Vec<RejectedInput>,
+) -> Result<Vec<InputRecording>> {
+    let is_packed = paths.len() > MOST_UNPACKED;
+    let (inputs, more) = open_each(paths, |input| {
         input.check_unread()?;
-        name_functions(input);
+        name_functions(symbols, &mut input.recording.definitions);
         if is_packed {
             input.pack_definitions();
         }
         Ok(())
     })?;
     rejected.extend(more);
-    let copies = reject_without_process(&mut inputs, &mut rejected);
-    for path in archives {
+    Ok(inputs)
+}
+
+/// Opens OTF2 archives. Returns their processes.
+fn open_archives(
+    paths: Vec<PathBuf>,
+    symbols: &Symbols,
+    jobs: usize,
+    rejected: &mut Vec<RejectedInput>,
+) -> Vec<InputRecording> {
+    let mut inputs = Vec::new();
+    for path in paths {
         match crate::otf2::open(&path, jobs) {
             Ok(mut processes) => {
-                processes.iter_mut().for_each(name_functions);
+                for input in &mut processes {
+                    name_functions(symbols, &mut input.recording.definitions);
+                }
                 inputs.extend(processes);
             }
             Err(error) => rejected.push(RejectedInput {
@@ -123,8 +160,17 @@ pub(crate) fn open(
             }),
         }
     }
+    inputs
+}
+
+/// Opens traces of earlier merges.
+fn open_traces(
+    paths: Vec<PathBuf>,
+    symbols: &Symbols,
+    rejected: &mut Vec<RejectedInput>,
+) -> Vec<InputTrace> {
     let mut opened = Vec::new();
-    for path in traces {
+    for path in paths {
         match InputTrace::open(&path) {
             Ok(input) if input.trace.definitions.processes.is_empty() => {
                 let why = "its definitions are lost: no process is in it".to_owned();
@@ -135,10 +181,8 @@ pub(crate) fn open(
                 rejected.push(RejectedInput { path, why });
             }
             Ok(mut input) => {
-                let definitions = &mut input.trace.definitions;
-                let found = symbols.resolve(definitions);
-                found.into_iter().for_each(|record| definitions.add(record));
-                definitions.apply_symbols();
+                name_functions(symbols, &mut input.trace.definitions);
+                input.trace.definitions.apply_symbols();
                 opened.push(input);
             }
             Err(error) => rejected.push(RejectedInput {
@@ -147,21 +191,21 @@ pub(crate) fn open(
             }),
         }
     }
-    if inputs.is_empty() && opened.is_empty() {
-        return Err(nothing_readable(&rejected));
-    }
-    let mut merge = Merge::plan_all(inputs, opened, offsets);
-    merge.duplicates.extend(copies);
-    rejected.extend(differing(&mut merge));
-    for (path, taken, id) in std::mem::take(&mut merge.parts) {
+    opened
+}
+
+/// Takes the traces out of the merge that may hold events which the traces that are used do not have.
+fn partial_traces(merge: &mut Merge) -> Vec<RejectedInput> {
+    let parts = std::mem::take(&mut merge.parts).into_iter();
+    let rejected = parts.map(|(path, taken, id)| {
         let why = format!(
             "it holds other events of recording {id} than {}, and a recording is taken from one trace: merge the \
              recordings themselves, or write parts as slices, which can be joined",
             taken.display()
         );
-        rejected.push(RejectedInput { path, why });
-    }
-    Ok(PlannedInputs { merge, rejected })
+        RejectedInput { path, why }
+    });
+    rejected.collect()
 }
 
 /// Rejects recordings that do not name their process. Returns the files of those that may be copies of others, cut soon

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use annals_format::{
-    BlockKind, CompressionLevel, Definitions, FormatError, OrderHash, Slice, StreamId,
+    BlockKind, CompressionLevel, Definitions, Footer, FormatError, OrderHash, Slice, StreamId,
     StreamTotals, TraceIndexEntry, TraceLoss, read_stored_trace_chunk,
 };
 
@@ -255,9 +255,15 @@ fn join(
     let bytes = finish_trace(
         file,
         &definitions,
-        // Those of the slices do not know of calls that go on from one to the next.
-        (index, snapshots, None),
-        (&totals, &losses),
+        Footer {
+            trace_chunks: index,
+            snapshots,
+            // Those of the slices do not know of calls that go on from one to the next.
+            statistics: None,
+            ..Footer::default()
+        },
+        &totals,
+        &losses,
         level,
     )?;
     Ok(Joined {

@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use annals_format::{
     BlockKind, BlockWriter, CompressionLevel, Definitions, FileHeader, FileKind, Footer,
-    RecordingId, Snapshot, SnapshotEntry, StoredBody, StreamTotals, TraceChunkHeader,
-    TraceIndexEntry, TraceLoss, encode_tail,
+    RecordingId, Snapshot, StoredBody, StreamTotals, TraceChunkHeader, TraceIndexEntry, TraceLoss,
+    encode_tail,
 };
 
 use crate::axis::strip::Part;
@@ -153,8 +153,14 @@ pub(super) fn write_trace(
     merged.bytes = finish_trace(
         file,
         &merge.definitions,
-        (index, snapshots, statistics),
-        (&merged.totals, &merged.losses),
+        Footer {
+            trace_chunks: index,
+            snapshots,
+            statistics,
+            ..Footer::default()
+        },
+        &merged.totals,
+        &merged.losses,
         level,
     )?;
     Ok(merged)
@@ -170,32 +176,25 @@ pub(crate) fn start_trace(
     file.write(&FileHeader::new(FileKind::Trace, id).encode())?;
     let mut records = Vec::new();
     definitions.encode(&mut records);
-    let kind = (BlockKind::Definitions, "the definitions of all processes");
-    file.write_block(kind, &[], &records, level)?;
+    let what = "the definitions of all processes";
+    file.write_block(BlockKind::Definitions, what, &[], &records, level)?;
     Ok(())
 }
 
-/// Writes a trace's footer and gives it its name; gives its bytes.
+/// Writes a trace's footer and gives the file its name. `footer` has the positions of its chunks, snapshots and statistics.
+/// Returns the length of the trace in bytes.
 pub(crate) fn finish_trace(
     mut file: TraceFile,
     definitions: &Definitions,
-    (trace_chunks, snapshots, statistics): (Vec<TraceIndexEntry>, Vec<SnapshotEntry>, Option<u64>),
-    (totals, losses): (&[StreamTotals], &[TraceLoss]),
+    footer: Footer,
+    totals: &[StreamTotals],
+    losses: &[TraceLoss],
     level: CompressionLevel,
 ) -> Result<u64> {
-    let footer = Footer {
-        trace_chunks,
-        snapshots,
-        statistics,
-        ..Footer::default()
-    };
     let mut body = Vec::new();
     footer.encode_with(definitions, totals, losses, &mut body);
-    let kind = (
-        BlockKind::Footer,
-        "the index of chunks, definitions and losses",
-    );
-    let footer_offset = file.write_block(kind, &[], &body, level)?;
+    let what = "the index of chunks, definitions and losses";
+    let footer_offset = file.write_block(BlockKind::Footer, what, &[], &body, level)?;
     file.write(&encode_tail(footer_offset))?;
     file.complete()
 }

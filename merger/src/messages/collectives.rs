@@ -27,12 +27,9 @@ pub struct CollectiveCounts {
     pub over_limit: u64,
 }
 
-/// An event, and its content: that of a collective operation.
-type Of<'a> = (&'a MessageEvent, &'a Collective);
-
 /// An operation under way.
 #[derive(Debug, Default)]
-struct Instance<D> {
+struct Operation<D> {
     begins: u64,
     ends: u64,
     size: u64,
@@ -60,8 +57,10 @@ fn orders(semantics: Semantics, of_begin: i64, of_end: i64) -> bool {
     }
 }
 
-impl<D: Copy> Instance<D> {
-    fn take_part(&mut self, part: &Collective) -> bool {
+impl<D: Copy> Operation<D> {
+    /// Adds what one process reports of the operation. Returns whether all have reported the same, of an operation that
+    /// orders anything.
+    fn add_part(&mut self, part: &Collective) -> bool {
         if part.size != 0 {
             self.size = part.size.into();
         }
@@ -80,14 +79,15 @@ impl<D: Copy> Instance<D> {
 
     fn begin(
         &mut self,
-        (event, part): Of<'_>,
+        event: &MessageEvent,
+        part: &Collective,
         mark: Mark<D>,
         paired: &mut impl FnMut(Mark<D>, Mark<D>),
     ) {
         self.begins += 1;
         let kind = (part.operation, event.request != NONE);
         self.is_inconsistent |= *self.kind.get_or_insert(kind) != kind;
-        if !self.take_part(part) || !part.takes_part {
+        if !self.add_part(part) || !part.takes_part {
             return;
         }
         self.last_begin = Some(mark);
@@ -121,12 +121,13 @@ impl<D: Copy> Instance<D> {
 
     fn end(
         &mut self,
-        (event, part): Of<'_>,
+        event: &MessageEvent,
+        part: &Collective,
         mark: Mark<D>,
         paired: &mut impl FnMut(Mark<D>, Mark<D>),
     ) {
         self.ends += 1;
-        if !self.take_part(part) || !part.takes_part {
+        if !self.add_part(part) || !part.takes_part {
             return;
         }
         if self.pairs_all {
@@ -204,7 +205,7 @@ impl<D: Copy> Instance<D> {
 
 /// A process in a communicator.
 #[derive(Debug, Default)]
-struct Member {
+struct Participant {
     next: u64,
     /// Operations that were begun: request and number.
     open: VecDeque<(u64, u64)>,
@@ -214,11 +215,11 @@ struct Member {
 struct Communicator<D> {
     /// Number of the first operation that is kept.
     first: u64,
-    operations: VecDeque<Instance<D>>,
+    operations: VecDeque<Operation<D>>,
 }
 
 impl<D> Communicator<D> {
-    fn operation(&mut self, number: u64) -> Option<&mut Instance<D>> {
+    fn operation(&mut self, number: u64) -> Option<&mut Operation<D>> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         self.operations.get_mut(index)
     }
@@ -229,7 +230,7 @@ impl<D> Communicator<D> {
 pub(crate) struct Collectives<D = ()> {
     numbers: FxHashMap<u64, usize>,
     communicators: Vec<Communicator<D>>,
-    members: FxHashMap<(usize, u32), Member>,
+    members: FxHashMap<(usize, u32), Participant>,
     /// Processes of which events may be missing.
     lost: FxHashMap<u32, ()>,
     weight: usize,
@@ -282,7 +283,8 @@ impl<D: Copy + Default> Collectives<D> {
 
     pub(crate) fn begin(
         &mut self,
-        (event, part): Of<'_>,
+        event: &MessageEvent,
+        part: &Collective,
         mark: Mark<D>,
         paired: &mut impl FnMut(Mark<D>, Mark<D>),
     ) {
@@ -308,16 +310,16 @@ impl<D: Copy + Default> Collectives<D> {
         self.weight += 1;
         let of = &mut self.communicators[communicator];
         while of.first + of.operations.len() as u64 <= number {
-            of.operations.push_back(Instance {
+            of.operations.push_back(Operation {
                 pairs_all: self.pairs_all,
-                ..Instance::default()
+                ..Operation::default()
             });
             self.weight += 1;
         }
         match of.operation(number) {
             Some(operation) => {
                 let before = operation.weight();
-                operation.begin((event, part), mark, paired);
+                operation.begin(event, part, mark, paired);
                 self.weight += operation.weight();
                 self.weight -= before;
             }
@@ -328,7 +330,8 @@ impl<D: Copy + Default> Collectives<D> {
 
     pub(crate) fn end(
         &mut self,
-        (event, part): Of<'_>,
+        event: &MessageEvent,
+        part: &Collective,
         mark: Mark<D>,
         paired: &mut impl FnMut(Mark<D>, Mark<D>),
     ) {
@@ -352,7 +355,7 @@ impl<D: Copy + Default> Collectives<D> {
         match self.communicators[communicator].operation(number) {
             Some(operation) => {
                 let before = operation.weight();
-                operation.end((event, part), mark, paired);
+                operation.end(event, part, mark, paired);
                 self.weight += operation.weight();
                 self.weight -= before;
             }
@@ -386,7 +389,7 @@ impl<D: Copy + Default> Collectives<D> {
 }
 
 fn conclude<D: Copy>(
-    operation: &mut Instance<D>,
+    operation: &mut Operation<D>,
     counts: &mut CollectiveCounts,
     paired: &mut impl FnMut(Mark<D>, Mark<D>),
 ) {

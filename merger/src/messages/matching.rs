@@ -12,8 +12,8 @@ use serde::Serialize;
 
 use crate::messages::collectives::Collectives;
 use crate::messages::{
-    ANY_TAG, ANYBODY, Kind, Lost, Mark, MessageBatch, MessageEvent, NOBODY, NONE, PointToPoint,
-    SEVERAL, What,
+    ANY_TAG, ANYBODY, Lost, Mark, MessageBatch, MessageContent, MessageEvent, NOBODY, NONE,
+    PointToPoint, PointToPointKind, SEVERAL,
 };
 
 /// So many messages are looked up before they are taken in: which channel is next cannot be foreseen, and with many of
@@ -69,7 +69,7 @@ impl Key {
     /// The channel of a send or a receive.
     const fn of(event: &MessageEvent, message: &PointToPoint) -> Self {
         let (from, to) = match message.kind {
-            Kind::Send | Kind::Unsent => (event.process, message.peer),
+            PointToPointKind::Send | PointToPointKind::Unsent => (event.process, message.peer),
             _ => (message.peer, event.process),
         };
         Self {
@@ -80,9 +80,6 @@ impl Key {
         }
     }
 }
-
-/// An event, and its content: that of a message.
-type Of<'a> = (&'a MessageEvent, &'a PointToPoint);
 
 /// A list of nodes: numbers of its first and last.
 #[derive(Clone, Copy, Debug)]
@@ -103,7 +100,7 @@ struct Channel {
     key: Key,
     sends: List,
     receives: List,
-    /// What the processes had lost when it was last looked at.
+    /// MessageContent the processes had lost when it was last looked at.
     sender_losses: u32,
     receiver_losses: u32,
     sends_broken: Broken,
@@ -166,7 +163,7 @@ enum Request {
     Wild { started: u64, thread: u16 },
 }
 
-/// What a started receive of unknown channel may take.
+/// MessageContent a started receive of unknown channel may take.
 #[derive(Clone, Copy, Debug)]
 struct Pattern {
     communicator: u64,
@@ -262,7 +259,7 @@ impl<D: Copy + Default> Matcher<D> {
     fn fetch_ahead(&self, events: &[MessageEvent]) {
         let mut places = [END; MESSAGES_AHEAD];
         for (place, event) in places.iter_mut().zip(events) {
-            let What::PointToPoint(message) = &event.what else {
+            let MessageContent::PointToPoint(message) = &event.content else {
                 continue;
             };
             if let Some(slot) = self.channels.get(&Key::of(event, message)) {
@@ -316,18 +313,18 @@ impl<D: Copy + Default> Matcher<D> {
             detail,
         };
         self.next_number += 1;
-        match &event.what {
-            What::PointToPoint(message) => match message.kind {
-                Kind::Send => self.take_send((event, message), mark, paired),
-                Kind::Receive => self.take_receive((event, message), mark, paired),
-                Kind::ReceiveStart => self.take_start((event, message), mark, paired),
-                Kind::Cancel => self.take_cancel(event, paired),
-                Kind::Unsent => self.take_unsent(event, message),
+        match &event.content {
+            MessageContent::PointToPoint(message) => match message.kind {
+                PointToPointKind::Send => self.take_send(event, message, mark, paired),
+                PointToPointKind::Receive => self.take_receive(event, message, mark, paired),
+                PointToPointKind::ReceiveStart => self.take_start(event, message, mark, paired),
+                PointToPointKind::Cancel => self.take_cancel(event, paired),
+                PointToPointKind::Unsent => self.take_unsent(event, message),
             },
-            What::Collective(part) if part.is_begin => {
-                self.collectives.begin((event, part), mark, paired);
+            MessageContent::Collective(part) if part.is_begin => {
+                self.collectives.begin(event, part, mark, paired);
             }
-            What::Collective(part) => self.collectives.end((event, part), mark, paired),
+            MessageContent::Collective(part) => self.collectives.end(event, part, mark, paired),
         }
     }
 
@@ -336,7 +333,7 @@ impl<D: Copy + Default> Matcher<D> {
         self.next_number
     }
 
-    /// What waits for its partner.
+    /// MessageContent waits for its partner.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = Mark<D>> {
         let lists = self.channels.values();
         let lists = lists.flat_map(|slot| {
@@ -355,7 +352,8 @@ impl<D: Copy + Default> Matcher<D> {
         })
     }
 
-    fn has_peer(&mut self, (event, message): Of<'_>) -> bool {
+    /// Returns whether a message's peer is one known process, and counts the message where it is not.
+    fn has_peer(&mut self, event: &MessageEvent, message: &PointToPoint) -> bool {
         let has_peer = !matches!(message.peer, NOBODY | SEVERAL | ANYBODY)
             && (event.process as usize) < self.processes.len();
         self.counts.without_peer += u64::from(!has_peer);
@@ -364,12 +362,13 @@ impl<D: Copy + Default> Matcher<D> {
 
     fn take_send(
         &mut self,
-        (event, message): Of<'_>,
+        event: &MessageEvent,
+        message: &PointToPoint,
         mark: Mark<D>,
         paired: &mut impl FnMut(Mark<D>, Mark<D>),
     ) {
         self.counts.sends += 1;
-        if !self.has_peer((event, message)) {
+        if !self.has_peer(event, message) {
             return;
         }
         let key = Key::of(event, message);
@@ -404,12 +403,13 @@ impl<D: Copy + Default> Matcher<D> {
 
     fn take_receive(
         &mut self,
-        (event, message): Of<'_>,
+        event: &MessageEvent,
+        message: &PointToPoint,
         mark: Mark<D>,
         paired: &mut impl FnMut(Mark<D>, Mark<D>),
     ) {
         self.counts.receives += 1;
-        if !self.has_peer((event, message)) {
+        if !self.has_peer(event, message) {
             return;
         }
         let key = Key::of(event, message);
@@ -490,7 +490,8 @@ impl<D: Copy + Default> Matcher<D> {
 
     fn take_start(
         &mut self,
-        (event, message): Of<'_>,
+        event: &MessageEvent,
+        message: &PointToPoint,
         mark: Mark<D>,
         paired: &mut impl FnMut(Mark<D>, Mark<D>),
     ) {

@@ -1,7 +1,7 @@
 //! Messages with both sides, for readers of a trace: matched by the rules of the causality check.
 //!
 //! [`MessageExtractor`] takes the events of messages out of chunks; several threads may share it. [`MessagePairs`] matches
-//! them in the order of the trace. What it keeps is bounded by [`MESSAGES_IN_FLIGHT`]; what is given up beyond that is in
+//! them in the order of the trace. MessageContent it keeps is bounded by [`MESSAGES_IN_FLIGHT`]; what is given up beyond that is in
 //! [`MessageCounts::over_limit`].
 
 use std::collections::BTreeMap;
@@ -16,7 +16,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::ReadSummary;
 use crate::messages::causality::MESSAGES_IN_FLIGHT;
 use crate::messages::matching::{Matcher, MessageCounts};
-use crate::messages::{Extractor, Kind, Mark, MessageBatch, TypeKind, TypePlan, carried};
+use crate::messages::{
+    Extractor, Mark, MessageBatch, PointToPointKind, TypeKind, TypePlan, carried,
+};
 
 /// The call in which a message was sent or received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,7 +94,7 @@ impl Message {
     }
 }
 
-/// What an event of a message is.
+/// MessageContent an event of a message is.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 enum Role {
     /// The start or the cancellation of one.
@@ -102,7 +104,7 @@ enum Role {
     Receive,
 }
 
-/// What the matcher keeps of an event until its partner is found: small, since every event in flight has it.
+/// MessageContent the matcher keeps of an event until its partner is found: small, since every event in flight has it.
 #[derive(Clone, Copy, Debug)]
 struct Detail {
     bytes: u64,
@@ -250,7 +252,7 @@ impl MessageExtractor {
         });
         let carries: BTreeMap<_, _> = of_streams.collect();
         let mut extractor = Extractor::of(definitions, &carries)?.without_collectives()?;
-        // What sampling leaves out is counted, without an interval.
+        // MessageContent sampling leaves out is counted, without an interval.
         let mut known: FxHashMap<(StreamId, EventTypeId), u64> = FxHashMap::default();
         for loss in summary
             .losses
@@ -288,8 +290,8 @@ impl MessageExtractor {
                 let integer = |place: Option<usize>| columns.get(place?)?.integer(ordinal);
                 let unsigned = |place| integer(place).and_then(|value| u64::try_from(value).ok());
                 let role = match plan.kind {
-                    TypeKind::PointToPoint(Kind::Send) => Role::Send,
-                    TypeKind::PointToPoint(Kind::Receive) => Role::Receive,
+                    TypeKind::PointToPoint(PointToPointKind::Send) => Role::Send,
+                    TypeKind::PointToPoint(PointToPointKind::Receive) => Role::Receive,
                     _ => Role::Other,
                 };
                 let is_side = role != Role::Other;
@@ -351,7 +353,7 @@ impl MessagePairs {
         }
     }
 
-    /// What takes out the events.
+    /// MessageContent takes out the events.
     pub const fn extractor(&self) -> &Arc<MessageExtractor> {
         &self.extractor
     }

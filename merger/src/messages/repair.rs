@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 
 use crate::messages::matching::Matcher;
-use crate::messages::{Kind, Lost, Mark, MessageBatch, What};
+use crate::messages::{Lost, Mark, MessageBatch, MessageContent, PointToPointKind};
 
 /// A receive is at least this far behind its send: more than rounding takes away.
 const LATENCY_NS: i64 = 4;
@@ -106,7 +106,7 @@ impl Shifts {
             knots.push((moment, self.at(moment).max(target.min(limit))));
         }
         knots.reverse();
-        // What was used up before the ramp begins.
+        // MessageContent was used up before the ramp begins.
         let used_up = self.knots.last().map(|(last, shift)| {
             let end = last.saturating_add(shift.saturating_mul(FORWARD));
             (end, 0)
@@ -127,7 +127,7 @@ impl Shifts {
 struct Waiting {
     number: u64,
     time_ns: i64,
-    /// What it cannot be before; known once the matching has come so far.
+    /// MessageContent it cannot be before; known once the matching has come so far.
     after: Vec<Mark>,
     /// Whether it can have to wait at all.
     is_late: bool,
@@ -147,7 +147,7 @@ struct Process {
     earliest_ns: i64,
 }
 
-/// What the plan could not do.
+/// MessageContent the plan could not do.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Left {
     /// Events that did not wait for what they come after, because too many waited.
@@ -200,13 +200,17 @@ impl Repair {
                     number: self.next_number,
                     time_ns: event.time_ns,
                     after: Vec::new(),
-                    is_late: match &event.what {
-                        What::PointToPoint(message) => message.kind == Kind::Receive,
-                        What::Collective(part) => !part.is_begin,
+                    is_late: match &event.content {
+                        MessageContent::PointToPoint(message) => {
+                            message.kind == PointToPointKind::Receive
+                        }
+                        MessageContent::Collective(part) => !part.is_begin,
                     },
-                    is_early: match &event.what {
-                        What::PointToPoint(message) => message.kind == Kind::Send,
-                        What::Collective(part) => part.is_begin,
+                    is_early: match &event.content {
+                        MessageContent::PointToPoint(message) => {
+                            message.kind == PointToPointKind::Send
+                        }
+                        MessageContent::Collective(part) => part.is_begin,
                     },
                 });
                 self.waiting += 1;

@@ -250,7 +250,8 @@ typedef enum annals_role {
     ANNALS_ROLE_SEND_END = 10,
     ANNALS_ROLE_CANCEL = 11,
     ANNALS_ROLE_COLLECTIVE_BEGIN = 12,
-    ANNALS_ROLE_COLLECTIVE_END = 13
+    ANNALS_ROLE_COLLECTIVE_END = 13,
+    ANNALS_ROLE_WAIT = 14
 } annals_role;
 
 /* Whom an event type is for. */

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use annals_recorder::names;
 
+use crate::channels;
 use crate::state::{self, Mpi};
 
 /// MPI_Init was called.
@@ -21,6 +22,7 @@ pub(crate) static IS_ABORTING: AtomicBool = AtomicBool::new(false);
 /// it, as those of Fortran's `mpi_f08` do not where the MPI library calls itself internally.
 pub(crate) fn found(mpi: &Mpi) {
     note(mpi);
+    channels::forget_all();
     mpi.learn_world();
     let what = "MPI was begun by calls that this library does not stand before (loaded late, or Fortran's mpi_f08 in \
                 an MPI library that calls itself inside): only some calls are recorded, and not all messages";

@@ -343,6 +343,19 @@ impl Frame {
         Depth::set(self.depth);
     }
 
+    /// Enters a call that all processes of its communicator make.
+    #[inline(never)]
+    pub(crate) fn enter_all<const N: usize, S: Site>(&self, call: &Call<N, S>) {
+        let known = self.mpi.and_then(|mpi| {
+            let comm = mpi.communicator(call.handle(&mpi.abi, call.at().comm))?;
+            Some((mpi, (comm.object, comm.next_call() as i64)))
+        });
+        match known {
+            Some((mpi, values)) => self.enter_with_here(&mpi.types.communicator_call, values),
+            None => self.enter_here(),
+        }
+    }
+
     /// See [`Frame::enter_here`].
     #[inline(never)]
     pub(crate) fn enter(&self) {

@@ -328,12 +328,13 @@ fn neighbors<const N: usize, S: Site>(
     }
 }
 
-/// Returns the elements that events of an operation have.
+/// Returns the elements that events of an operation with this number have.
 /// Between two groups, no process waits for all.
 fn describe<const N: usize, S: Site>(
     mpi: &Mpi,
     comm: &Communicator,
     call: &Call<N, S>,
+    sequence: u64,
 ) -> Collective {
     let (root, is_root) = root(mpi, comm, call);
     let moved = moved(mpi, comm, call, root, is_root);
@@ -350,6 +351,7 @@ fn describe<const N: usize, S: Site>(
         moved.received,
         comm.place as u32,
         comm.size,
+        sequence as i64,
     )
 }
 
@@ -359,7 +361,7 @@ pub(crate) fn collective<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
     let known = frame.mpi.and_then(|mpi| {
         let comm = mpi.communicator(call.handle(&mpi.abi, call.at().comm))?;
-        Some((mpi, describe(mpi, comm, &call)))
+        Some((mpi, describe(mpi, comm, &call, comm.next_collective())))
     });
     let Some((mpi, values)) = known else {
         // A communicator that was never met: at most its first call is not recorded as a collective
@@ -369,7 +371,7 @@ pub(crate) fn collective<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         if let Some(mpi) = frame.mpi.filter(|_| is_success(result)) {
             let comm = mpi.learn(call.handle(&mpi.abi, call.at().comm));
             if let Some(comm) = comm {
-                let values = describe(mpi, comm, &call);
+                let values = describe(mpi, comm, &call, comm.next_collective());
                 mpi.raise(&mpi.types.collective_begin, values);
                 frame.leave_with(&mpi.types.collective_end, values);
                 return result;
@@ -381,8 +383,10 @@ pub(crate) fn collective<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     frame.enter_with(&mpi.types.collective_begin, values);
     let result = call.forward();
     let operation = if is_success(result) { values.1 } else { FAILED };
-    let (object, _, root, sent, received, place, size) = values;
-    let values = (object, operation, root, sent, received, place, size);
+    let (object, _, root, sent, received, place, size, sequence) = values;
+    let values = (
+        object, operation, root, sent, received, place, size, sequence,
+    );
     frame.leave_with(&mpi.types.collective_end, values);
     result
 }
@@ -407,12 +411,13 @@ pub(crate) fn values(record: &Record) -> Option<CollectiveRequested> {
         record.received,
         comm.place as u32,
         comm.size,
+        record.sequence as i64,
         record.id,
     ))
 }
 
 fn record(comm: &'static Communicator, values: Collective, id: u64) -> Record {
-    let (_, operation, root, bytes, received, _, _) = values;
+    let (_, operation, root, bytes, received, _, _, sequence) = values;
     Record {
         id,
         kind: Kind::Collective,
@@ -422,6 +427,7 @@ fn record(comm: &'static Communicator, values: Collective, id: u64) -> Record {
         tag: operation as i32,
         bytes,
         received,
+        sequence: sequence as u64,
         ..Record::NONE
     }
 }
@@ -433,7 +439,8 @@ pub(crate) fn icollective<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let id = requests::next_id();
     let known = frame.mpi.and_then(|mpi| {
         let comm = mpi.communicator(call.handle(&mpi.abi, call.at().comm))?;
-        Some((mpi, record(comm, describe(mpi, comm, &call), id)))
+        let values = describe(mpi, comm, &call, comm.next_collective());
+        Some((mpi, record(comm, values, id)))
     });
     if let Some((mpi, record)) = &known
         && let Some(values) = values(record)
@@ -457,7 +464,8 @@ pub(crate) fn icollective<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         None => mpi
             .learn(call.handle(&mpi.abi, call.at().comm))
             .map(|comm| {
-                let record = record(comm, describe(mpi, comm, &call), id);
+                let described = describe(mpi, comm, &call, comm.next_collective());
+                let record = record(comm, described, id);
                 if let Some(values) = values(&record) {
                     mpi.raise(&mpi.types.icollective_begin, values);
                 }
@@ -489,10 +497,11 @@ pub(crate) fn collective_init<const N: usize, S: Site>(call: Call<N, S>) -> usiz
     if let Some(mpi) = frame.mpi.filter(|_| is_success(result))
         && let Some(comm) = mpi.learn(call.handle(&mpi.abi, call.at().comm))
     {
+        let values = describe(mpi, comm, &call, comm.first_persistent());
         let record = Record {
             is_persistent: true,
             is_active: false,
-            ..record(comm, describe(mpi, comm, &call), requests::next_id())
+            ..record(comm, values, requests::next_id())
         };
         requests::put(call.place(call.at().request).handle(&mpi.abi, 0), record);
     }

@@ -1,7 +1,12 @@
 //! A communicator, as events and requests refer to it.
 
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::channels::Channels;
+
+/// Starts of a persistent collective operation are numbered from a multiple of 2 to the power of this.
+const PERSISTENT_SHIFT: u32 = 40;
 
 /// A communicator.
 /// Never freed: operations in progress may still refer to it.
@@ -21,6 +26,14 @@ pub(crate) struct Communicator {
     pub(crate) peer_count: u32,
     /// How many were made from it.
     pub(crate) children: AtomicU64,
+    /// Collective operations on it that this process has begun.
+    pub(crate) collectives: AtomicU64,
+    /// Persistent collective operations on it that this process has made.
+    pub(crate) persistent: AtomicU64,
+    /// Calls that all of its processes make, and that are no collective operations in the sense of events.
+    pub(crate) calls: AtomicU64,
+    /// Its messages.
+    pub(crate) channels: Channels,
     /// The object of its partitioned messages, which match among themselves only.
     pub(crate) partitioned: OnceLock<u32>,
     pub(crate) degrees: OnceLock<(u32, u32)>,
@@ -37,6 +50,25 @@ impl Communicator {
             None => Some(rank as u32),
             Some(peers) => u32::try_from(*peers.get(rank as usize)?).ok(),
         }
+    }
+
+    /// Counts a collective operation that this process begins, and returns its number. MPI has all processes
+    /// of a communicator begin its operations in the same order (MPI 5.0, section 6.14).
+    #[inline]
+    pub(crate) fn next_collective(&self) -> u64 {
+        self.collectives.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Counts a call that all of its processes make in the same order, and returns its number.
+    pub(crate) fn next_call(&self) -> u64 {
+        self.calls.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Returns the number of the first start of a persistent collective operation that was made: those of its later
+    /// starts follow. All processes make these in the same order, but may start them in another
+    /// (MPI 5.0, section 6.13).
+    pub(crate) fn first_persistent(&self) -> u64 {
+        (self.persistent.fetch_add(1, Ordering::Relaxed) + 1) << PERSISTENT_SHIFT
     }
 
     /// Returns how many processes messages can go to.

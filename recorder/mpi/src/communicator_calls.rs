@@ -43,7 +43,7 @@ fn leave_made(
 #[inline(never)]
 pub(crate) fn comm_new<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
-    frame.enter();
+    frame.enter_all(&call);
     let result = call.forward();
     let Some(mpi) = frame.mpi.filter(|_| is_success(result)) else {
         frame.leave();

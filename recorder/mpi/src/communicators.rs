@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use annals_recorder::Recorder;
 
+use crate::channels::Channels;
 use crate::communicator::Communicator;
 use crate::events;
 use crate::handles::HandleMap;
@@ -237,8 +238,9 @@ pub(crate) fn make(mpi: &Mpi, handle: usize, origin: &Origin<'_>) -> Option<&'st
         .iter()
         .enumerate()
         .all(|(rank, peer)| rank as i32 == *peer);
+    let object = add_object(mpi, &name)?;
     let communicator = Communicator {
-        object: add_object(mpi, &name)?,
+        object,
         name,
         size,
         place,
@@ -246,6 +248,10 @@ pub(crate) fn make(mpi: &Mpi, handle: usize, origin: &Origin<'_>) -> Option<&'st
         peer_count: peers.len() as u32,
         peers: (!is_identity).then(|| peers.into_boxed_slice()),
         children: AtomicU64::new(0),
+        collectives: AtomicU64::new(0),
+        persistent: AtomicU64::new(0),
+        calls: AtomicU64::new(0),
+        channels: Channels::new(object),
         partitioned: OnceLock::new(),
         degrees: OnceLock::new(),
     };

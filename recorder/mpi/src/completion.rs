@@ -73,9 +73,11 @@ fn leave_with_one(frame: Frame, mpi: &Mpi, asked: Asked, status: usize) {
 
 fn keep_persistent(handle: usize, record: Record) {
     if record.is_persistent {
+        // Only the numbers of collective operations belong to the request.
         let inactive = Record {
             is_active: false,
             is_cancelling: false,
+            sequence: record.sequence.wrapping_add(1),
             ..record
         };
         requests::put(handle, inactive);
@@ -103,12 +105,14 @@ pub(crate) fn wait<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let Some(mpi) = frame.mpi else {
         return frame.pass(&call);
     };
-    frame.enter_here();
     let handle = call.place(call.at().request).handle(&mpi.abi, 0);
     let asked = ask(mpi, handle);
     let mut own = OwnStatus::new();
-    if asked.is_some() {
+    if let Some(record) = &asked {
+        frame.enter_with_here(&mpi.types.wait, (record.id, 1));
         own.stand_in(mpi, &mut call);
+    } else {
+        frame.enter_here();
     }
     let result = call.forward();
     match asked {
@@ -167,6 +171,9 @@ pub(crate) fn test<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     result
 }
 
+/// Requests of a call that waits, of which there are events: the first ones.
+const MOST_AWAITED: usize = 16;
+
 /// A call about many requests, and what it needs.
 struct Many {
     asked: Vec<Asked>,
@@ -209,6 +216,14 @@ impl Many {
             asked,
             statuses,
             count,
+        }
+    }
+
+    /// Records the first requests that the call waits for.
+    fn record(&self, mpi: &Mpi) {
+        let count = self.asked.len() as u32;
+        for asked in self.asked.iter().take(MOST_AWAITED) {
+            mpi.raise(&mpi.types.wait, (asked.record.id, count));
         }
     }
 
@@ -275,6 +290,7 @@ pub(crate) fn waitall<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     };
     frame.enter();
     let mut many = Many::begin(mpi, &mut call, true);
+    many.record(mpi);
     let result = call.forward();
     if is_success(result) || mpi.is_in_status(result) {
         complete_all(mpi, &mut many, &call, result);
@@ -311,6 +327,9 @@ fn any<const N: usize, S: Site>(
     has_flag: bool,
 ) -> usize {
     let mut many = Many::begin(mpi, &mut call, false);
+    if !has_flag {
+        many.record(mpi);
+    }
     let result = call.forward();
     let is_done = !has_flag || (is_success(result) && call.place(call.at().flag).int(0) != 0);
     let index = call.place(call.at().index);
@@ -363,13 +382,16 @@ pub(crate) fn testany<const N: usize, S: Site>(call: Call<N, S>) -> usize {
 }
 
 /// Some of many may be complete.
-fn some<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
+fn some<const N: usize, S: Site>(mut call: Call<N, S>, is_waiting: bool) -> usize {
     let frame = Frame::begin(call.index());
     let Some(mpi) = frame.mpi else {
         return frame.pass(&call);
     };
     frame.enter();
     let mut many = Many::begin(mpi, &mut call, true);
+    if is_waiting {
+        many.record(mpi);
+    }
     let result = call.forward();
     let outcount = call.place(call.at().outcount).int(0);
     if (is_success(result) || mpi.is_in_status(result))
@@ -399,13 +421,13 @@ fn some<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
 /// Waits for some of many.
 #[inline(never)]
 pub(crate) fn waitsome<const N: usize, S: Site>(call: Call<N, S>) -> usize {
-    some(call)
+    some(call, true)
 }
 
 /// Looks whether some of many are complete.
 #[inline(never)]
 pub(crate) fn testsome<const N: usize, S: Site>(call: Call<N, S>) -> usize {
-    some(call)
+    some(call, false)
 }
 
 /// Frees a request.

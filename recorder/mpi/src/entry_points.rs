@@ -16,15 +16,15 @@ use crate::communicator_calls::{comm_free, comm_idup, comm_new, comm_other};
 use crate::completion::{
     cancel, request_free, test, testall, testany, testsome, wait, waitall, waitany, waitsome,
 };
-use crate::files::{file_access, file_close, file_open, file_request};
+use crate::files::{file_access, file_all, file_close, file_open, file_request};
 use crate::lifecycle::{
     abort, finalize, init, pcontrol, session_finalize, session_init, set_name, type_free,
 };
 use crate::p2p::{
-    improbe, imrecv, irecv, isend, isendrecv, mprobe, mrecv, precv_init, psend_init, recv,
+    improbe, imrecv, irecv, isend, isendrecv, mprobe, mrecv, precv_init, probe, psend_init, recv,
     recv_init, send, send_init, sendrecv, start, startall,
 };
-use crate::rma::{rma, rma_request, win_free, win_new};
+use crate::rma::{rma, rma_request, win_free, win_new, win_sync};
 use crate::stack;
 
 include!(concat!(env!("OUT_DIR"), "/entry_points.rs"));

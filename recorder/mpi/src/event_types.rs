@@ -3,14 +3,14 @@
 use annals_recorder::names::element;
 use annals_recorder::{EventType, EventTypeSpec, Recorder, RecorderError, Reference, Role, Text};
 
-/// A send: communicator, peer, tag, bytes.
-pub(crate) type Message = (u32, u32, u32, u64);
+/// A send or a receive: communicator, peer, tag, bytes, sequence number.
+pub(crate) type Message = (u32, u32, u32, u64, i64);
 /// Elements of events about requested messages: those of a message, and the request.
-pub(crate) type Requested = (u32, u32, u32, u64, u64);
-/// Communicator, operation, root, bytes sent, bytes received, place, size.
-pub(crate) type Collective = (u32, u32, i32, u64, u64, u32, u32);
+pub(crate) type Requested = (u32, u32, u32, u64, i64, u64);
+/// Communicator, operation, root, bytes sent, bytes received, place, size, sequence number.
+pub(crate) type Collective = (u32, u32, i32, u64, u64, u32, u32, i64);
 /// The elements of [`Collective`], and the request.
-pub(crate) type CollectiveRequested = (u32, u32, i32, u64, u64, u32, u32, u64);
+pub(crate) type CollectiveRequested = (u32, u32, i32, u64, u64, u32, u32, i64, u64);
 
 /// Declares [`Types`], in the order in which the event types are added: the first ones are cheapest
 /// to raise.
@@ -46,6 +46,19 @@ event_types! {
             .reference(element::PEER, Reference::Rank)
             .element(element::TAG)
             .element(element::REQUEST);
+    /// Communicator, peer, tag.
+    blocking_start: (u32, i32, i32) = spec(
+        "mpi.blocking_receive_start",
+        "a call waits for a message: it receives or probes",
+        Role::ReceiveStart,
+    )
+    .reference(element::COMMUNICATOR, Reference::Object)
+    .reference(element::PEER, Reference::Rank)
+    .element(element::TAG);
+    /// Request, number of requests of the call.
+    wait: (u64, u32) = spec("mpi.wait", "a call waits for this request", Role::Wait)
+        .element(element::REQUEST)
+        .element(element::COUNT);
     send_end: (u64,) =
         request("mpi.send_end", "the buffer of a message may be used again", Role::SendEnd);
     cancel: (u64,) = request("mpi.cancel", "no message is waited for any more", Role::Cancel);
@@ -108,6 +121,24 @@ event_types! {
     window: (u32, u32) = spec("mpi.window", "a window was made", Role::Point)
         .reference("window", Reference::Object)
         .reference(element::COMMUNICATOR, Reference::Object);
+    /// Window, target (-1: all or none), sequence number.
+    window_sync: (u32, i32, i64) =
+        spec("mpi.window_sync", "processes synchronize about a window", Role::Point)
+            .reference("window", Reference::Object)
+            .reference(element::PEER, Reference::Rank)
+            .element(element::SEQUENCE);
+    /// Communicator, sequence number.
+    communicator_call: (u32, i64) = spec(
+        "mpi.communicator_call",
+        "a call begins that all processes of the communicator make",
+        Role::Point,
+    )
+    .reference(element::COMMUNICATOR, Reference::Object)
+    .element(element::SEQUENCE);
+    /// File, sequence number.
+    file_collective: (u32, i64) =
+        file("mpi.file_collective", "begins to be read or written by all of its processes")
+            .element(element::SEQUENCE);
     /// Object, name.
     named: (u32, Text) = spec("mpi.named", "the program gave it a name", Role::Point)
         .reference("object", Reference::Object)
@@ -131,6 +162,7 @@ fn message(name: &str, description: &str, role: Role) -> EventTypeSpec {
         .reference(element::PEER, Reference::Rank)
         .element(element::TAG)
         .element_in(element::BYTES, "bytes")
+        .element(element::SEQUENCE)
 }
 
 fn collective(name: &str, description: &str, role: Role) -> EventTypeSpec {
@@ -142,6 +174,7 @@ fn collective(name: &str, description: &str, role: Role) -> EventTypeSpec {
         .element_in(element::BYTES_RECEIVED, "bytes")
         .element(element::PLACE)
         .element(element::SIZE)
+        .element(element::SEQUENCE)
 }
 
 fn request(name: &str, description: &str, role: Role) -> EventTypeSpec {

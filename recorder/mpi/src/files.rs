@@ -1,5 +1,7 @@
 //! Files, and what is read from and written to them.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use crate::abi::is_success;
 use crate::call::{Call, Frame, Site};
 use crate::handles::HandleMap;
@@ -12,6 +14,18 @@ use crate::statuses::{OwnStatus, status_at};
 #[derive(Debug)]
 struct File {
     object: u32,
+    /// Calls that all of its processes make.
+    calls: AtomicU64,
+}
+
+impl File {
+    /// Counts a call that all of its processes make, and returns the elements of the event about it.
+    fn next_call(&self) -> (u32, i64) {
+        (
+            self.object,
+            self.calls.fetch_add(1, Ordering::Relaxed) as i64,
+        )
+    }
 }
 
 static KNOWN: HandleMap<File> = HandleMap::new();
@@ -20,14 +34,15 @@ static KNOWN: HandleMap<File> = HandleMap::new();
 #[inline(never)]
 pub(crate) fn file_open<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
-    frame.enter();
+    frame.enter_all(&call);
     let result = call.forward();
     if let Some(mpi) = frame.mpi.filter(|_| is_success(result)) {
         let name = annals_recorder::text_of(call.place(call.at().name).text()).into_owned();
         if let Ok(object) = mpi.recorder.add_object("file", &name) {
             let object = object.get();
             let handle = call.place(call.at().file).address(0);
-            KNOWN.insert(handle, Box::leak(Box::new(File { object })));
+            let calls = AtomicU64::new(0);
+            KNOWN.insert(handle, Box::leak(Box::new(File { object, calls })));
         }
     }
     frame.leave();
@@ -38,12 +53,14 @@ pub(crate) fn file_open<const N: usize, S: Site>(call: Call<N, S>) -> usize {
 #[inline(never)]
 pub(crate) fn file_close<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
-    frame.enter();
-    if frame.mpi.is_some() {
-        let place = call.place(call.at().file);
-        if !place.is_null() {
-            KNOWN.remove(place.address(0));
-        }
+    let place = call.place(call.at().file);
+    let closed = frame.mpi.filter(|_| !place.is_null()).and_then(|mpi| {
+        let file = KNOWN.remove(place.address(0))?;
+        Some((mpi, file.next_call()))
+    });
+    match closed {
+        Some((mpi, values)) => frame.enter_with(&mpi.types.file_collective, values),
+        None => frame.enter(),
     }
     let result = call.forward();
     frame.leave();
@@ -53,22 +70,47 @@ pub(crate) fn file_close<const N: usize, S: Site>(call: Call<N, S>) -> usize {
 fn file<const N: usize, S: Site>(
     mpi: Option<&'static Mpi>,
     call: &Call<N, S>,
-) -> Option<(&'static Mpi, u32)> {
+) -> Option<(&'static Mpi, &'static File)> {
     // The handle is an address in MPICH's interface, too.
     let file = KNOWN.get(call.word(call.at().file))?;
-    Some((mpi?, file.object))
+    Some((mpi?, file))
+}
+
+/// Returns whether all processes of the file make the calls of a function that reads or writes.
+fn is_of_all(index: usize) -> bool {
+    let name = FUNCTIONS[index].name.to_bytes();
+    let contains = |part: &[u8]| name.windows(part.len()).any(|window| window == part);
+    contains(b"_all") || contains(b"_ordered")
+}
+
+/// Works on a file together with all of its processes.
+#[inline(never)]
+pub(crate) fn file_all<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
+    match file(frame.mpi, &call) {
+        Some((mpi, file)) => frame.enter_with(&mpi.types.file_collective, file.next_call()),
+        None => frame.enter(),
+    }
+    let result = call.forward();
+    frame.leave();
+    result
 }
 
 /// Reads or writes, and waits.
 #[inline(never)]
 pub(crate) fn file_access<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
-    frame.enter();
-    let Some((mpi, object)) = file(frame.mpi, &call) else {
+    let Some((mpi, file)) = file(frame.mpi, &call) else {
+        frame.enter();
         let result = call.forward();
         frame.leave();
         return result;
     };
+    if is_of_all(call.index()) {
+        frame.enter_with(&mpi.types.file_collective, file.next_call());
+    } else {
+        frame.enter();
+    }
     let mut own = OwnStatus::new();
     own.stand_in(mpi, &mut call);
     let result = call.forward();
@@ -83,7 +125,7 @@ pub(crate) fn file_access<const N: usize, S: Site>(mut call: Call<N, S>) -> usiz
     } else {
         &mpi.types.write
     };
-    frame.leave_with(event_type, (object, bytes));
+    frame.leave_with(event_type, (file.object, bytes));
     result
 }
 
@@ -94,16 +136,16 @@ pub(crate) fn file_request<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let known = file(frame.mpi, &call);
     let id = requests::next_id();
     match known {
-        Some((mpi, object)) => frame.enter_with(&mpi.types.file_start, (object, id)),
+        Some((mpi, file)) => frame.enter_with(&mpi.types.file_start, (file.object, id)),
         None => frame.enter(),
     }
     let result = call.forward();
-    if let Some((mpi, object)) = known.filter(|_| is_success(result)) {
+    if let Some((mpi, file)) = known.filter(|_| is_success(result)) {
         let request = call.place(call.at().request).handle(&mpi.abi, 0);
         let record = Record {
             id,
             kind: Kind::File,
-            object,
+            object: file.object,
             ..Record::NONE
         };
         if !mpi.is_complete_at_once(request) {

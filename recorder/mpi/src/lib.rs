@@ -17,7 +17,7 @@
 //! | beginning | `start` → `begun` |
 //! | communicators | `communicators`: names that all processes agree on, and ranks |
 //! | the library's own events and variables (MPI_T) | `events` → `performance` → `mpi_t` |
-//! | the state | `state` → `event_types`, `requests` → `communicator`; `handles` |
+//! | the state | `state` → `event_types`, `requests` → `communicator` → `channels`; `handles` |
 //! | the library | `callers`, `stack`; `pmpi`, `place` → `abi` → `library` |
 //! | ground | `addresses` → `signatures`; `settings` → `sync` |
 
@@ -26,6 +26,7 @@ mod addresses;
 mod begun;
 mod call;
 mod callers;
+mod channels;
 mod clocks;
 mod collective;
 mod communicator;

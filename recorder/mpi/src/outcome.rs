@@ -2,7 +2,7 @@
 
 use crate::collective;
 use crate::communicators::duplicated;
-use crate::event_types::CollectiveRequested;
+use crate::event_types::{CollectiveRequested, Requested};
 use crate::requests::{Kind, Record};
 use crate::state::Mpi;
 use crate::statuses::{received, status_at, unsent};
@@ -10,7 +10,7 @@ use crate::statuses::{received, status_at, unsent};
 /// What became of a request.
 pub(crate) enum Outcome {
     Nothing,
-    Received((u32, u32, u32, u64, u64)),
+    Received(Requested),
     Sent(u64),
     Unsent((u32, u32, u32, u64)),
     Cancelled(u64),
@@ -27,17 +27,22 @@ pub(crate) fn outcome(mpi: &Mpi, record: &Record, status: usize) -> Outcome {
         _ if record.is_cancelling && mpi.pmpi.is_cancelled(status_at(status)) => given_up(record),
         Kind::Send => Outcome::Sent(record.id),
         Kind::Receive => {
-            if !record.has_status && record.peer >= 0 && record.tag >= 0 {
-                let (peer, tag) = (record.peer as u32, record.tag as u32);
-                return Outcome::Received((record.object, peer, tag, record.bytes, record.id));
-            }
             let comm = record.comm.filter(|_| record.has_status);
-            match comm.and_then(|comm| received(mpi, comm, status)) {
-                Some((peer, tag, bytes)) => {
-                    Outcome::Received((record.object, peer, tag, bytes, record.id))
+            let message = if !record.has_status && record.peer >= 0 && record.tag >= 0 {
+                Some((record.peer as u32, record.tag as u32, record.bytes))
+            } else {
+                comm.and_then(|comm| received(mpi, comm, status))
+            };
+            let Some((peer, tag, bytes)) = message else {
+                record.take_back();
+                if let Some(comm) = record.comm.filter(|_| !record.has_status) {
+                    // It has taken a message, which one is not known.
+                    comm.channels.give_up();
                 }
-                None => Outcome::Cancelled(record.id),
-            }
+                return Outcome::Cancelled(record.id);
+            };
+            let number = record.number(peer, tag, mpi.thread());
+            Outcome::Received((record.object, peer, tag, bytes, number as i64, record.id))
         }
         Kind::Collective => collective::values(record).map_or(Outcome::Nothing, Outcome::Collected),
         Kind::Duplicate => {
@@ -55,6 +60,7 @@ pub(crate) fn outcome(mpi: &Mpi, record: &Record, status: usize) -> Outcome {
 /// Handles a request that was cancelled, or failed.
 #[cold]
 pub(crate) fn given_up(record: &Record) -> Outcome {
+    record.take_back();
     match record.kind {
         Kind::Send => unsent(record).map_or(Outcome::Nothing, Outcome::Unsent),
         Kind::Receive => Outcome::Cancelled(record.id),

@@ -1,12 +1,12 @@
 //! Messages: what sends, receives and probes record.
 
-use std::sync::atomic::Ordering;
-
 use crate::abi::is_success;
 use crate::call::{Call, Frame, Site};
+use crate::channels::Channel;
 use crate::collective;
 use crate::communicator::Communicator;
-use crate::outcome::give_up;
+use crate::event_types::{Message, Requested};
+use crate::outcome::{Outcome, give_up, given_up, outcome, raise};
 use crate::requests::{self, Kind, Record};
 use crate::signatures::NO;
 use crate::state::Mpi;
@@ -55,6 +55,43 @@ fn message_bytes<const N: usize, S: Site>(mpi: &Mpi, call: &Call<N, S>) -> u64 {
     mpi.bytes(call.count(count), call.handle(&mpi.abi, datatype))
 }
 
+/// A send without a request.
+#[derive(Clone, Copy)]
+struct Sent {
+    comm: &'static Communicator,
+    channel: Channel,
+    number: u64,
+}
+
+impl Sent {
+    /// Counts a send to a rank in the run.
+    #[inline(always)]
+    fn count(mpi: &Mpi, comm: &'static Communicator, peer: u32, tag: i32) -> Self {
+        let channel = Channel::new(peer, tag as u32);
+        let number = comm.channels.send(channel, mpi.thread());
+        Self {
+            comm,
+            channel,
+            number,
+        }
+    }
+
+    /// Returns the elements of its event.
+    #[inline(always)]
+    fn values(&self, bytes: u64) -> Message {
+        let Channel { peer, tag, .. } = self.channel;
+        (self.comm.object, peer, tag, bytes, self.number as i64)
+    }
+
+    /// Handles the failure of its call.
+    #[cold]
+    fn take_back(&self, mpi: &Mpi) {
+        self.comm.channels.unsend(self.channel, self.number);
+        let Channel { peer, tag, .. } = self.channel;
+        mpi.raise(&mpi.types.unsent, (self.comm.object, peer, tag));
+    }
+}
+
 /// Sends, and waits until the buffer is free.
 #[inline(always)]
 pub(crate) fn send<const N: usize, S: Site>(call: Call<N, S>) -> usize {
@@ -72,12 +109,12 @@ pub(crate) fn send<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let Some((comm, peer)) = destination(mpi, &call, rank) else {
         return send_late(frame, mpi, &call, rank);
     };
-    let tag = call.int(call.at().tag) as u32;
-    let bytes = message_bytes(mpi, &call);
-    frame.enter_with_here(&mpi.types.send, (comm.object, peer, tag, bytes));
+    let sent = Sent::count(mpi, comm, peer, call.int(call.at().tag));
+    let values = sent.values(message_bytes(mpi, &call));
+    frame.enter_with_here(&mpi.types.send, values);
     let result = call.forward();
     if !is_success(result) {
-        mpi.raise(&mpi.types.unsent, (comm.object, peer, tag));
+        sent.take_back(mpi);
     }
     frame.leave_here();
     result
@@ -95,13 +132,27 @@ fn send_late<const N: usize, S: Site>(
     let result = call.forward();
     match late_destination(mpi, call, rank).filter(|_| is_success(result)) {
         Some((comm, peer)) => {
-            let tag = call.int(call.at().tag) as u32;
-            let values = (comm.object, peer, tag, message_bytes(mpi, call));
+            let sent = Sent::count(mpi, comm, peer, call.int(call.at().tag));
+            let values = sent.values(message_bytes(mpi, call));
             frame.leave_with(&mpi.types.send, values);
         }
         None => frame.leave(),
     }
     result
+}
+
+/// Returns the elements of the event about a send with a request.
+#[inline(always)]
+fn sent(record: &Record, bytes: u64) -> Requested {
+    let (peer, tag) = (record.peer as u32, record.tag as u32);
+    (
+        record.object,
+        peer,
+        tag,
+        bytes,
+        record.sequence as i64,
+        record.id,
+    )
 }
 
 /// Begins to send.
@@ -114,54 +165,67 @@ pub(crate) fn isend<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let rank = call.int(call.at().dest);
     let known = destination(mpi, &call, rank);
     let id = requests::next_id();
-    let values = |comm: &Communicator, peer| {
-        let tag = call.int(call.at().tag) as u32;
-        (comm.object, peer, tag, message_bytes(mpi, &call), id)
+    let record = |comm: &'static Communicator, peer: u32| {
+        let mut record = Record {
+            id,
+            comm: Some(comm),
+            object: comm.object,
+            peer: peer as i32,
+            tag: call.int(call.at().tag),
+            ..Record::NONE
+        };
+        record.count(mpi.thread());
+        record
     };
-    match known {
-        Some((comm, peer)) => frame.enter_with_here(&mpi.types.isend, values(comm, peer)),
+    let known = known.map(|(comm, peer)| record(comm, peer));
+    match &known {
+        Some(record) => {
+            let values = sent(record, message_bytes(mpi, &call));
+            frame.enter_with_here(&mpi.types.isend, values);
+        }
         None => frame.enter_here(),
     }
     let result = call.forward();
-    let record = |comm: &Communicator, peer: u32| Record {
-        id,
-        object: comm.object,
-        peer: peer as i32,
-        tag: call.int(call.at().tag),
-        ..Record::NONE
-    };
     if !is_success(result) || rank == mpi.abi.proc_null {
-        if let Some((comm, peer)) = known {
-            give_up(mpi, &record(comm, peer));
+        if let Some(record) = known {
+            give_up(mpi, &record);
         }
         frame.leave_here();
         return result;
     }
-    let Some((comm, peer)) = known.or_else(|| late_destination(mpi, &call, rank)) else {
+    let begun = match known {
+        Some(record) => Some(record),
+        None => late_destination(mpi, &call, rank).map(|(comm, peer)| {
+            let record = record(comm, peer);
+            mpi.raise(&mpi.types.isend, sent(&record, message_bytes(mpi, &call)));
+            record
+        }),
+    };
+    let Some(record) = begun else {
         frame.leave_here();
         return result;
     };
-    if known.is_none() {
-        mpi.raise(&mpi.types.isend, values(comm, peer));
-    }
     let request = call.place(call.at().request).handle(&mpi.abi, 0);
     if mpi.is_complete_at_once(request) {
         frame.leave_with_here(&mpi.types.send_end, (id,));
     } else {
-        requests::put(request, record(comm, peer));
+        requests::put(request, record);
         frame.leave_here();
     }
     result
 }
 
-/// Returns the message that a call has received, and its communicator.
+/// Counts the message that a call without a request has received, and returns the elements of its event. Only where
+/// no other thread receives: the call of another thread has its place among the receives from its start on.
 #[inline(always)]
 fn message_of<const N: usize, S: Site>(
     mpi: &Mpi,
-    comm: &'static Communicator,
+    comm: &Communicator,
     call: &Call<N, S>,
-) -> Option<(&'static Communicator, (u32, u32, u64))> {
-    Some((comm, received(mpi, comm, call.word(call.at().status))?))
+) -> Option<Message> {
+    let (peer, tag, bytes) = received(mpi, comm, call.word(call.at().status))?;
+    let number = comm.channels.receive(Channel::new(peer, tag), None);
+    Some((comm.object, peer, tag, bytes, number as i64))
 }
 
 /// Returns what a receive waits for, as events have it: rank in the run, and tag; -1: any.
@@ -184,24 +248,58 @@ pub(crate) fn recv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     };
     let mut own = OwnStatus::new();
     own.stand_in(mpi, &mut call);
-    if mpi.is_multiple.load(Ordering::Relaxed) {
+    if mpi.has_threads() {
         return recv_among_threads(frame, mpi, &call);
     }
-    frame.enter_here();
+    let handle = call.handle(&mpi.abi, call.at().comm);
+    let source = call.int(call.at().source);
+    let known = mpi.communicator(handle);
+    match known.filter(|_| source != mpi.abi.proc_null) {
+        Some(comm) => {
+            let (peer, tag) = awaited(mpi, comm, source, call.int(call.at().tag));
+            frame.enter_with_here(&mpi.types.blocking_start, (comm.object, peer, tag));
+        }
+        None => frame.enter_here(),
+    }
     let result = call.forward();
     if !mpi.has_received(result) {
         frame.leave_here();
         return result;
     }
-    let handle = call.handle(&mpi.abi, call.at().comm);
-    let comm = mpi.communicator(handle).or_else(|| mpi.learn(handle));
+    let comm = known.or_else(|| mpi.learn(handle));
     match comm.and_then(|comm| message_of(mpi, comm, &call)) {
-        Some((comm, (peer, tag, bytes))) => {
-            frame.leave_with_here(&mpi.types.receive, (comm.object, peer, tag, bytes));
-        }
+        Some(values) => frame.leave_with_here(&mpi.types.receive, values),
         None => frame.leave_here(),
     }
     result
+}
+
+/// Begins to count a receive.
+#[inline(always)]
+fn start_receive(mpi: &Mpi, comm: &'static Communicator, source: i32, tag: i32) -> Record {
+    let (peer, tag) = awaited(mpi, comm, source, tag);
+    let mut record = Record::receive(requests::next_id(), comm, peer, tag);
+    record.count(mpi.thread());
+    record
+}
+
+/// Returns the elements of the event about the start of a receive with a request.
+#[inline(always)]
+const fn awaiting(record: &Record) -> (u32, i32, i32, u64) {
+    (record.object, record.peer, record.tag, record.id)
+}
+
+/// Records what a call waits for that receives and does not return before. Where other threads may receive, too, the
+/// receive has a request from then on.
+fn start_blocking(mpi: &Mpi, comm: &'static Communicator, source: i32, tag: i32) -> Option<Record> {
+    if mpi.has_threads() {
+        let record = start_receive(mpi, comm, source, tag);
+        mpi.raise(&mpi.types.receive_start, awaiting(&record));
+        return Some(record);
+    }
+    let (peer, tag) = awaited(mpi, comm, source, tag);
+    mpi.raise(&mpi.types.blocking_start, (comm.object, peer, tag));
+    None
 }
 
 /// Receives when other threads may receive, too: the order of their begins decides which of them
@@ -217,29 +315,31 @@ fn recv_among_threads<const N: usize, S: Site>(
     let known = mpi
         .communicator(handle)
         .filter(|_| source != mpi.abi.proc_null);
-    let id = requests::next_id();
-    match known {
-        Some(comm) => {
-            let (peer, tag) = awaited(mpi, comm, source, tag);
-            frame.enter_with(&mpi.types.receive_start, (comm.object, peer, tag, id));
-        }
+    let started = known.map(|comm| start_receive(mpi, comm, source, tag));
+    match &started {
+        Some(record) => frame.enter_with(&mpi.types.receive_start, awaiting(record)),
         None => frame.enter(),
     }
     let result = call.forward();
     let has_received = mpi.has_received(result);
-    let comm = known.or_else(|| {
-        let is_learnt = has_received && source != mpi.abi.proc_null;
-        is_learnt.then(|| mpi.learn(handle)).flatten()
-    });
-    let message = comm
-        .filter(|_| has_received)
-        .and_then(|comm| message_of(mpi, comm, call));
-    match message {
-        Some((comm, (peer, tag, bytes))) => {
-            frame.leave_with(&mpi.types.ireceive, (comm.object, peer, tag, bytes, id));
+    let begun = match started {
+        None if has_received => late_receive(mpi, handle, source, tag),
+        started => started,
+    };
+    let ended = begun.map(|record| {
+        if has_received {
+            outcome(mpi, &record, call.word(call.at().status))
+        } else {
+            given_up(&record)
         }
-        None if known.is_some() => frame.leave_with(&mpi.types.cancel, (id,)),
-        None => frame.leave(),
+    });
+    match ended {
+        Some(Outcome::Received(values)) => frame.leave_with(&mpi.types.ireceive, values),
+        Some(ended) if started.is_some() => {
+            raise(mpi, &ended);
+            frame.leave();
+        }
+        _ => frame.leave(),
     }
     result
 }
@@ -248,25 +348,44 @@ fn recv_among_threads<const N: usize, S: Site>(
 #[inline(always)]
 pub(crate) fn irecv<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
-    frame.enter_here();
-    let result = call.forward();
-    let Some(mpi) = frame.mpi.filter(|_| is_success(result)) else {
-        frame.leave_here();
-        return result;
+    let Some(mpi) = frame.mpi else {
+        return frame.pass(&call);
     };
     let (source, tag) = (call.int(call.at().source), call.int(call.at().tag));
     let handle = call.handle(&mpi.abi, call.at().comm);
-    let comm = mpi.communicator(handle).or_else(|| mpi.learn(handle));
-    let Some(comm) = comm.filter(|_| source != mpi.abi.proc_null) else {
+    let known = mpi
+        .communicator(handle)
+        .filter(|_| source != mpi.abi.proc_null);
+    // Counted before the library has it: a receive of another thread that the library takes earlier may not
+    // have its number.
+    let started = known.map(|comm| start_receive(mpi, comm, source, tag));
+    frame.enter_here();
+    let result = call.forward();
+    if !is_success(result) {
+        if let Some(record) = started {
+            record.take_back();
+        }
+        frame.leave_here();
+        return result;
+    }
+    let begun = started.or_else(|| late_receive(mpi, handle, source, tag));
+    let Some(record) = begun else {
         frame.leave_here();
         return result;
     };
-    let id = requests::next_id();
-    let (peer, tag) = awaited(mpi, comm, source, tag);
-    let record = Record::receive(id, comm, peer, tag);
     requests::put(call.place(call.at().request).handle(&mpi.abi, 0), record);
-    frame.leave_with_here(&mpi.types.receive_start, (comm.object, peer, tag, id));
+    frame.leave_with_here(&mpi.types.receive_start, awaiting(&record));
     result
+}
+
+/// Begins to count a receive in a communicator that was never met.
+#[cold]
+fn late_receive(mpi: &Mpi, handle: usize, source: i32, tag: i32) -> Option<Record> {
+    if source == mpi.abi.proc_null {
+        return None;
+    }
+    let comm = mpi.learn(handle)?;
+    Some(start_receive(mpi, comm, source, tag))
 }
 
 /// Sends and receives in one call.
@@ -281,48 +400,45 @@ pub(crate) fn sendrecv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let handle = call.handle(&mpi.abi, call.at().comm);
     let dest = call.int(call.at().dest);
     let (source, tag) = (call.int(call.at().source), call.int(call.at().recvtag));
-    let values = |comm: &Communicator, peer| {
-        let tag = call.int(call.at().tag) as u32;
-        (comm.object, peer, tag, message_bytes(mpi, &call))
-    };
+    let bytes = message_bytes(mpi, &call);
+    let count = |comm, peer| Sent::count(mpi, comm, peer, call.int(call.at().tag));
     let known = mpi.communicator(handle);
-    match destination(mpi, &call, dest) {
-        Some((comm, peer)) => frame.enter_with(&mpi.types.send, values(comm, peer)),
+    let sent = destination(mpi, &call, dest).map(|(comm, peer)| count(comm, peer));
+    match &sent {
+        Some(sent) => frame.enter_with(&mpi.types.send, sent.values(bytes)),
         None => frame.enter(),
     }
-    let id = requests::next_id();
-    let is_started = mpi.is_multiple.load(Ordering::Relaxed) && source != mpi.abi.proc_null;
-    let started = known.filter(|_| is_started);
-    if let Some(comm) = started {
-        let (peer, tag) = awaited(mpi, comm, source, tag);
-        mpi.raise(&mpi.types.receive_start, (comm.object, peer, tag, id));
-    }
+    let awaiting_in = known.filter(|_| source != mpi.abi.proc_null);
+    let started = awaiting_in.and_then(|comm| start_blocking(mpi, comm, source, tag));
     let result = call.forward();
     // If the received message was too long, the other one was sent.
     let is_done = mpi.has_received(result);
-    if !is_done && let Some((comm, peer)) = destination(mpi, &call, dest) {
-        let tag = call.int(call.at().tag) as u32;
-        mpi.raise(&mpi.types.unsent, (comm.object, peer, tag));
+    match sent {
+        Some(sent) if !is_done => sent.take_back(mpi),
+        None if is_done && known.is_none() => {
+            if let Some((comm, peer)) = late_destination(mpi, &call, dest) {
+                mpi.raise(&mpi.types.send, count(comm, peer).values(bytes));
+            }
+        }
+        _ => {}
     }
-    if known.is_none()
-        && is_done
-        && let Some((comm, peer)) = late_destination(mpi, &call, dest)
-    {
-        mpi.raise(&mpi.types.send, values(comm, peer));
+    if let Some(record) = started {
+        let ended = if is_done {
+            outcome(mpi, &record, call.word(call.at().status))
+        } else {
+            given_up(&record)
+        };
+        raise(mpi, &ended);
+        frame.leave();
+        return result;
     }
     let comm = known.or_else(|| is_done.then(|| mpi.learn(handle)).flatten());
     let message = comm
         .filter(|_| is_done)
         .and_then(|comm| message_of(mpi, comm, &call));
-    match (message, started) {
-        (Some((comm, (peer, tag, bytes))), None) => {
-            frame.leave_with(&mpi.types.receive, (comm.object, peer, tag, bytes));
-        }
-        (Some((comm, (peer, tag, bytes))), Some(_)) => {
-            frame.leave_with(&mpi.types.ireceive, (comm.object, peer, tag, bytes, id));
-        }
-        (None, Some(_)) => frame.leave_with(&mpi.types.cancel, (id,)),
-        (None, None) => frame.leave(),
+    match message {
+        Some(values) => frame.leave_with(&mpi.types.receive, values),
+        None => frame.leave(),
     }
     result
 }
@@ -335,26 +451,23 @@ pub(crate) fn isendrecv<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         return frame.pass(&call);
     };
     let dest = call.int(call.at().dest);
-    let values = |comm: &Communicator, peer| {
-        let tag = call.int(call.at().tag) as u32;
-        (comm.object, peer, tag, message_bytes(mpi, &call))
-    };
-    let known = destination(mpi, &call, dest);
-    match known {
-        Some((comm, peer)) => frame.enter_with(&mpi.types.send, values(comm, peer)),
+    let bytes = message_bytes(mpi, &call);
+    let count = |comm, peer| Sent::count(mpi, comm, peer, call.int(call.at().tag));
+    let sent = destination(mpi, &call, dest).map(|(comm, peer)| count(comm, peer));
+    match &sent {
+        Some(sent) => frame.enter_with(&mpi.types.send, sent.values(bytes)),
         None => frame.enter(),
     }
     let result = call.forward();
     if !is_success(result) {
-        if let Some((comm, peer)) = known {
-            let tag = call.int(call.at().tag) as u32;
-            mpi.raise(&mpi.types.unsent, (comm.object, peer, tag));
+        if let Some(sent) = sent {
+            sent.take_back(mpi);
         }
         frame.leave();
         return result;
     }
     if let Some((comm, peer)) = late_destination(mpi, &call, dest) {
-        mpi.raise(&mpi.types.send, values(comm, peer));
+        mpi.raise(&mpi.types.send, count(comm, peer).values(bytes));
     }
     let (source, tag) = (call.int(call.at().source), call.int(call.at().recvtag));
     let comm = mpi.learn(call.handle(&mpi.abi, call.at().comm));
@@ -362,10 +475,9 @@ pub(crate) fn isendrecv<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         frame.leave();
         return result;
     };
-    let id = requests::next_id();
-    let (peer, tag) = awaited(mpi, comm, source, tag);
+    let started = start_receive(mpi, comm, source, tag);
     let record = if mpi.abi.fills_isendrecv {
-        Record::receive(id, comm, peer, tag)
+        started
     } else {
         // As many bytes as were requested: the number that arrived is not known.
         let at = call.at();
@@ -378,11 +490,11 @@ pub(crate) fn isendrecv<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         Record {
             bytes,
             has_status: false,
-            ..Record::receive(id, comm, peer, tag)
+            ..started
         }
     };
     requests::put(call.place(call.at().request).handle(&mpi.abi, 0), record);
-    frame.leave_with(&mpi.types.receive_start, (comm.object, peer, tag, id));
+    frame.leave_with(&mpi.types.receive_start, awaiting(&record));
     result
 }
 
@@ -459,18 +571,12 @@ fn make_persistent<const N: usize, S: Site>(
 }
 
 /// Records what a persistent request does when it is started.
-fn started(mpi: &Mpi, record: &Record) {
+fn started(mpi: &Mpi, record: &mut Record) {
     let types = &mpi.types;
+    record.count(mpi.thread());
     match record.kind {
-        Kind::Send if record.peer >= 0 => {
-            let (peer, tag) = (record.peer as u32, record.tag as u32);
-            let values = (record.object, peer, tag, record.bytes, record.id);
-            mpi.raise(&types.isend, values);
-        }
-        Kind::Receive => {
-            let values = (record.object, record.peer, record.tag, record.id);
-            mpi.raise(&types.receive_start, values);
-        }
+        Kind::Send if record.peer >= 0 => mpi.raise(&types.isend, sent(record, record.bytes)),
+        Kind::Receive => mpi.raise(&types.receive_start, awaiting(record)),
         Kind::Collective => {
             if let Some(values) = collective::values(record) {
                 mpi.raise(&types.icollective_begin, values);
@@ -485,7 +591,7 @@ fn start_at<const N: usize, S: Site>(mpi: &Mpi, call: &Call<N, S>, index: usize)
     if let Some(mut record) = requests::take(handle) {
         if record.is_persistent {
             record.is_active = true;
-            started(mpi, &record);
+            started(mpi, &mut record);
         }
         requests::put(handle, record);
     }
@@ -548,21 +654,22 @@ fn take_message<const N: usize, S: Site>(frame: Frame, mpi: &Mpi, call: &Call<N,
     let handle = call.handle(&mpi.abi, call.at().comm);
     let comm = mpi.communicator(handle).or_else(|| mpi.learn(handle));
     let is_message = message != mpi.abi.message_null && message != mpi.abi.message_no_proc;
-    let found = comm
-        .filter(|_| is_message)
-        .and_then(|comm| message_of(mpi, comm, call));
-    let Some((comm, (peer, tag, bytes))) = found else {
+    let found = comm.filter(|_| is_message).and_then(|comm| {
+        let (peer, tag, bytes) = received(mpi, comm, call.word(call.at().status))?;
+        let id = requests::next_id();
+        let mut record = Record {
+            bytes,
+            ..Record::receive(id, comm, peer as i32, tag as i32)
+        };
+        record.count(mpi.thread());
+        Some(record)
+    });
+    let Some(record) = found else {
         frame.leave();
         return;
     };
-    let id = requests::next_id();
-    let (peer, tag) = (peer as i32, tag as i32);
-    let record = Record {
-        bytes,
-        ..Record::receive(id, comm, peer, tag)
-    };
     requests::put(message_key(message), record);
-    frame.leave_with(&mpi.types.receive_start, (comm.object, peer, tag, id));
+    frame.leave_with(&mpi.types.receive_start, awaiting(&record));
 }
 
 /// Waits for a message and takes it.
@@ -574,13 +681,39 @@ pub(crate) fn mprobe<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     };
     let mut own = OwnStatus::new();
     own.stand_in(mpi, &mut call);
-    frame.enter();
+    enter_probe(&frame, mpi, &call);
     let result = call.forward();
     if is_success(result) {
         take_message(frame, mpi, &call);
     } else {
         frame.leave();
     }
+    result
+}
+
+/// Enters a call that waits for a message and does not receive it.
+fn enter_probe<const N: usize, S: Site>(frame: &Frame, mpi: &Mpi, call: &Call<N, S>) {
+    let source = call.int(call.at().source);
+    let comm = mpi.communicator(call.handle(&mpi.abi, call.at().comm));
+    match comm.filter(|_| source != mpi.abi.proc_null) {
+        Some(comm) => {
+            let (peer, tag) = awaited(mpi, comm, source, call.int(call.at().tag));
+            frame.enter_with(&mpi.types.blocking_start, (comm.object, peer, tag));
+        }
+        None => frame.enter(),
+    }
+}
+
+/// Waits for a message.
+#[inline(never)]
+pub(crate) fn probe<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
+    let Some(mpi) = frame.mpi else {
+        return frame.pass(&call);
+    };
+    enter_probe(&frame, mpi, &call);
+    let result = call.forward();
+    frame.leave();
     result
 }
 
@@ -624,7 +757,8 @@ pub(crate) fn mrecv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
         });
     match got {
         Some((record, (peer, tag, bytes))) => {
-            let values = (record.object, peer, tag, bytes, record.id);
+            let number = record.number(peer, tag, mpi.thread()) as i64;
+            let values = (record.object, peer, tag, bytes, number, record.id);
             frame.leave_with(&mpi.types.ireceive, values);
         }
         None => frame.leave(),

@@ -22,6 +22,7 @@ use std::mem::MaybeUninit;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use crate::channels::{Channel, UNKNOWN};
 use crate::communicator::Communicator;
 use crate::handles::hash;
 use crate::sync::lock;
@@ -65,6 +66,10 @@ pub(crate) struct Record {
     pub(crate) bytes: u64,
     /// Of a collective operation the bytes that this process receives.
     pub(crate) received: u64,
+    /// Number of the message in its channel, or of the collective operation in its communicator. Of a receive with a
+    /// wildcard its number among these. Of a collective operation that can be started repeatedly the number of the
+    /// next one.
+    pub(crate) sequence: u64,
     pub(crate) place: usize,
 }
 
@@ -82,6 +87,7 @@ impl Record {
         tag: -1,
         bytes: 0,
         received: 0,
+        sequence: UNKNOWN,
         place: 0,
     };
 
@@ -96,6 +102,66 @@ impl Record {
             peer,
             tag,
             ..Self::NONE
+        }
+    }
+
+    /// Returns the channel of a message whose peer and tag are known.
+    #[inline(always)]
+    fn channel(&self, comm: &Communicator) -> Channel {
+        Channel {
+            peer: self.peer as u32,
+            tag: self.tag as u32,
+            is_partitioned: comm.object != self.object,
+        }
+    }
+
+    /// Counts a send or a receive that starts.
+    #[inline(always)]
+    pub(crate) fn count(&mut self, thread: Option<u32>) {
+        let Some(comm) = self.comm else { return };
+        let is_wildcard = self.peer < 0 || self.tag < 0;
+        self.sequence = match self.kind {
+            Kind::Send if is_wildcard => UNKNOWN,
+            Kind::Send => comm.channels.send(self.channel(comm), thread),
+            Kind::Receive if is_wildcard => {
+                comm.channels.start_wildcard(self.peer, self.tag, thread)
+            }
+            Kind::Receive => comm.channels.receive(self.channel(comm), thread),
+            _ => return,
+        };
+    }
+
+    /// Returns the number of the message that a receive has taken, given its peer and tag.
+    #[inline(always)]
+    pub(crate) fn number(&self, peer: u32, tag: u32, thread: Option<u32>) -> u64 {
+        let Some(comm) = self.comm else {
+            return UNKNOWN;
+        };
+        let channel = Channel {
+            peer,
+            tag,
+            is_partitioned: comm.object != self.object,
+        };
+        if self.peer < 0 || self.tag < 0 {
+            let taken = Some(channel);
+            return comm.channels.end_wildcard(self.sequence, taken, thread);
+        }
+        comm.channels.received(channel, self.sequence, thread)
+    }
+
+    /// Takes back a send or a receive that failed or was cancelled.
+    #[cold]
+    pub(crate) fn take_back(&self) {
+        let Some(comm) = self.comm else { return };
+        match self.kind {
+            Kind::Send if self.peer >= 0 => {
+                comm.channels.unsend(self.channel(comm), self.sequence);
+            }
+            Kind::Receive if self.peer < 0 || self.tag < 0 => {
+                comm.channels.end_wildcard(self.sequence, None, None);
+            }
+            Kind::Receive => comm.channels.unreceive(self.channel(comm), self.sequence),
+            _ => {}
         }
     }
 }

@@ -18,6 +18,8 @@ pub(crate) struct Window {
     pub(crate) object: u32,
     /// Ranks in the run, by rank in the window's group.
     ranks: OnceLock<Vec<i32>>,
+    /// Calls of MPI_Win_fence: all processes of the window make them.
+    fences: AtomicU64,
 }
 
 static KNOWN: HandleMap<Window> = HandleMap::new();
@@ -38,6 +40,7 @@ fn make(mpi: &Mpi, handle: usize) -> Option<&'static Window> {
     let window: &'static Window = Box::leak(Box::new(Window {
         object,
         ranks: OnceLock::new(),
+        fences: AtomicU64::new(0),
     }));
     KNOWN.insert(handle, window);
     events::bind(handle, object, true);
@@ -61,7 +64,7 @@ impl Window {
 #[inline(never)]
 pub(crate) fn win_new<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
-    frame.enter();
+    frame.enter_all(&call);
     let result = call.forward();
     let made = frame.mpi.filter(|_| is_success(result)).and_then(|mpi| {
         let handle = call.place(call.at().win).handle(&mpi.abi, 0);
@@ -96,6 +99,36 @@ pub(crate) fn win_free<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     {
         KNOWN.insert(handle, window);
     }
+    frame.leave();
+    result
+}
+
+/// Waits for other processes of a window.
+#[inline(never)]
+pub(crate) fn win_sync<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
+    let Some(mpi) = frame.mpi else {
+        return frame.pass(&call);
+    };
+    let handle = call.handle(&mpi.abi, call.at().win);
+    match KNOWN.get(handle) {
+        Some(window) => {
+            let peer = if call.at().dest == NO {
+                -1
+            } else {
+                window.peer(mpi, handle, call.int(call.at().dest))
+            };
+            let is_fence = FUNCTIONS[call.index()].name == c"MPI_Win_fence";
+            let number = if is_fence {
+                window.fences.fetch_add(1, Ordering::Relaxed) as i64
+            } else {
+                -1
+            };
+            frame.enter_with(&mpi.types.window_sync, (window.object, peer, number));
+        }
+        None => frame.enter(),
+    }
+    let result = call.forward();
     frame.leave();
     result
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::{
 use annals_recorder::{Elements, EventType, Recorder, RegionId};
 
 use crate::abi::{Abi, Kind, STATUS_ROOM, is_success};
+use crate::channels;
 use crate::communicator::Communicator;
 use crate::event_types::Types;
 use crate::handles::hash;
@@ -50,7 +51,7 @@ pub(crate) struct Mpi {
     /// This process's rank in the run; -1: not known.
     pub(crate) world_rank: AtomicI32,
     /// Several threads may call concurrently.
-    pub(crate) is_multiple: AtomicBool,
+    is_multiple: AtomicBool,
     /// Whether a status has the bytes of a message at the expected offset.
     has_known_status: AtomicBool,
     /// Handle of the request that stands for everything that is complete immediately.
@@ -136,6 +137,18 @@ impl Mpi {
         let has_known_status = knows_status(&self.abi, &self.pmpi);
         self.has_known_status
             .store(has_known_status, Ordering::Release);
+    }
+
+    /// Returns whether several threads may call MPI concurrently.
+    #[inline(always)]
+    pub(crate) fn has_threads(&self) -> bool {
+        self.is_multiple.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of the calling thread, or `None` where no two threads call MPI concurrently.
+    #[inline(always)]
+    pub(crate) fn thread(&self) -> Option<u32> {
+        self.has_threads().then(channels::thread)
     }
 
     /// Returns the region of a function that was called before, and is recorded.

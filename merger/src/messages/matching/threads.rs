@@ -109,7 +109,8 @@ mod tests {
 
     use super::*;
     use crate::messages::{
-        ANY_TAG, Kind, Mark, MessageBatch, MessageEvent, NONE, PointToPoint, What,
+        ANY_TAG, Mark, MessageBatch, MessageContent, MessageEvent, NONE, PointToPoint,
+        PointToPointKind,
     };
 
     /// A receive of a simulated library, and how far it is.
@@ -133,8 +134,8 @@ mod tests {
     }
 
     impl Library {
-        fn note(&mut self, kind: Kind, thread: usize, request: u64, is_any: bool) {
-            let is_send = kind == Kind::Send;
+        fn note(&mut self, kind: PointToPointKind, thread: usize, request: u64, is_any: bool) {
+            let is_send = kind == PointToPointKind::Send;
             self.what
                 .push(if is_send { self.sent as u64 } else { request });
             self.events.push(MessageEvent {
@@ -143,7 +144,7 @@ mod tests {
                 request: if is_send { NONE } else { request },
                 process: u32::from(!is_send),
                 clock: 0,
-                what: What::PointToPoint(PointToPoint {
+                content: MessageContent::PointToPoint(PointToPoint {
                     tag: if is_any { ANY_TAG } else { 5 },
                     sequence: NONE,
                     peer: u32::from(is_send),
@@ -154,13 +155,13 @@ mod tests {
         }
 
         fn send(&mut self) {
-            self.note(Kind::Send, 0, NONE, false);
+            self.note(PointToPointKind::Send, 0, NONE, false);
             self.sent += 1;
         }
 
         fn start(&mut self, thread: usize, is_any: bool) {
             let request = self.waiting.len() as u64;
-            self.note(Kind::ReceiveStart, thread, request, is_any);
+            self.note(PointToPointKind::ReceiveStart, thread, request, is_any);
             self.waiting.push(Waiting {
                 thread,
                 request,
@@ -188,7 +189,7 @@ mod tests {
             let waiting = &mut self.waiting[ready[pick % ready.len()]];
             waiting.is_done = true;
             let (thread, request) = (waiting.thread, waiting.request);
-            self.note(Kind::Receive, thread, request, false);
+            self.note(PointToPointKind::Receive, thread, request, false);
         }
 
         /// Ends all, and gives by request the send that the matching found, and the one that it had.

@@ -356,163 +356,114 @@ fn add_fields(record: &Record, arguments: usize, elements: &mut Elements<'_>) {
     }
 }
 
-impl EventTypes {
-    /// Of what the passes over the locations found.
-    pub(crate) fn of(
-        scanned: &[Scanned],
-        definitions: &GlobalDefinitions,
-        strings: &mut Strings,
-    ) -> Self {
-        let mut keys: BTreeSet<u8> = BTreeSet::new();
-        let mut compositions: BTreeSet<(u64, &[u8])> = BTreeSet::new();
-        let mut attributes: BTreeMap<u8, BTreeSet<(u32, u8)>> = BTreeMap::new();
-        let mut overflowing: BTreeSet<u8> = BTreeSet::new();
+/// What the passes over the locations found of what event types are made of.
+#[derive(Default)]
+struct FoundRecords<'a> {
+    /// Ids of records.
+    records: BTreeSet<u8>,
+    /// Compositions of metrics: the class, and the types of the values.
+    compositions: BTreeSet<(u64, &'a [u8])>,
+    /// Additional values by record: attribute and type.
+    attributes: BTreeMap<u8, BTreeSet<(u32, u8)>>,
+    /// Records with more kinds of them than have places.
+    overflowing: BTreeSet<u8>,
+    /// Most arguments of a program.
+    arguments: usize,
+}
+
+impl<'a> FoundRecords<'a> {
+    fn of(scanned: &'a [Scanned], definitions: &GlobalDefinitions) -> Self {
+        let mut found = Self::default();
         for scanned in scanned {
             let counted = scanned.counts.keys().copied();
             let lost = scanned.lost.iter().filter_map(|lost| lost.key);
             let records = counted.chain(lost).filter(|key| *key < FIRST_COMPOSITION);
-            keys.extend(records.map(|key| key as u8));
+            found.records.extend(records.map(|key| key as u8));
             for (metric, types) in &scanned.compositions {
-                compositions.insert((class_of(definitions, *metric), types));
+                let class = class_of(definitions, *metric);
+                found.compositions.insert((class, types));
             }
             for (record, attribute, type_code) in &scanned.attributes {
-                let of_record = attributes.entry(*record).or_default();
+                let of_record = found.attributes.entry(*record).or_default();
                 of_record.insert((*attribute, *type_code));
             }
-            overflowing.extend(&scanned.overflowing);
+            found.overflowing.extend(&scanned.overflowing);
+            found.arguments = found.arguments.max(scanned.arguments);
         }
-        let arguments = scanned.iter().map(|scanned| scanned.arguments).max();
-        let mut catalogue = Self::default();
-        let mut names = BTreeSet::new();
-        let nothing = BTreeSet::new();
-        for key in keys {
-            let place = catalogue.plans.len();
-            catalogue.by_record.insert(key, place);
-            let attributes = attributes.get(&key).unwrap_or(&nothing);
-            let has_more = overflowing.contains(&key);
-            let plan = |elements: &mut Elements<'_>| {
-                if key == ids::MARKER {
-                    return add_marker(elements);
-                }
-                let Some(record) = event_record(key) else {
-                    elements.add("payload", ElementType::Bytes, ElementSource::Payload);
-                    let name = format!("UNKNOWN_{key}");
-                    return (
-                        name,
-                        "a record that this version does not know".to_owned(),
-                        Role::Point,
-                    );
-                };
-                if key == ids::METRIC {
-                    // Of compositions beyond the limit.
-                    elements.add(
-                        "metric",
-                        ElementType::U32,
-                        ElementSource::Reference(0, DefinitionKind::Metric),
-                    );
-                    elements.add("values", ElementType::Bytes, ElementSource::Rest(1));
-                    return ("METRIC".to_owned(), description_of(record), Role::Point);
-                }
-                add_fields(record, arguments.unwrap_or(0), elements);
-                (
-                    record.capitals.to_owned(),
-                    description_of(record),
-                    role_of(record),
-                )
-            };
-            let of_record = (key, &[][..]);
-            let of_attributes = (attributes, has_more);
-            catalogue.add(
-                strings,
-                definitions,
-                &mut names,
-                of_record,
-                of_attributes,
-                plan,
-            );
-        }
-        // An archive must not cost more event types than a chunk can name.
-        const MOST_TYPES: usize = 20_000;
-        let of_metrics = attributes.get(&ids::METRIC).unwrap_or(&nothing);
-        let has_more = overflowing.contains(&ids::METRIC);
-        for (class, types) in compositions.into_iter().take(MOST_TYPES) {
-            let place = catalogue.plans.len();
-            catalogue
-                .by_composition
-                .insert((class, types.to_vec()), place);
-            let plan =
-                |elements: &mut Elements<'_>| add_metric(definitions, class, types, elements);
-            let of_record = (ids::METRIC, types);
-            let of_attributes = (of_metrics, has_more);
-            catalogue.add(
-                strings,
-                definitions,
-                &mut names,
-                of_record,
-                of_attributes,
-                plan,
-            );
-        }
-        catalogue
+        found
+    }
+}
+
+/// Event types in the making.
+struct EventTypesBuilder<'a> {
+    definitions: &'a GlobalDefinitions,
+    found: &'a FoundRecords<'a>,
+    strings: &'a mut Strings,
+    /// Names that are taken.
+    names: BTreeSet<String>,
+    event_types: EventTypes,
+}
+
+impl EventTypesBuilder<'_> {
+    /// Adds the event type of a record. Of metrics, it has those whose composition has no event type.
+    fn add_record(&mut self, record: u8) {
+        let place = self.event_types.plans.len();
+        self.event_types.by_record.insert(record, place);
+        let arguments = self.found.arguments;
+        self.add(record, &[], |elements| {
+            plan_record(record, arguments, elements)
+        });
     }
 
+    /// Adds the event type of a composition of metrics.
+    fn add_composition(&mut self, class: u64, types: &[u8]) {
+        let place = self.event_types.plans.len();
+        let by_composition = &mut self.event_types.by_composition;
+        by_composition.insert((class, types.to_vec()), place);
+        let definitions = self.definitions;
+        self.add(ids::METRIC, types, |elements| {
+            add_metric(definitions, class, types, elements)
+        });
+    }
+
+    /// Adds an event type: the elements that `plan` adds, which returns name, description and role, and those of the
+    /// record's additional values.
     fn add(
         &mut self,
-        strings: &mut Strings,
-        definitions: &GlobalDefinitions,
-        names: &mut BTreeSet<String>,
-        (record, types): (u8, &[u8]),
-        (attributes, has_more): (&BTreeSet<(u32, u8)>, bool),
+        record: u8,
+        types: &[u8],
         plan: impl FnOnce(&mut Elements<'_>) -> (String, String, Role),
     ) {
         let mut elements = Elements {
-            strings,
+            strings: self.strings,
             elements: Vec::new(),
             sources: Vec::new(),
             names: BTreeSet::new(),
         };
         let (name, description, role) = plan(&mut elements);
         let first_attribute = elements.elements.len();
-        let room = (annals_format::MAX_ELEMENTS - 1).saturating_sub(first_attribute);
-        let mut of_attribute = FxHashMap::default();
-        for (attribute, type_code) in attributes.iter().take(room) {
-            of_attribute.insert((*attribute, *type_code), elements.elements.len());
-            let name = definitions.name(DefinitionKind::Attribute, u64::from(*attribute));
-            let name = if name.is_empty() {
-                format!("attribute {attribute}")
-            } else {
-                name
-            };
-            let (element_type, bits) = type_of(*type_code);
-            let from = ElementSource::Attribute(*attribute, *type_code);
-            elements.add(&name, element_type, from).original_bits = bits;
-        }
-        if has_more || attributes.len() > room {
-            elements.add(
-                "more_attributes",
-                ElementType::Bytes,
-                ElementSource::Attributes,
-            );
-        }
+        let attributes = self.found.attributes.get(&record);
+        let has_more = self.found.overflowing.contains(&record);
+        let of_attribute = add_attributes(self.definitions, attributes, has_more, &mut elements);
         let Elements {
             elements, sources, ..
         } = elements;
-        let id = EventTypeId::new(self.plans.len() as u32);
+        let id = EventTypeId::new(self.event_types.plans.len() as u32);
         let mut unique = name.clone();
-        if !names.insert(unique.clone()) {
+        if !self.names.insert(unique.clone()) {
             unique = format!("{name} ({})", id.get());
-            names.insert(unique.clone());
+            self.names.insert(unique.clone());
         }
         let definition = EventType {
             id,
-            name: strings.id(&unique),
-            description: strings.id(&description),
+            name: self.strings.id(&unique),
+            description: self.strings.id(&description),
             verbosity: Verbosity::UserBasic,
             role,
             key_element: None,
             elements,
         };
-        self.plans.push(EventTypePlan {
+        self.event_types.plans.push(EventTypePlan {
             id,
             record,
             types: types.to_vec(),
@@ -521,6 +472,89 @@ impl EventTypes {
             attributes: of_attribute,
             first_attribute,
         });
+    }
+}
+
+/// Adds the elements of a record that is no composition of metrics. Returns name, description and role of its event type.
+fn plan_record(
+    record: u8,
+    arguments: usize,
+    elements: &mut Elements<'_>,
+) -> (String, String, Role) {
+    if record == ids::MARKER {
+        return add_marker(elements);
+    }
+    let Some(known) = event_record(record) else {
+        elements.add("payload", ElementType::Bytes, ElementSource::Payload);
+        let name = format!("UNKNOWN_{record}");
+        let description = "a record that this version does not know".to_owned();
+        return (name, description, Role::Point);
+    };
+    if record == ids::METRIC {
+        // Of compositions beyond the limit.
+        let metric = ElementSource::Reference(0, DefinitionKind::Metric);
+        elements.add("metric", ElementType::U32, metric);
+        elements.add("values", ElementType::Bytes, ElementSource::Rest(1));
+        return ("METRIC".to_owned(), description_of(known), Role::Point);
+    }
+    add_fields(known, arguments, elements);
+    let name = known.capitals.to_owned();
+    (name, description_of(known), role_of(known))
+}
+
+/// Adds an element for each additional value, as long as there is room, and one for all others. Returns the place of each
+/// value's element.
+fn add_attributes(
+    definitions: &GlobalDefinitions,
+    attributes: Option<&BTreeSet<(u32, u8)>>,
+    has_more: bool,
+    elements: &mut Elements<'_>,
+) -> FxHashMap<(u32, u8), usize> {
+    let room = (annals_format::MAX_ELEMENTS - 1).saturating_sub(elements.elements.len());
+    let mut places = FxHashMap::default();
+    for (attribute, type_code) in attributes.into_iter().flatten().take(room) {
+        places.insert((*attribute, *type_code), elements.elements.len());
+        let name = definitions.name(DefinitionKind::Attribute, u64::from(*attribute));
+        let name = if name.is_empty() {
+            format!("attribute {attribute}")
+        } else {
+            name
+        };
+        let (element_type, bits) = type_of(*type_code);
+        let from = ElementSource::Attribute(*attribute, *type_code);
+        elements.add(&name, element_type, from).original_bits = bits;
+    }
+    if has_more || attributes.is_some_and(|attributes| attributes.len() > room) {
+        let all = ElementSource::Attributes;
+        elements.add("more_attributes", ElementType::Bytes, all);
+    }
+    places
+}
+
+impl EventTypes {
+    /// Plans an event type for each record and each composition of metrics that the passes over the locations found.
+    pub(crate) fn of(
+        scanned: &[Scanned],
+        definitions: &GlobalDefinitions,
+        strings: &mut Strings,
+    ) -> Self {
+        // An archive must not cost more event types than a chunk can name.
+        const MOST_TYPES: usize = 20_000;
+        let found = FoundRecords::of(scanned, definitions);
+        let mut builder = EventTypesBuilder {
+            definitions,
+            found: &found,
+            strings,
+            names: BTreeSet::new(),
+            event_types: Self::default(),
+        };
+        for record in &found.records {
+            builder.add_record(*record);
+        }
+        for (class, types) in found.compositions.iter().take(MOST_TYPES) {
+            builder.add_composition(*class, types);
+        }
+        builder.event_types
     }
 
     /// The plan for a key of a location.

@@ -18,6 +18,11 @@ use annals_format::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The process of a recording, its clock, and the source of its events.
+const PROCESS: ProcessId = ProcessId::new(0);
+const CLOCK: ClockId = ClockId::new(0);
+const SOURCE: SourceId = SourceId::new(0);
+
 /// How an archive's clock becomes nanoseconds.
 pub(super) struct TimeBase {
     pub(super) resolution: u64,
@@ -157,7 +162,7 @@ struct ProcessDefinitions {
     definitions: Definitions,
 }
 
-impl Maker<'_> {
+impl<'a> Maker<'a> {
     fn string(&mut self, own: &mut ProcessDefinitions, text: &str) -> StringId {
         let id = self.strings.id(text);
         own.definitions
@@ -181,113 +186,25 @@ impl Maker<'_> {
         }
     }
 
+    /// Makes the recording of a process. Returns it with the number of bytes of its files.
     pub(super) fn recording(&mut self, group: u64, of_group: &Group) -> (Recording, u64) {
-        let archive = self.archive;
-        let process = ProcessId::new(0);
         let mut own = ProcessDefinitions {
             definitions: Definitions::default(),
         };
-        let mut id = [0; 16];
-        id[..8]
-            .copy_from_slice(&((self.identity >> 64) as u64 ^ self.identity as u64).to_be_bytes());
-        id[8..].copy_from_slice(&group.to_be_bytes());
-        let recording_id = RecordingId(id);
-        let stem = archive
-            .path
-            .file_stem()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        let run = format!(
-            "{stem} {:016x}",
-            archive.anchor.trace_id.unwrap_or(self.identity as u64)
-        );
-        let host = host_of(&archive.definitions, group);
-        let d = Process {
-            id: process,
-            recording_id,
-            run: self.string(&mut own, &run),
-            host: self.string(&mut own, &host),
-            boot_id: annals_format::BootId(self.identity.to_be_bytes()),
-            pid: 0,
-            start_unix_ns: self.time.unix_ns.unwrap_or(0),
-            start_reference_ns: 0,
-            command: self.string(&mut own, ""),
-        };
-        own.definitions.add(Definition::Process(d));
-        if let Some(rank) = of_group.rank.and_then(|rank| u32::try_from(rank).ok()) {
-            own.definitions.add(Definition::Rank(Rank {
-                process,
-                rank,
-                rank_count: u32::try_from(archive.world.locations.len()).ok(),
-                is_assigned: false,
-            }));
-        }
+        let recording_id = self.recording_id(group);
+        self.define_process(&mut own, recording_id, group, of_group.rank);
         self.properties(&mut own, group);
-        let clock = ClockId::new(0);
-        let d = Clock {
-            id: clock,
-            process,
-            name: self.string(&mut own, "OTF2"),
-            kind: ClockKind::Tsc,
-            ticks_per_second: self.time.resolution,
-            rate_error_ppb: 0,
-            max_ticks: u64::MAX,
-        };
-        own.definitions.add(Definition::Clock(d));
-        own.definitions
-            .add(Definition::Calibration(CalibrationPoint {
-                clock,
-                tick: self.time.offset,
-                reference_ns: 0,
-                error_ns: 0,
-                unix_offset_ns: self.time.unix_ns.unwrap_or(0),
-            }));
-        let source = SourceId::new(0);
-        let d = Source {
-            id: source,
-            process,
-            name: self.string(&mut own, &stem),
-            description: self.string(&mut own, "an OTF2 archive"),
-            ordering: SourceOrder::Ordered,
-            clock,
-        };
-        own.definitions.add(Definition::Source(d));
+        self.define_clock(&mut own);
+        self.define_source(&mut own);
         self.event_types(&mut own);
         self.referred(&mut own, group, of_group);
-        let mut streams = BTreeMap::new();
         let mut problems = Vec::new();
         if self.is_first {
             problems.append(&mut self.problems);
         }
+        let (streams, files) = self.define_streams(&mut own, of_group);
         let mut bytes = 0;
         let mut is_cut = false;
-        let mut files = Vec::new();
-        for number in &of_group.locations {
-            let location = &archive.locations[*number];
-            let id = LocationId::new(*number as u32);
-            let d = Location {
-                id,
-                process,
-                name: self.location_name(&mut own, location.id),
-                kind: kind_of(&archive.definitions, location.id),
-                system_id: 0,
-            };
-            own.definitions.add(Definition::Location(d));
-            let stream = StreamId::new(*number as u32);
-            own.definitions.add(Definition::Stream(Stream {
-                id: stream,
-                source,
-                location: Some(id),
-            }));
-            streams.insert(stream, Box::new(self.contents(stream, location)));
-            files.push(location);
-        }
-        if let Some(markers) = archive.markers.as_ref().filter(|_| self.is_first) {
-            let stream = self.markers(&mut own, clock);
-            streams.insert(stream, Box::new(self.contents(stream, &markers.file)));
-            files.push(&markers.file);
-        }
         for file in files {
             problems.extend(file.scanned.problems.iter().cloned());
             bytes += file.scanned.bytes;
@@ -310,9 +227,135 @@ impl Maker<'_> {
         (recording, bytes)
     }
 
+    /// Returns the identity of a process: that of the archive, and the location group that the process is.
+    fn recording_id(&self, group: u64) -> RecordingId {
+        let archive = (self.identity >> 64) as u64 ^ self.identity as u64;
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&archive.to_be_bytes());
+        id[8..].copy_from_slice(&group.to_be_bytes());
+        RecordingId(id)
+    }
+
+    /// Returns the name of the archive's file without its ending.
+    fn stem(&self) -> String {
+        let stem = self.archive.path.file_stem().unwrap_or_default();
+        stem.to_string_lossy().into_owned()
+    }
+
+    /// Defines the process, and its rank if it has one.
+    fn define_process(
+        &mut self,
+        own: &mut ProcessDefinitions,
+        recording_id: RecordingId,
+        group: u64,
+        rank: Option<u64>,
+    ) {
+        let archive = self.archive;
+        let trace_id = archive.anchor.trace_id.unwrap_or(self.identity as u64);
+        let run = format!("{} {trace_id:016x}", self.stem());
+        let host = host_of(&archive.definitions, group);
+        let d = Process {
+            id: PROCESS,
+            recording_id,
+            run: self.string(own, &run),
+            host: self.string(own, &host),
+            boot_id: annals_format::BootId(self.identity.to_be_bytes()),
+            pid: 0,
+            start_unix_ns: self.time.unix_ns.unwrap_or(0),
+            start_reference_ns: 0,
+            command: self.string(own, ""),
+        };
+        own.definitions.add(Definition::Process(d));
+        if let Some(rank) = rank.and_then(|rank| u32::try_from(rank).ok()) {
+            own.definitions.add(Definition::Rank(Rank {
+                process: PROCESS,
+                rank,
+                rank_count: u32::try_from(archive.world.locations.len()).ok(),
+                is_assigned: false,
+            }));
+        }
+    }
+
+    /// Defines the archive's clock, which all its processes have in common.
+    fn define_clock(&mut self, own: &mut ProcessDefinitions) {
+        let d = Clock {
+            id: CLOCK,
+            process: PROCESS,
+            name: self.string(own, "OTF2"),
+            kind: ClockKind::Tsc,
+            ticks_per_second: self.time.resolution,
+            rate_error_ppb: 0,
+            max_ticks: u64::MAX,
+        };
+        own.definitions.add(Definition::Clock(d));
+        let d = CalibrationPoint {
+            clock: CLOCK,
+            tick: self.time.offset,
+            reference_ns: 0,
+            error_ns: 0,
+            unix_offset_ns: self.time.unix_ns.unwrap_or(0),
+        };
+        own.definitions.add(Definition::Calibration(d));
+    }
+
+    /// Defines the source of the process's events.
+    fn define_source(&mut self, own: &mut ProcessDefinitions) {
+        let name = self.stem();
+        let d = Source {
+            id: SOURCE,
+            process: PROCESS,
+            name: self.string(own, &name),
+            description: self.string(own, "an OTF2 archive"),
+            ordering: SourceOrder::Ordered,
+            clock: CLOCK,
+        };
+        own.definitions.add(Definition::Source(d));
+    }
+
+    /// Defines a location and a stream for each location of the process, and for markers in the archive's first one.
+    /// Returns the streams and the files that they are in.
+    fn define_streams(
+        &mut self,
+        own: &mut ProcessDefinitions,
+        of_group: &Group,
+    ) -> (
+        BTreeMap<StreamId, Box<StreamContents>>,
+        Vec<&'a LocationFile>,
+    ) {
+        let archive = self.archive;
+        let mut streams = BTreeMap::new();
+        let mut files = Vec::new();
+        for number in &of_group.locations {
+            let location = &archive.locations[*number];
+            let id = LocationId::new(*number as u32);
+            let d = Location {
+                id,
+                process: PROCESS,
+                name: self.location_name(own, location.id),
+                kind: kind_of(&archive.definitions, location.id),
+                system_id: 0,
+            };
+            own.definitions.add(Definition::Location(d));
+            let stream = StreamId::new(*number as u32);
+            own.definitions.add(Definition::Stream(Stream {
+                id: stream,
+                source: SOURCE,
+                location: Some(id),
+            }));
+            streams.insert(stream, Box::new(self.contents(stream, location)));
+            files.push(location);
+        }
+        if let Some(markers) = archive.markers.as_ref().filter(|_| self.is_first) {
+            let stream = self.markers(own);
+            streams.insert(stream, Box::new(self.contents(stream, &markers.file)));
+            files.push(&markers.file);
+        }
+        (streams, files)
+    }
+
     /// The source, the location and the stream of the archive's markers: tools add them in any order.
-    fn markers(&mut self, own: &mut ProcessDefinitions, clock: ClockId) -> StreamId {
-        let process = ProcessId::new(0);
+    fn markers(&mut self, own: &mut ProcessDefinitions) -> StreamId {
+        let (process, clock) = (PROCESS, CLOCK);
         let number = self.archive.locations.len() as u32;
         let (source, location) = (SourceId::new(1), LocationId::new(number));
         let stream = StreamId::new(number);
@@ -357,9 +400,9 @@ impl Maker<'_> {
         let format = self.string(own, FORMAT);
         let mut add = |of: Reference, id: u32, body: Vec<u8>| {
             own.definitions.foreign.insert(
-                (ProcessId::new(0), of, id),
+                (PROCESS, of, id),
                 ForeignRecord {
-                    process: ProcessId::new(0),
+                    process: PROCESS,
                     format,
                     of,
                     id,
@@ -450,7 +493,7 @@ impl Maker<'_> {
             .filter(|(_, value)| !value.is_empty())
         {
             let property = Property {
-                process: ProcessId::new(0),
+                process: PROCESS,
                 key: self.string(own, &key),
                 value: self.string(own, &value),
             };
@@ -505,7 +548,7 @@ impl Maker<'_> {
                 let (kind_name, name) = self.object_names(kind, id, group);
                 let object = Object {
                     id: ObjectId::new(number),
-                    process: ProcessId::new(0),
+                    process: PROCESS,
                     kind: self.string(own, &kind_name),
                     name: self.string(own, &name),
                 };

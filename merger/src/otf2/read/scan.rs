@@ -197,6 +197,16 @@ impl Scanned {
             what: format!("{name}: {what}"),
         });
     }
+
+    /// Names the file in the problems that do not name it.
+    fn name_file_in_problems(&mut self, path: &Path) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        for problem in &mut self.problems {
+            if !problem.what.starts_with(&*name) {
+                problem.what = format!("{name}: {}", problem.what);
+            }
+        }
+    }
 }
 
 /// By record: which values are references.
@@ -503,7 +513,17 @@ fn name_of(id: u8) -> String {
     }
 }
 
-/// Goes through the events of a location. `expected`: how many it should have.
+/// How the data of a location ends.
+enum DataEnd {
+    /// With the record that says so.
+    Marked,
+    /// Without it, although all of the file could be read.
+    Unmarked,
+    /// With a part of the file that is not known.
+    Damaged(Cause),
+}
+
+/// Reads the events of a location once. `expected`: how many it should have.
 pub(crate) fn scan(
     path: &Path,
     file: &FileAt,
@@ -512,22 +532,7 @@ pub(crate) fn scan(
     correction: ClockCorrection,
     expected: Option<u64>,
 ) -> Scanned {
-    let mut scan = Scan {
-        found: Scanned::nothing(),
-        local,
-        correction,
-        corrected: (0, 0),
-        references: references(),
-        counts: [0; 256],
-        composition_counts: Vec::new(),
-        known_compositions: FxHashMap::default(),
-        known_attributes: FxHashSet::default(),
-        attributes_of: [0; 256],
-        scratch: Vec::new(),
-        waiting: Vec::new(),
-        numbered: 0,
-    };
-    scan.corrected.1 = scan.correction.correct(0);
+    let mut scan = Scan::new(local, correction);
     let length = match file.len() {
         Ok(length) => length,
         Err(error) => {
@@ -536,78 +541,110 @@ pub(crate) fn scan(
         }
     };
     scan.found.bytes = length;
-    let mut buffer = Vec::new();
-    let mut offset = 0;
-    let mut has_ended = false;
-    // Why the part of the file before this is not known, if it is not.
-    let mut damage: Option<Cause> = None;
-    while offset < length && !has_ended {
-        buffer.resize((length - offset).min(chunk_size) as usize, 0);
-        if let Err(error) = file.read_exact_at(offset, &mut buffer) {
-            scan.found.problem(path, offset, buffer.len() as u64, error);
-            damage = Some(Cause::Skipped);
-            break;
+    let cause = match scan.read_chunks(path, file, length, chunk_size) {
+        DataEnd::Marked => None,
+        DataEnd::Unmarked => {
+            let what = "the end of the file expected, but the data ends there";
+            scan.found.problem(path, length, 0, what);
+            (expected != Some(scan.numbered)).then_some(Cause::Truncated)
         }
-        if let Some(cause) = damage
-            && let Ok(header) = ChunkHeader::decode(&buffer)
-        {
-            // The number of this chunk's first event tells how many are missing.
-            let missing = header.first.wrapping_sub(1).wrapping_sub(scan.numbered);
-            if missing <= length {
-                if missing != 0 {
-                    scan.found.count_lost(None, cause, missing, false);
-                }
-                scan.numbered += missing;
-            } else {
-                scan.found.count_lost(None, cause, 1, true);
-                scan.numbered += 1;
-            }
-            damage = None;
-        }
-        match scan.chunk(&buffer, offset) {
-            Ok(is_end) => has_ended = is_end,
-            Err((error, at)) => {
-                let is_cut = matches!(error, FormatError::UnexpectedEnd { .. })
-                    && (buffer.len() as u64) < chunk_size;
-                let rest = buffer.len() as u64 - at;
-                let error = shifted(&error, offset);
-                scan.found.problem(path, offset + at, rest, error);
-                damage.get_or_insert(if is_cut {
-                    Cause::Truncated
-                } else {
-                    Cause::Skipped
-                });
-            }
-        }
-        offset += chunk_size;
+        DataEnd::Damaged(cause) => Some(cause),
+    };
+    if let Some(cause) = cause {
+        scan.count_missing_at_end(cause, expected);
     }
-    if !has_ended && damage.is_none() {
-        scan.found.problem(
-            path,
-            length,
-            0,
-            "the end of the file expected, but the data ends there",
-        );
-        damage = Some(Cause::Truncated);
-        let is_all = expected.is_some_and(|expected| expected == scan.numbered);
-        if is_all {
-            damage = None;
-        }
-    }
-    if let Some(cause) = damage {
-        match expected.and_then(|expected| expected.checked_sub(scan.numbered)) {
-            Some(0) => {}
-            Some(missing) => scan.found.count_lost(None, cause, missing, false),
-            None => scan.found.count_lost(None, cause, 1, true),
-        }
-    }
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    for problem in &mut scan.found.problems {
-        if !problem.what.starts_with(&*name) {
-            problem.what = format!("{name}: {}", problem.what);
-        }
-    }
+    scan.found.name_file_in_problems(path);
     scan.found
+}
+
+impl<'a> Scan<'a> {
+    fn new(local: &'a LocalDefinitions, correction: ClockCorrection) -> Self {
+        let mut scan = Self {
+            found: Scanned::nothing(),
+            local,
+            correction,
+            corrected: (0, 0),
+            references: references(),
+            counts: [0; 256],
+            composition_counts: Vec::new(),
+            known_compositions: FxHashMap::default(),
+            known_attributes: FxHashSet::default(),
+            attributes_of: [0; 256],
+            scratch: Vec::new(),
+            waiting: Vec::new(),
+            numbered: 0,
+        };
+        scan.corrected.1 = scan.correction.correct(0);
+        scan
+    }
+
+    /// Reads the chunks of a file up to its end, or to the first that the storage cannot read.
+    fn read_chunks(&mut self, path: &Path, file: &FileAt, length: u64, chunk_size: u64) -> DataEnd {
+        let mut buffer = Vec::new();
+        let mut offset = 0;
+        let mut has_ended = false;
+        // Why the part of the file before this is not known, if it is not.
+        let mut damage: Option<Cause> = None;
+        while offset < length && !has_ended {
+            buffer.resize((length - offset).min(chunk_size) as usize, 0);
+            if let Err(error) = file.read_exact_at(offset, &mut buffer) {
+                self.found.problem(path, offset, buffer.len() as u64, error);
+                damage = Some(Cause::Skipped);
+                break;
+            }
+            if let Some(cause) = damage
+                && let Ok(header) = ChunkHeader::decode(&buffer)
+            {
+                self.count_missing_before(&header, cause, length);
+                damage = None;
+            }
+            match self.chunk(&buffer, offset) {
+                Ok(is_end) => has_ended = is_end,
+                Err((error, at)) => {
+                    let is_cut = matches!(error, FormatError::UnexpectedEnd { .. })
+                        && (buffer.len() as u64) < chunk_size;
+                    let rest = buffer.len() as u64 - at;
+                    let error = shifted(&error, offset);
+                    self.found.problem(path, offset + at, rest, error);
+                    damage.get_or_insert(if is_cut {
+                        Cause::Truncated
+                    } else {
+                        Cause::Skipped
+                    });
+                }
+            }
+            offset += chunk_size;
+        }
+        match damage {
+            Some(cause) => DataEnd::Damaged(cause),
+            None if has_ended => DataEnd::Marked,
+            None => DataEnd::Unmarked,
+        }
+    }
+
+    /// Counts the events that are missing before a chunk as lost: the number of its first event tells how many. A file of
+    /// `length` bytes cannot have more events than bytes.
+    fn count_missing_before(&mut self, header: &ChunkHeader, cause: Cause, length: u64) {
+        let missing = header.first.wrapping_sub(1).wrapping_sub(self.numbered);
+        if missing <= length {
+            if missing != 0 {
+                self.found.count_lost(None, cause, missing, false);
+            }
+            self.numbered += missing;
+        } else {
+            self.found.count_lost(None, cause, 1, true);
+            self.numbered += 1;
+        }
+    }
+
+    /// Counts the events that are missing at the end as lost: at least one if nothing tells how many there should be.
+    fn count_missing_at_end(&mut self, cause: Cause, expected: Option<u64>) {
+        match expected.and_then(|expected| expected.checked_sub(self.numbered)) {
+            Some(0) => {}
+            Some(missing) => self.found.count_lost(None, cause, missing, false),
+            None => self.found.count_lost(None, cause, 1, true),
+        }
+    }
 }
 
 fn shifted(error: &FormatError, offset: u64) -> String {

@@ -1,4 +1,4 @@
-//! Work done ahead by several threads, its results taken in order.
+//! Work that several threads do ahead of the caller, which gets the results in order.
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -35,8 +35,8 @@ impl<R> Shared<R> {
         }
     }
 
-    /// Waits until there are fewer than so many that are worked on or wait. Returns the number of the next one, or `None` if
-    /// no more are wanted.
+    /// Waits until fewer than `most` are worked on or wait. Returns the number of the next one, or `None` if the work is
+    /// over.
     fn next_number(&self, most: usize) -> Option<usize> {
         let mut state = self.lock();
         while !state.is_over && state.next >= state.taken + most {
@@ -78,24 +78,25 @@ impl<R> Shared<R> {
     }
 }
 
-/// Ends the work when it goes out of scope, whatever the reason: nobody waits for ever.
-struct Over<'a, R>(&'a Shared<R>);
+/// Ends the work when it goes out of scope, whatever the reason: no thread waits forever.
+struct EndOnDrop<'a, R>(&'a Shared<R>);
 
-impl<R> Drop for Over<'_, R> {
+impl<R> Drop for EndOnDrop<'_, R> {
     fn drop(&mut self) {
         self.0.lock().is_over = true;
         self.0.changed.notify_all();
     }
 }
 
-/// Calls `work` with every number below `count`, and `take` with its results, in order. Beside those that are worked on,
-/// about `waiting` results wait.
+/// Calls `work` with every number below `count` in `threads` threads, and `take` with its results, in order. In addition to
+/// those that are worked on, about `waiting` results wait.
 ///
 /// # Errors
-/// The first of `take`; what comes behind it is not done.
-pub(crate) fn for_each<R: Send, E>(
+/// The first of `take`; later numbers are not worked on.
+pub(crate) fn map_ordered<R: Send, E>(
     count: usize,
-    (threads, waiting): (usize, usize),
+    threads: usize,
+    waiting: usize,
     work: impl Fn(usize) -> R + Sync,
     mut take: impl FnMut(usize, R) -> Result<(), E>,
 ) -> Result<(), E> {
@@ -106,7 +107,7 @@ pub(crate) fn for_each<R: Send, E>(
     }
     let shared = Shared::new();
     let run = || {
-        let _over = Over(&shared);
+        let _over = EndOnDrop(&shared);
         loop {
             let mut state = shared.lock();
             while !state.is_over
@@ -127,7 +128,7 @@ pub(crate) fn for_each<R: Send, E>(
         }
     };
     std::thread::scope(|scope| {
-        let _over = Over(&shared);
+        let _over = EndOnDrop(&shared);
         for number in 0..threads {
             let thread = std::thread::Builder::new().name(format!("reader {number}"));
             if thread.spawn_scoped(scope, run).is_err() && number == 0 {
@@ -146,11 +147,11 @@ pub(crate) fn for_each<R: Send, E>(
     })
 }
 
-/// What [`feed`] does, without threads.
+/// Does what [`pipeline`] does, without threads.
 ///
 /// # Errors
 /// The first of `next` or `take`.
-pub(crate) fn one_by_one<S, R, E>(
+pub(crate) fn pipeline_inline<S, R, E>(
     mut next: impl FnMut() -> Result<Option<S>, E>,
     work: impl Fn(S) -> R,
     mut take: impl FnMut(R) -> Result<(), E>,
@@ -161,13 +162,12 @@ pub(crate) fn one_by_one<S, R, E>(
     Ok(())
 }
 
-/// Calls `next` until it has no more, `work` with what it gave, and `take` with what became of that, in order: the first in a
-/// thread of its own, the second in the threads of a pool, the last in the caller's. At most `most` of them are worked on or
-/// wait.
+/// Calls `next` until it returns `None`, `work` with each value, and `take` with each result, in order: `next` in a separate
+/// thread, `work` in the threads of a pool, `take` in the caller's. At most `most` of them are worked on or wait.
 ///
 /// # Errors
-/// The first of `next` or `take`; nothing is taken behind it.
-pub(crate) fn feed<S: Send, R: Send, E: Send>(
+/// The first of `next` or `take`; no later result is taken.
+pub(crate) fn pipeline<S: Send, R: Send, E: Send>(
     pool: &ThreadPool,
     most: usize,
     mut next: impl FnMut() -> Result<Option<S>, E> + Send,
@@ -175,15 +175,15 @@ pub(crate) fn feed<S: Send, R: Send, E: Send>(
     mut take: impl FnMut(R) -> Result<(), E>,
 ) -> Result<(), E> {
     let (shared, work) = (&Shared::new(), &work);
-    let feed = move || {
+    let feeder = move || {
         // When all that was given is worked on.
-        let _over = Over(shared);
+        let _over = EndOnDrop(shared);
         pool.in_place_scope(|scope| {
             while let Some(number) = shared.next_number(most) {
                 let Some(fetched) = next()? else { break };
                 shared.lock().next = number + 1;
                 scope.spawn(move |_| {
-                    let over = Over(shared);
+                    let over = EndOnDrop(shared);
                     let result = work(fetched);
                     shared.put(number, result);
                     // Only a panic ends the others' work.
@@ -194,9 +194,9 @@ pub(crate) fn feed<S: Send, R: Send, E: Send>(
         })
     };
     thread::scope(|scope| {
-        let feeder = scope.spawn(feed);
+        let feeder = scope.spawn(feeder);
         let mut taken = Ok(());
-        let over = Over(shared);
+        let over = EndOnDrop(shared);
         for number in 0.. {
             let Some(result) = shared.take(number) else {
                 break;
@@ -216,14 +216,15 @@ pub(crate) fn feed<S: Send, R: Send, E: Send>(
 
 #[cfg(test)]
 mod tests {
-    use super::{feed, for_each};
+    use super::{map_ordered, pipeline};
 
     #[test]
     fn results_come_in_order_and_an_error_ends_the_work() {
         let mut taken = Vec::new();
-        let outcome: Result<(), ()> = for_each(
+        let outcome: Result<(), ()> = map_ordered(
             500,
-            (4, 2),
+            4,
+            2,
             |number| {
                 // The first ones take longest.
                 let rounds = (500 - number) * 50;
@@ -239,9 +240,10 @@ mod tests {
         outcome.unwrap();
         assert_eq!(taken, (0..500).map(|n| (n, n)).collect::<Vec<_>>());
 
-        let outcome = for_each(
+        let outcome = map_ordered(
             1000,
-            (4, 2),
+            4,
+            2,
             |number| number,
             |number, _| match number {
                 7 => Err(number),
@@ -250,15 +252,16 @@ mod tests {
             },
         );
         assert_eq!(outcome, Err(7));
-        assert_eq!(for_each(0, (4, 1), |_| (), |_, ()| Err(())), Ok(()));
+        assert_eq!(map_ordered(0, 4, 1, |_| (), |_, ()| Err(())), Ok(()));
     }
 
     #[test]
     #[should_panic(expected = "a scoped thread panicked")]
     fn a_panic_is_passed_on() {
-        let outcome: Result<(), ()> = for_each(
+        let outcome: Result<(), ()> = map_ordered(
             100,
-            (4, 1),
+            4,
+            1,
             |number| assert!(number != 50, "the work panics"),
             |_, ()| Ok(()),
         );
@@ -277,7 +280,7 @@ mod tests {
         let mut taken = Vec::new();
         let pool = rayon::ThreadPoolBuilder::new().num_threads(3);
         let pool = &pool.build().unwrap();
-        let outcome = feed(
+        let outcome = pipeline(
             pool,
             5,
             source(200, 500),
@@ -296,13 +299,13 @@ mod tests {
             Ok(())
         };
         assert_eq!(
-            feed(pool, 5, source(200, 50), |number| number, count),
+            pipeline(pool, 5, source(200, 50), |number| number, count),
             Err("no more")
         );
         assert_eq!(taken, 50);
         let refuse = |number| if number == 7 { Err("full") } else { Ok(()) };
         assert_eq!(
-            feed(pool, 5, source(u32::MAX, u32::MAX), |number| number, refuse),
+            pipeline(pool, 5, source(u32::MAX, u32::MAX), |number| number, refuse),
             Err("full")
         );
     }
@@ -314,6 +317,6 @@ mod tests {
         let work = |number| assert!(number != 50, "the work panics");
         let pool = rayon::ThreadPoolBuilder::new().num_threads(3);
         let pool = pool.build().unwrap();
-        let _ = feed(&pool, 5, || Ok::<_, ()>(numbers.next()), work, |()| Ok(()));
+        let _ = pipeline(&pool, 5, || Ok::<_, ()>(numbers.next()), work, |()| Ok(()));
     }
 }

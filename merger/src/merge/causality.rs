@@ -311,7 +311,8 @@ pub(super) struct Moved {
 }
 
 impl Moved {
-    pub(super) fn add(&mut self, (stream, shift): (StreamId, i64)) {
+    /// Counts the shift of a stream's next event.
+    pub(super) fn add(&mut self, stream: StreamId, shift: i64) {
         if let Some(last) = self.last.get_or_default(stream).replace(shift) {
             let change = shift.abs_diff(last);
             self.neighbours += 1;

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use annals_format::{ProcessId, RecordingId};
 
 use crate::filter::{Said, said};
-use crate::input::trace::Earlier;
+use crate::input::trace::RenumberedTrace;
 
 /// What is taken from which trace, and what is not.
 #[derive(Default)]
-pub(super) struct Shares {
+pub(super) struct ChosenTraces {
     /// Number of a trace, its process that is taken, and the recording.
     pub(super) taken: Vec<(usize, ProcessId, RecordingId)>,
     /// Traces of which something is taken from elsewhere, and nothing is missing.
@@ -20,9 +20,9 @@ pub(super) struct Shares {
     pub(super) parts: Vec<(PathBuf, PathBuf, RecordingId)>,
 }
 
-impl Shares {
-    /// Of each recording that is not among those `seen`, the trace that has most of it; of several, the first.
-    pub(super) fn of(traces: &[Earlier], seen: &BTreeSet<RecordingId>) -> Self {
+impl ChosenTraces {
+    /// Chooses, for each recording that is not among those `seen`, the trace that has most of it; of several, the first.
+    pub(super) fn of(traces: &[RenumberedTrace], seen: &BTreeSet<RecordingId>) -> Self {
         let held: Vec<BTreeMap<ProcessId, Held>> = traces.iter().map(Held::of).collect();
         let what = |(number, process): (usize, ProcessId)| held[number].get(&process);
         let events = |place| what(place).map_or(0, |held| held.present);
@@ -36,13 +36,13 @@ impl Shares {
                 }
             }
         }
-        let mut shares = Self::default();
+        let mut chosen = Self::default();
         for (number, trace) in traces.iter().enumerate() {
             let (mut has_duplicate, mut others) = (false, None);
             for (process, id) in trace.recording_ids() {
                 let here = (number, process);
                 match best.get(&id) {
-                    Some(best) if *best == here => shares.taken.push((number, process, id)),
+                    Some(best) if *best == here => chosen.taken.push((number, process, id)),
                     Some(best) if Held::may_differ(what(here), what(*best)) => {
                         others.get_or_insert((best.0, id));
                     }
@@ -56,12 +56,12 @@ impl Shares {
             let path = || trace.input.path.clone();
             if let Some((taken, id)) = others {
                 let taken = traces[taken].input.path.clone();
-                shares.parts.push((path(), taken, id));
+                chosen.parts.push((path(), taken, id));
             } else if has_duplicate {
-                shares.duplicates.push(path());
+                chosen.duplicates.push(path());
             }
         }
-        shares
+        chosen
     }
 }
 
@@ -78,7 +78,7 @@ struct Held {
 }
 
 impl Held {
-    fn of(trace: &Earlier) -> BTreeMap<ProcessId, Self> {
+    fn of(trace: &RenumberedTrace) -> BTreeMap<ProcessId, Self> {
         let definitions = trace.definitions();
         let filters = definitions.filters.iter();
         let filters: Vec<Said> = filters.map(|filter| said(filter, definitions)).collect();

@@ -1,4 +1,4 @@
-//! What a merge did, put together from what its readers found.
+//! The report of a merge, built from what its readers found.
 
 use std::collections::BTreeMap;
 
@@ -13,94 +13,40 @@ use crate::input::trace::InputTrace;
 use crate::messages::causality::CausalityReport;
 use crate::report::{self, Boots, InputReport, Report, StreamReport};
 
+/// What readers found, for the report.
+struct Findings {
+    /// By stream, totals and report.
+    streams: Vec<(StreamTotals, StreamReport)>,
+    /// By process, events that have no place in time.
+    unplaced: BTreeMap<ProcessId, u64>,
+}
+
 impl Merge {
-    pub(super) fn conclude(
+    /// Builds the report of a merge from what its readers found.
+    ///
+    /// # Errors
+    /// If the order hash of a stream shows that the trace does not have what its input has.
+    pub(super) fn build_report(
         &self,
         outcomes: Vec<Vec<InputOutcome<'_>>>,
         losses: Vec<TraceLoss>,
         hashes: Option<&StreamHashes>,
         causality: Option<CausalityReport>,
     ) -> Result<Merged> {
-        // Of very many streams, no more room than they need.
-        let count = outcomes.iter().map(Vec::len).sum();
-        let mut of_streams: Vec<(StreamTotals, StreamReport)> = Vec::with_capacity(count);
-        let mut unplaced = BTreeMap::new();
-        for outcome in outcomes.into_iter().flatten() {
-            match outcome {
-                InputOutcome::Stream(outcome) => {
-                    of_streams.push(self.conclude_stream(&outcome, hashes)?);
-                }
-                InputOutcome::Trace(reader) => {
-                    if let Some(process) = reader.earlier.processes.values().min() {
-                        unplaced.insert(*process, reader.unplaced);
-                    }
-                    for (totals, findings, miscounted) in reader.conclude() {
-                        let stream = totals.stream;
-                        let totals = StreamTotals {
-                            order_hash: hashes.map(|hashes| hashes.get(stream).value()),
-                            ..totals
-                        };
-                        if hashes.is_some_and(|h| h.get(stream) != reader.hashes.get(stream)) {
-                            let path = reader.earlier.input.path.clone();
-                            return Err(MergeError::Unproven { path, stream });
-                        }
-                        let definitions = &self.definitions;
-                        let report = StreamReport::new(definitions, &totals, &findings, miscounted);
-                        of_streams.push((totals, report));
-                    }
-                }
-            }
-        }
-        of_streams.sort_by_key(|(totals, _)| totals.stream);
+        let Findings {
+            mut streams,
+            mut unplaced,
+        } = self.findings(outcomes, hashes)?;
+        streams.sort_by_key(|(totals, _)| totals.stream);
         let take = |(totals, _): &mut (StreamTotals, _)| {
             let stream = totals.stream;
             std::mem::replace(totals, StreamTotals::new(stream))
         };
-        let totals: Vec<StreamTotals> = of_streams.iter_mut().map(take).collect();
-        let streams = of_streams.into_iter().map(|(_, report)| report).collect();
-        for member in &self.members {
-            for (id, contents) in &member.input.recording.streams {
-                if self.stream_clock(member, *id).is_none() {
-                    let chunks = contents.chunks.iter();
-                    let sum: &mut u64 = unplaced.entry(member.process).or_insert(0);
-                    *sum = chunks.fold(*sum, |sum, chunk| {
-                        sum.saturating_add(chunk.header.event_count)
-                    });
-                }
-            }
-        }
-        let unplaced = |process: ProcessId| unplaced.get(&process).copied().unwrap_or(0);
-        let ends = report::ends(&self.definitions);
-        let said = |process: ProcessId| ends.get(&process).cloned().unwrap_or_default();
-        let inputs = self.members.iter().map(|member| {
-            let process = member.process;
-            let report = InputReport::new(
-                &member.input,
-                &self.definitions,
-                process,
-                unplaced(process),
-                said(process),
-            );
-            (process, report)
-        });
-        let of_traces = self.traces.iter().flat_map(|trace| {
-            let first = trace.processes.values().min().copied();
-            trace.processes.values().map(move |process| {
-                let is_first = first == Some(*process);
-                let report = InputReport::of_trace(
-                    &trace.input,
-                    &self.definitions,
-                    *process,
-                    (is_first, unplaced(*process)),
-                    said(*process),
-                );
-                (*process, report)
-            })
-        });
-        let mut inputs: Vec<(ProcessId, InputReport)> = inputs.chain(of_traces).collect();
-        inputs.sort_by_key(|(process, _)| *process);
+        let totals: Vec<StreamTotals> = streams.iter_mut().map(take).collect();
+        let streams = streams.into_iter().map(|(_, report)| report).collect();
+        self.count_unplaced(&mut unplaced);
         let mut report = Report::new(
-            inputs.into_iter().map(|(_, report)| report).collect(),
+            self.input_reports(&unplaced),
             streams,
             &totals,
             &losses,
@@ -125,7 +71,98 @@ impl Merge {
         })
     }
 
-    fn conclude_stream(
+    /// Proves each stream, and collects its totals and its report.
+    fn findings(
+        &self,
+        outcomes: Vec<Vec<InputOutcome<'_>>>,
+        hashes: Option<&StreamHashes>,
+    ) -> Result<Findings> {
+        // Of very many streams, no more room than they need.
+        let count = outcomes.iter().map(Vec::len).sum();
+        let mut streams: Vec<(StreamTotals, StreamReport)> = Vec::with_capacity(count);
+        let mut unplaced = BTreeMap::new();
+        for outcome in outcomes.into_iter().flatten() {
+            match outcome {
+                InputOutcome::Stream(outcome) => {
+                    streams.push(self.stream_report(&outcome, hashes)?);
+                }
+                InputOutcome::Trace(reader) => {
+                    if let Some(process) = reader.earlier.processes.values().min() {
+                        unplaced.insert(*process, reader.unplaced);
+                    }
+                    for (totals, findings, miscounted) in reader.conclude() {
+                        let stream = totals.stream;
+                        let totals = StreamTotals {
+                            order_hash: hashes.map(|hashes| hashes.get(stream).value()),
+                            ..totals
+                        };
+                        if hashes.is_some_and(|h| h.get(stream) != reader.hashes.get(stream)) {
+                            let path = reader.earlier.input.path.clone();
+                            return Err(MergeError::Unproven { path, stream });
+                        }
+                        let definitions = &self.definitions;
+                        let report = StreamReport::new(definitions, &totals, &findings, miscounted);
+                        streams.push((totals, report));
+                    }
+                }
+            }
+        }
+        Ok(Findings { streams, unplaced })
+    }
+
+    /// Counts, by process, the events of streams whose source or clock is not defined.
+    fn count_unplaced(&self, unplaced: &mut BTreeMap<ProcessId, u64>) {
+        for member in &self.members {
+            for (id, contents) in &member.input.recording.streams {
+                if self.stream_clock(member, *id).is_none() {
+                    let chunks = contents.chunks.iter();
+                    let sum = unplaced.entry(member.process).or_insert(0);
+                    *sum = chunks.fold(*sum, |sum, chunk| {
+                        sum.saturating_add(chunk.header.event_count)
+                    });
+                }
+            }
+        }
+    }
+
+    /// Reports each process, in their order.
+    fn input_reports(&self, unplaced: &BTreeMap<ProcessId, u64>) -> Vec<InputReport> {
+        let unplaced = |process: ProcessId| unplaced.get(&process).copied().unwrap_or(0);
+        let ends = report::ends(&self.definitions);
+        let said = |process: ProcessId| ends.get(&process).cloned().unwrap_or_default();
+        let inputs = self.members.iter().map(|member| {
+            let process = member.process;
+            let report = InputReport::new(
+                &member.input,
+                &self.definitions,
+                process,
+                unplaced(process),
+                said(process),
+            );
+            (process, report)
+        });
+        let of_traces = self.traces.iter().flat_map(|trace| {
+            let first = trace.processes.values().min().copied();
+            trace.processes.values().map(move |process| {
+                let is_first = first == Some(*process);
+                let report = InputReport::of_trace(
+                    &trace.input,
+                    &self.definitions,
+                    *process,
+                    is_first,
+                    unplaced(*process),
+                    said(*process),
+                );
+                (*process, report)
+            })
+        });
+        let mut inputs: Vec<(ProcessId, InputReport)> = inputs.chain(of_traces).collect();
+        inputs.sort_by_key(|(process, _)| *process);
+        inputs.into_iter().map(|(_, report)| report).collect()
+    }
+
+    /// Proves a stream. Returns its totals and its report.
+    fn stream_report(
         &self,
         outcome: &StreamOutcome<'_>,
         hashes: Option<&StreamHashes>,

@@ -1,0 +1,480 @@
+//! What is prepared before events are read: which processes are merged, in which order, and where each starts and ends on
+//! the axis.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use annals_format::{
+    BootId, ClockId, Definition, Definitions, EventType, EventTypeId, Filter, ProcessEnd,
+    ProcessId, RecordingId, Role, TimeZero, Verbosity,
+};
+
+use super::clock_fits::fit_clocks;
+use super::duplicates::ChosenTraces;
+use super::options::MEMORY_LIMIT_BYTES;
+use super::ranks::{RankClaim, RankedProcess, assign_ranks};
+use super::{CHUNK_EVENTS, Member, Merge};
+use crate::axis::unify::{Numbers, Unifier, define_lost_streams};
+use crate::clocks::calibration;
+use crate::clocks::hosts::{HostFacts, Hosts};
+use crate::clocks::offsets::ClockOffsets;
+use crate::clocks::{ClockFit, MapMover};
+use crate::filter::{Keep, said};
+use crate::input::recording::InputRecording;
+use crate::input::trace::{InputTrace, RenumberedTrace};
+use crate::messages::causality::{Causality, MESSAGES_IN_FLIGHT};
+
+impl Merge {
+    /// Prepares a merge: ranks, definitions and clocks. The order of the inputs does not matter. A recording that is given
+    /// twice, or in several traces, is taken once, from its own file if that is there.
+    pub(super) fn prepare(
+        inputs: Vec<InputRecording>,
+        traces: Vec<InputTrace>,
+        offsets: Option<&ClockOffsets>,
+    ) -> Self {
+        let (inputs, mut duplicates) = dedupe_inputs(inputs);
+        let mut traces = renumber_traces(traces);
+        let chosen = ChosenTraces::of(&traces, &ids_of(&inputs));
+        duplicates.extend(chosen.duplicates);
+        let processes = rank_processes(inputs, &traces, chosen.taken);
+        let UnifiedProcesses {
+            mut definitions,
+            members,
+            hosts: facts,
+            recording_ids,
+        } = unify_definitions(processes, &mut traces);
+        let hosts = Hosts::relate(facts, &definitions.host_offsets, offsets);
+        let mut fits = Vec::new();
+        for (map, fit) in fit_clocks(&definitions, &members, &hosts) {
+            definitions.add(Definition::ClockMap(map));
+            fits.push(fit);
+        }
+        fits.extend(relate_traces(&mut traces, &hosts, &mut definitions));
+        let set = fits.iter().filter(|fit| !fit.epochs.is_empty());
+        let epochs = set.map(|fit| (fit.clock, Arc::clone(&fit.epochs)));
+        let epochs = epochs.collect();
+        let mut merge = Self {
+            definitions,
+            fits,
+            epochs,
+            hosts,
+            chunk_events: CHUNK_EVENTS,
+            keep: Keep::default(),
+            causality: Causality::default(),
+            messages_in_flight: MESSAGES_IN_FLIGHT,
+            memory_limit_bytes: MEMORY_LIMIT_BYTES,
+            temporary_directory: std::env::temp_dir(),
+            is_strict: false,
+            force: false,
+            identity: Numbers::identity(),
+            shifts: Vec::new(),
+            repair: None,
+            is_planned: false,
+            members,
+            traces,
+            recording_ids,
+            duplicates,
+            parts: chosen.parts,
+        };
+        merge.move_to_zero();
+        merge.define_clock_errors();
+        merge.define_earlier_filters();
+        merge
+    }
+
+    /// Defines the filters of earlier merges: what they left out is not in this trace either.
+    fn define_earlier_filters(&mut self) {
+        for number in 0..self.traces.len() {
+            let trace = &self.traces[number];
+            let shift_ns = trace.shift_ns;
+            let left_out = trace.totals().flat_map(|(_, totals)| &totals.rows);
+            let is_known = trace.input.trace.has_footer;
+            if is_known && left_out.map(|row| row.filtered).all(|count| count == 0) {
+                // Of what is taken it has left out nothing.
+                continue;
+            }
+            let filters = trace.definitions().filters.clone();
+            for filter in filters {
+                let (from_ns, to_ns, names) = said(&filter, self.traces[number].definitions());
+                let names = names.map(|text| self.definitions.intern(&text));
+                let moved = |time_ns: i64| time_ns.saturating_add(shift_ns);
+                self.definitions.add(Definition::Filter(Filter {
+                    from_ns: from_ns.map(moved),
+                    to_ns: to_ns.map(moved),
+                    ranks: names[0],
+                    sources: names[1],
+                    locations: names[2],
+                    event_types: names[3],
+                }));
+            }
+        }
+    }
+
+    /// Moves the axis so that the trace starts at 0, and defines when each process started and ended.
+    pub(super) fn move_to_zero(&mut self) {
+        let spans = self.members.iter().map(|member| self.span_of(member));
+        let spans: Vec<Option<(i64, i64)>> = spans.collect();
+        let of_traces = self.traces.iter().flat_map(|trace| {
+            let each = trace.processes.iter();
+            each.filter_map(|(from, to)| Some((trace.shift_ns, *to, trace.span_of(*from)?)))
+        });
+        let of_traces = of_traces.map(|(shift_ns, process, end)| ProcessEnd {
+            process,
+            start_ns: end.start_ns.saturating_add(shift_ns),
+            end_ns: end.end_ns.saturating_add(shift_ns),
+            ..end
+        });
+        let of_traces: Vec<ProcessEnd> = of_traces.collect();
+        let known = spans.iter().flatten().map(|(start_ns, _)| *start_ns);
+        let known = known.chain(of_traces.iter().map(|end| end.start_ns));
+        let zero_ns = known.min().unwrap_or(0);
+        let mut trace_end_ns = 0;
+        for end in of_traces {
+            let end = ProcessEnd {
+                start_ns: end.start_ns.saturating_sub(zero_ns),
+                end_ns: end.end_ns.saturating_sub(zero_ns),
+                ..end
+            };
+            trace_end_ns = trace_end_ns.max(end.end_ns);
+            self.definitions.add(Definition::ProcessEnd(end));
+        }
+        for trace in &mut self.traces {
+            trace.shift_ns = trace.shift_ns.saturating_sub(zero_ns);
+        }
+        for (member, span) in self.members.iter_mut().zip(spans) {
+            let (start_ns, end_ns) = span.unwrap_or((zero_ns, zero_ns));
+            member.start_ns = start_ns.saturating_sub(zero_ns);
+            member.end_ns = end_ns.saturating_sub(zero_ns);
+            trace_end_ns = trace_end_ns.max(member.end_ns);
+            self.definitions.add(member.end());
+        }
+        let mut mover = MapMover::new(zero_ns.saturating_neg());
+        let maps = self.definitions.clock_maps.values_mut();
+        maps.for_each(|map| mover.move_map(map));
+        self.hosts.shift(zero_ns);
+        self.definitions.time_zero = Some(TimeZero {
+            unix_ns: self.hosts.unix_base_ns(),
+            end_ns: trace_end_ns,
+            reference_ns: Some(self.hosts.zero_reference_ns()),
+        });
+    }
+
+    /// Returns the first and the last moment of a process on the axis: what it reports itself, and its events' times. `None`
+    /// means that nothing of it can be placed, for example because its definitions are lost: it must not move the others.
+    fn span_of(&self, member: &Member) -> Option<(i64, i64)> {
+        let recording = &member.input.recording;
+        let boot_id = member.boot_id(&self.definitions);
+        let axis = |reference_ns: i64| self.hosts.axis_ns(boot_id, reference_ns);
+        let process = self.definitions.processes.get(&member.process);
+        let mut start = process.map(|process| axis(process.start_reference_ns));
+        let points = recording.definitions.calibration.iter();
+        let known = points
+            .map(|point| point.reference_ns)
+            .chain(recording.last_reference_ns);
+        let known: Vec<i64> = known.map(axis).collect();
+        // A start that is far from all that the recorder read of its clock is damage.
+        if let (Some(started), Some(first)) = (start, known.iter().min())
+            && started.abs_diff(*first) >= IMPLAUSIBLE_NS.unsigned_abs()
+        {
+            start = Some(*first);
+        }
+        let mut end = known.iter().copied().max().or(start);
+        // Ticks that no clock of the run can have read keep their (saturated) times, but do not move
+        // the axis under all the others.
+        let (own_start, own_end) = (start.unwrap_or(0), end.unwrap_or(0));
+        let is_plausible = |time_ns: i64| {
+            own_start.saturating_sub(time_ns) < IMPLAUSIBLE_NS
+                && time_ns.saturating_sub(own_end) < IMPLAUSIBLE_NS
+        };
+        for (id, contents) in &recording.streams {
+            let clock = self.stream_clock(member, *id);
+            let is_sorted = self.is_sorted(member.numbers.streams[id]);
+            for chunk in contents.chunks.iter().filter(|c| c.header.event_count != 0) {
+                let header = &chunk.header;
+                let (first, last) = match &clock {
+                    Some(clock) => clock.bounds(&member.input, chunk, is_sorted),
+                    // Without a clock, the reference times of the chunk are all that is known.
+                    None => (
+                        axis(header.open_reference_ns),
+                        axis(header.close_reference_ns),
+                    ),
+                };
+                if !is_plausible(first) || !is_plausible(last) {
+                    continue;
+                }
+                start = Some(start.map_or(first, |start| start.min(first)));
+                end = Some(end.map_or(last, |end| end.max(last)));
+            }
+            // A recording that ends early may know when a stream was closed, and nothing later.
+            if let Some(clock) = clock.filter(|_| !contents.is_open) {
+                let near_ns = end.unwrap_or(own_end);
+                let close_ns = clock.time_near(contents.totals.close_tick, near_ns);
+                end = match is_plausible(close_ns) {
+                    true => Some(close_ns.max(near_ns)),
+                    false => end,
+                };
+            }
+        }
+        let start = start.or(end)?;
+        Some((start, end.unwrap_or(start).max(start)))
+    }
+}
+
+/// Ten years, nanoseconds: no event lies that far outside its process's life.
+const IMPLAUSIBLE_NS: i64 = 10 * 365 * 86_400 * 1_000_000_000;
+
+/// A process to be merged, and where it is from.
+enum MergedFrom {
+    Recording(Box<InputRecording>),
+    /// Number of the trace, and of the process in it.
+    Trace(usize, ProcessId),
+}
+
+/// The identities of recordings.
+fn ids_of(inputs: &[InputRecording]) -> BTreeSet<RecordingId> {
+    let headers = inputs.iter().map(|input| &input.recording.header);
+    headers.map(|header| header.recording_id).collect()
+}
+
+/// Leaves out recordings that are given already. Returns the files of those that are left out, too.
+fn dedupe_inputs(mut inputs: Vec<InputRecording>) -> (Vec<InputRecording>, Vec<PathBuf>) {
+    let mut seen: BTreeSet<RecordingId> = BTreeSet::new();
+    let mut duplicates = Vec::new();
+    // Of two files with one identity the same one must win, whatever the order of arguments: one that
+    // is finished, the longer one.
+    let key = |input: &InputRecording| {
+        let is_finished = input.recording.has_footer;
+        std::cmp::Reverse((is_finished, input.file_bytes))
+    };
+    inputs.sort_by(|a, b| (key(a), &a.path).cmp(&(key(b), &b.path)));
+    inputs.retain(|input| {
+        let is_new = seen.insert(input.recording.header.recording_id);
+        if !is_new {
+            duplicates.push(input.path.clone());
+        }
+        is_new
+    });
+    (inputs, duplicates)
+}
+
+/// Sorts traces, so that the order in which they are given does not matter: those with most processes come first.
+fn renumber_traces(mut traces: Vec<InputTrace>) -> Vec<RenumberedTrace> {
+    traces.sort_by(|a, b| {
+        let key = |t: &InputTrace| (t.trace.has_footer, t.trace.definitions.processes.len());
+        let by_size = (key(b), b.file_bytes).cmp(&(key(a), a.file_bytes));
+        let by_name = || {
+            a.trace
+                .header
+                .recording_id
+                .cmp(&b.trace.header.recording_id)
+        };
+        by_size.then_with(by_name).then_with(|| a.path.cmp(&b.path))
+    });
+    traces.into_iter().map(RenumberedTrace::new).collect()
+}
+
+/// Gives the processes of recordings, and those taken from traces, their ranks. Returns them in the order of ranks.
+fn rank_processes(
+    inputs: Vec<InputRecording>,
+    traces: &[RenumberedTrace],
+    of_traces: Vec<(usize, ProcessId, RecordingId)>,
+) -> Vec<RankedProcess<MergedFrom>> {
+    let mut claims = Vec::new();
+    for (number, process, id) in of_traces {
+        let trace = &traces[number];
+        if let Some(own) = trace.own.get(&process) {
+            let claim = RankClaim::of(own, trace.definitions(), process, id);
+            claims.push((claim, MergedFrom::Trace(number, process)));
+        }
+    }
+    for input in inputs {
+        let id = input.recording.header.recording_id;
+        let definitions = &input.recording.definitions;
+        let process = definitions.ranks.keys().chain(definitions.processes.keys());
+        let process = process.copied().next().unwrap_or(ProcessId::new(0));
+        let claim = RankClaim::of(definitions, definitions, process, id);
+        claims.push((claim, MergedFrom::Recording(Box::new(input))));
+    }
+    assign_ranks(claims)
+}
+
+/// The processes of a merge, in the order of their ranks.
+struct UnifiedProcesses {
+    /// Those of the trace.
+    definitions: Definitions,
+    /// Processes that are taken from recordings.
+    members: Vec<Member>,
+    /// What each process knows of its host.
+    hosts: Vec<HostFacts>,
+    recording_ids: Vec<RecordingId>,
+}
+
+/// Makes the definitions of all processes those of one trace.
+fn unify_definitions(
+    processes: Vec<RankedProcess<MergedFrom>>,
+    traces: &mut [RenumberedTrace],
+) -> UnifiedProcesses {
+    let count = processes.len();
+    let most_points = calibration::most_points(count);
+    let mut unifier = Unifier::default();
+    let mut members = Vec::with_capacity(count);
+    let mut hosts = Vec::with_capacity(count);
+    let mut recording_ids = Vec::with_capacity(count);
+    for RankedProcess {
+        process: from,
+        rank,
+        first_rank,
+        id,
+    } in processes
+    {
+        recording_ids.push(id);
+        match from {
+            MergedFrom::Recording(mut input) => {
+                input.unpack_definitions();
+                define_lost_streams(&mut input.recording);
+                let recording = &mut input.recording;
+                let definitions = &mut recording.definitions;
+                let facts = host_of(definitions, definitions, recording.last_reference_ns);
+                hosts.push(facts);
+                calibration::thin(definitions, most_points);
+                let (process, mut numbers) = unifier.add(definitions, rank, first_rank);
+                let used = types_of_chunks(&input);
+                name_lost_types(&mut unifier, used, &mut numbers);
+                forget_names(&mut input);
+                members.push(Member {
+                    input,
+                    process,
+                    numbers,
+                    start_ns: 0,
+                    end_ns: 0,
+                });
+            }
+            MergedFrom::Trace(number, process) => {
+                let trace = &mut traces[number];
+                let definitions = &trace.input.trace.definitions;
+                let numbers = &mut trace.numbers;
+                if trace.processes.is_empty() {
+                    unifier.add_shared(definitions, numbers);
+                    let chunks = trace.input.trace.chunks.iter();
+                    let used = chunks.flat_map(|entry| entry.event_types.iter().copied());
+                    name_lost_types(&mut unifier, used.collect(), numbers);
+                }
+                let Some(own) = trace.own.get(&process) else {
+                    continue;
+                };
+                hosts.push(host_of(own, definitions, None));
+                let to = unifier.add_process(own, definitions, rank, first_rank, numbers);
+                trace.processes.insert(process, to);
+            }
+        }
+    }
+    UnifiedProcesses {
+        definitions: unifier.definitions,
+        members,
+        hosts,
+        recording_ids,
+    }
+}
+
+/// Places earlier merges' traces on the axis, and defines the maps of their clocks. Returns how well these are known.
+fn relate_traces(
+    traces: &mut [RenumberedTrace],
+    hosts: &Hosts,
+    definitions: &mut Definitions,
+) -> Vec<ClockFit> {
+    let mut points: BTreeMap<ClockId, usize> = BTreeMap::new();
+    if !traces.is_empty() {
+        let each = definitions.calibration.iter();
+        each.for_each(|point| *points.entry(point.clock).or_default() += 1);
+    }
+    let mut fits = Vec::new();
+    for trace in traces {
+        trace.relate(hosts);
+        for map in trace.clock_maps() {
+            let points = points.get(&map.clock).copied().unwrap_or(0);
+            fits.push(ClockFit::of_trace(&map, points));
+            definitions.add(Definition::ClockMap(map));
+        }
+    }
+    fits
+}
+
+/// What is known of the host of a recording.
+fn host_of(
+    definitions: &Definitions,
+    texts: &Definitions,
+    last_reference_ns: Option<i64>,
+) -> HostFacts {
+    let process = definitions.processes.values().next();
+    let points = definitions.calibration.iter();
+    let first = points.clone().min_by_key(|point| point.reference_ns);
+    let at_start = process.map(|p| p.start_unix_ns.saturating_sub(p.start_reference_ns));
+    let unix_offset_ns = first
+        .map(|point| point.unix_offset_ns)
+        .or(at_start)
+        .unwrap_or(0);
+    let steps = points
+        .clone()
+        .map(|point| point.unix_offset_ns.abs_diff(unix_offset_ns));
+    let moments = points.map(|point| point.reference_ns);
+    let moments = moments.chain(process.map(|process| process.start_reference_ns));
+    let moments = moments.chain(last_reference_ns);
+    HostFacts {
+        boot_id: process.map_or_else(BootId::default, |process| process.boot_id),
+        name: process.map_or_else(String::new, |p| texts.string(p.host).to_owned()),
+        unix_offset_ns,
+        unix_step_ns: steps.max().unwrap_or(0),
+        span: (
+            moments.clone().min().unwrap_or(0),
+            moments.max().unwrap_or(0),
+        ),
+    }
+}
+
+fn types_of_chunks(input: &InputRecording) -> BTreeSet<EventTypeId> {
+    let streams = input.recording.streams.values();
+    let headers = streams
+        .flat_map(|stream| &stream.chunks)
+        .map(|chunk| &chunk.header);
+    headers
+        .flat_map(|header| &header.counts)
+        .map(|(event_type, _)| *event_type)
+        .collect()
+}
+
+/// Leaves a recording only the definitions that clocks are fitted with, and those that live pages are read with: the
+/// others stand in the trace now, and a run has many recordings.
+fn forget_names(input: &mut InputRecording) {
+    let has_pages = input.recording.has_pages();
+    let definitions = &mut input.recording.definitions;
+    let mut kept = Definitions::default();
+    if has_pages {
+        kept.streams = std::mem::take(&mut definitions.streams);
+        kept.sources = std::mem::take(&mut definitions.sources);
+        kept.clocks = std::mem::take(&mut definitions.clocks);
+    }
+    kept.calibration = std::mem::take(&mut definitions.calibration);
+    *definitions = kept;
+}
+
+/// Event types that chunks hold and whose definition is lost get a name that says so.
+fn name_lost_types(unifier: &mut Unifier, used: BTreeSet<EventTypeId>, numbers: &mut Numbers) {
+    for event_type in used {
+        numbers.event_types.entry(event_type).or_insert_with(|| {
+            let number = EventTypeId::new(unifier.definitions.event_types.len() as u32);
+            let name = unifier.string(&format!("event-type-{}", event_type.get()));
+            let description = unifier.string("its definition is lost");
+            unifier.definitions.add(Definition::EventType(EventType {
+                id: number,
+                name,
+                description,
+                verbosity: Verbosity::UserBasic,
+                role: Role::Point,
+                key_element: None,
+                elements: Vec::new(),
+            }));
+            number
+        });
+    }
+}

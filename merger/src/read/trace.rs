@@ -1,0 +1,325 @@
+//! A trace as it is read: its chunks, decoded with several threads, and what cannot be read of it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use annals_format::{
+    Cause, Definitions, EventTypeId, FormatError, Problem, ReadAt, Snapshot, StreamId, Trace,
+    TraceChunk, TraceChunkHeader, TraceIndexEntry, TraceLoss,
+};
+
+use crate::calls::region_types::RegionTypes;
+use crate::calls::stacks::Stacks;
+use crate::error::{MergeError, Result};
+use crate::input::file::FileAt;
+use crate::ordered_parallel::map_ordered;
+use crate::read::{Reach, ReadSummary};
+use crate::report::is_complete;
+use crate::window::Window;
+
+#[derive(Debug)]
+pub(super) struct OpenedTrace {
+    pub(super) path: PathBuf,
+    pub(super) file: FileAt,
+    pub(super) bytes: u64,
+    /// What the definitions and losses say.
+    pub(super) is_complete: bool,
+    /// All of it but the definitions.
+    pub(super) trace: Trace,
+}
+
+/// Which chunks are read to follow the calls in a window.
+pub(super) struct RegionPlan {
+    /// The first chunk, and the regions that are open before it.
+    pub(super) first: usize,
+    pub(super) open: Snapshot,
+    /// The first chunk after the window.
+    pub(super) window_end: usize,
+    /// The chunk after the last one to read.
+    pub(super) last: usize,
+    /// What is open at the end of the trace. `None` if all chunks up to there are read.
+    pub(super) end: Option<Snapshot>,
+    /// Snapshots that cannot be read: their offsets.
+    pub(super) damage: Vec<(u64, FormatError)>,
+}
+
+impl OpenedTrace {
+    /// Opens a trace. Returns its definitions apart.
+    pub(super) fn open(path: &Path) -> Result<(Definitions, Self)> {
+        let format = |source: FormatError| MergeError::Format {
+            path: path.to_owned(),
+            error: source,
+        };
+        let file = FileAt::open(path)?;
+        let mut trace = Trace::read(&file).map_err(format)?;
+        let bytes = file.len().map_err(format)?;
+        let is_complete = trace.has_footer && is_complete(&trace.definitions, &trace.losses);
+        // They are needed in one place only, and many: a long run has a hundred thousand calibration points.
+        let definitions = std::mem::take(&mut trace.definitions);
+        let opened = Self {
+            path: path.to_owned(),
+            file,
+            bytes,
+            is_complete,
+            trace,
+        };
+        Ok((definitions, opened))
+    }
+
+    /// Returns what is known before events are read: totals, losses and damage.
+    pub(super) fn outcome(&self) -> ReadSummary {
+        let trace = &self.trace;
+        let problems = trace.problems.iter();
+        ReadSummary {
+            totals: trace.totals.clone(),
+            losses: trace.losses.clone(),
+            complete: self.is_complete,
+            has_skipped_now: !trace.has_footer || !trace.problems.is_empty(),
+            damage: problems
+                .map(|problem| (self.path.clone(), problem.clone()))
+                .collect(),
+            report: None,
+        }
+    }
+
+    /// Counts what chunks held whose heads cannot be read either: what the totals know of and no other chunk
+    /// has.
+    fn skip_headless(&self, outcome: &mut ReadSummary) {
+        let mut elsewhere: BTreeMap<(StreamId, EventTypeId), u64> = BTreeMap::new();
+        let mut span: Option<(i64, i64)> = None;
+        for entry in &self.trace.chunks {
+            let Some(head) = self.trace.head(&self.file, entry) else {
+                let (from_ns, to_ns) = span.unwrap_or((entry.first_ns, entry.last_ns));
+                span = Some((from_ns.min(entry.first_ns), to_ns.max(entry.last_ns)));
+                continue;
+            };
+            for (stream, counts) in &head.counts {
+                for (event_type, count) in counts {
+                    let sum = elsewhere.entry((*stream, *event_type)).or_default();
+                    *sum = sum.saturating_add(*count);
+                }
+            }
+        }
+        let (from_ns, to_ns) = span.unwrap_or((0, 0));
+        for totals in &self.trace.totals {
+            for row in &totals.rows {
+                let here = elsewhere.get(&(totals.stream, row.event_type));
+                let missing = row.present().saturating_sub(here.copied().unwrap_or(0));
+                if missing != 0 {
+                    skip(
+                        outcome,
+                        totals.stream,
+                        row.event_type,
+                        missing,
+                        from_ns,
+                        to_ns,
+                    );
+                }
+            }
+        }
+    }
+
+    /// Adds damage that was met.
+    pub(super) fn damaged(&self, outcome: &mut ReadSummary, offset: u64, error: &FormatError) {
+        outcome.complete = false;
+        outcome.has_skipped_now = true;
+        let problem = Problem {
+            offset,
+            length: 0,
+            what: error.to_string(),
+        };
+        outcome.damage.push((self.path.clone(), problem));
+    }
+
+    /// Counts a chunk that cannot be decoded as skipped.
+    pub(super) fn lose_chunk(
+        &self,
+        summary: &mut ReadSummary,
+        entry: &TraceIndexEntry,
+        error: &FormatError,
+        head: Option<&TraceChunkHeader>,
+        has_headless: &mut bool,
+    ) {
+        self.damaged(summary, entry.offset, error);
+        match head {
+            Some(head) => skip_chunk(summary, entry, head),
+            None if !*has_headless => {
+                *has_headless = true;
+                self.skip_headless(summary);
+            }
+            None => {}
+        }
+    }
+
+    /// Decodes these chunks with several threads, as far as some streams need them, and passes them to `consume` in order.
+    pub(super) fn read<C: From<TraceChunk> + Send>(
+        &self,
+        entries: Vec<&TraceIndexEntry>,
+        is_needed: &(dyn Fn(StreamId) -> bool + Sync),
+        jobs: usize,
+        consume: &mut dyn FnMut(C) -> Result<()>,
+    ) -> Result<ReadSummary> {
+        let mut outcome = self.outcome();
+        let mut has_headless = false;
+        let load = |number: usize| {
+            let loaded = self
+                .trace
+                .load_streams(&self.file, entries[number], is_needed);
+            loaded.map(|loaded| (C::from(loaded.chunk), loaded.damage))
+        };
+        // A chunk is large: one waits.
+        map_ordered(entries.len(), jobs, 1, load, |number, loaded| {
+            let entry = entries[number];
+            match loaded {
+                Ok((chunk, damage)) => {
+                    consume(chunk)?;
+                    if let Some((error, lost)) = damage {
+                        self.lose_chunk(&mut outcome, entry, &error, Some(&lost), &mut false);
+                    }
+                }
+                Err((error, head)) => {
+                    self.lose_chunk(
+                        &mut outcome,
+                        entry,
+                        &error,
+                        head.as_deref(),
+                        &mut has_headless,
+                    );
+                }
+            }
+            Ok::<(), MergeError>(())
+        })?;
+        Ok(outcome)
+    }
+
+    /// The last snapshot before a chunk that can be read; what cannot is noted.
+    fn snapshot_before(
+        &self,
+        chunk: usize,
+        damage: &mut Vec<(u64, FormatError)>,
+    ) -> Option<(usize, Snapshot)> {
+        let before = self.trace.snapshots.iter().rev();
+        before.filter(|at| at.before <= chunk).find_map(|at| {
+            match self.trace.load_snapshot(&self.file, at) {
+                Ok(snapshot) => Some((at.before, snapshot)),
+                Err(error) => {
+                    damage.push((at.entry.offset, error));
+                    None
+                }
+            }
+        })
+    }
+
+    /// Plans what is read to follow the calls in a window.
+    pub(super) fn plan_regions(&self, window: Window, reach: Reach) -> RegionPlan {
+        let chunks = &self.trace.chunks;
+        let mut damage = Vec::new();
+        let is_behind = |entry: &TraceIndexEntry| entry.last_ns >= window.from_ns;
+        let first = chunks.iter().position(is_behind).unwrap_or(chunks.len());
+        let usable = if reach.from_start { 0 } else { first };
+        let (first, open) = self
+            .snapshot_before(usable, &mut damage)
+            .unwrap_or_default();
+        // What is open at the window's end is so until the location's next event, if there is one.
+        let window_end = chunks.partition_point(|entry| window.overlaps(entry.first_ns, i64::MAX));
+        let mut end = None;
+        if window_end < chunks.len() && !reach.to_end {
+            let found = self.snapshot_before(chunks.len(), &mut damage);
+            end = found.filter(|(before, _)| *before == chunks.len());
+        }
+        let last = if end.is_some() {
+            window_end
+        } else {
+            chunks.len()
+        };
+        RegionPlan {
+            first,
+            open,
+            window_end,
+            last: last.max(first),
+            end: end.map(|(_, snapshot)| snapshot),
+            damage,
+        }
+    }
+
+    /// Visits what is needed to follow the calls in a window: see [`Reader::read_regions`](crate::read::Reader::read_regions).
+    pub(super) fn read_regions<C: From<TraceChunk> + Send>(
+        &self,
+        window: Window,
+        reach: Reach,
+        is_needed: impl Fn(StreamId) -> bool + Sync,
+        jobs: usize,
+        begin: impl FnOnce(&Snapshot),
+        mut consume: impl FnMut(C) -> Result<()>,
+    ) -> Result<(ReadSummary, Option<Snapshot>)> {
+        let plan = self.plan_regions(window, reach);
+        begin(&plan.open);
+        let wanted = &self.trace.chunks[plan.first..plan.last];
+        let mut outcome = self.read(wanted.iter().collect(), &is_needed, jobs, &mut consume)?;
+        for (offset, error) in plan.damage {
+            self.damaged(&mut outcome, offset, &error);
+        }
+        Ok((outcome, plan.end))
+    }
+
+    /// The regions that are open before a chunk: as a snapshot there has it, or as an earlier one and the chunks after it show.
+    pub(super) fn open_before(
+        &self,
+        chunk: usize,
+        types: &RegionTypes,
+        damage: &mut Vec<(u64, FormatError)>,
+    ) -> Snapshot {
+        let (before, open) = self.snapshot_before(chunk, damage).unwrap_or_default();
+        if before == chunk {
+            return open;
+        }
+        let mut stacks = Stacks::new(types, false);
+        stacks.follow(types, &open);
+        for entry in &self.trace.chunks[before..chunk] {
+            // A chunk that cannot be decoded is counted by the slice that it belongs to.
+            if let Ok(loaded) = self.trace.load(&self.file, entry) {
+                stacks.take_until(types, &loaded.chunk, i64::MAX);
+            }
+        }
+        stacks.snapshot(types)
+    }
+}
+
+/// Counts a chunk that could not be decoded, by stream and event type as its head says.
+fn skip_chunk(outcome: &mut ReadSummary, entry: &TraceIndexEntry, head: &TraceChunkHeader) {
+    for (stream, counts) in &head.counts {
+        for (event_type, count) in counts {
+            skip(
+                outcome,
+                *stream,
+                *event_type,
+                *count,
+                entry.first_ns,
+                entry.last_ns,
+            );
+        }
+    }
+}
+
+/// Counts events as skipped between two times.
+fn skip(
+    outcome: &mut ReadSummary,
+    stream: StreamId,
+    event_type: EventTypeId,
+    count: u64,
+    from_ns: i64,
+    to_ns: i64,
+) {
+    if let Some(totals) = outcome.totals.iter_mut().find(|t| t.stream == stream) {
+        totals.row(event_type).add_loss(Cause::Skipped, count);
+    }
+    outcome.losses.push(TraceLoss {
+        stream,
+        event_type: Some(event_type),
+        cause: Cause::Skipped,
+        count,
+        is_lower_bound: false,
+        from_ns,
+        to_ns,
+    });
+}
