@@ -1179,7 +1179,7 @@ fn well_known_names_are_those_of_the_page() {
     );
     let elements = section(
         "### Messages and collective operations",
-        "A **send** stands",
+        "A **send** has",
     );
     let mut listed = quoted(&roles, 3);
     listed.append(&mut quoted(&elements, 1));

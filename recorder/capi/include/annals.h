@@ -165,7 +165,7 @@ typedef struct annals_statistics {
     uint64_t raised_after_finish; /* events raised after the finish, or in a forked child */
     uint64_t misused;             /* events refused: wrong event type, or values that do not fit */
     uint32_t is_finished;         /* 1: the recording is finished (in a forked child always) */
-    uint32_t is_kill_safe;        /* 1: a killed process loses no event: see annals_not_kill_safe() */
+    uint32_t is_kill_safe;        /* 1: the events of a killed process are kept: see annals_not_kill_safe() */
     uint32_t has_storage_failed;  /* 1: writing failed: see annals_storage_failure() */
     uint32_t reserved;
 } annals_statistics;
@@ -182,7 +182,7 @@ annals_status annals_recording_path(annals_recorder recorder, char *path, size_t
 /* Why writing failed. Empty if it did not. Events since then are dropped. */
 annals_status annals_storage_failure(annals_recorder recorder, char *why, size_t capacity,
                                      size_t *length);
-/* Why a killed process would lose events. Empty if it would not. */
+/* Writes why events would be lost if the process were killed. Empty if none would be lost. */
 annals_status annals_not_kill_safe(annals_recorder recorder, char *why, size_t capacity,
                                    size_t *length);
 
@@ -254,7 +254,7 @@ typedef enum annals_role {
     ANNALS_ROLE_WAIT = 14
 } annals_role;
 
-/* Whom an event type is for. */
+/* The readers for which an event type is meant. */
 typedef enum annals_verbosity {
     ANNALS_VERBOSITY_USER_BASIC = 0,
     ANNALS_VERBOSITY_USER_DETAIL = 1,

@@ -11,7 +11,7 @@
 //! | module | what it has |
 //! |---|---|
 //! | `setup`, `raise` | the exported functions: starting, defining, finishing; raising |
-//! | `call` | what every exported function goes through: no panic, no re-entry |
+//! | `call` | the wrapper of every exported function: no panic, no re-entry |
 //! | `spec` | the header's structures, and reading them |
 //! | `table` | the recorders of the process, by number |
 //! | `handle`, `status` | handles; status codes and the text of the last error |

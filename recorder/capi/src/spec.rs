@@ -130,8 +130,8 @@ unsafe impl Growing for EventTypeSpec {}
 // SAFETY: `size` is the first field.
 unsafe impl Growing for Statistics {}
 
-/// Returns the size that the program gives for a structure, which must not be smaller than the
-/// smallest that this version knows.
+/// Returns the size that the program states in a structure. It must not be smaller than the
+/// smallest size that this version knows.
 ///
 /// # Safety
 /// - `pointer` is NULL or points to such a structure.

@@ -82,7 +82,7 @@ impl Status {
             Err(Refusal::Values) => Self::ErrorValues,
             Err(Refusal::Finished) => Self::ErrorFinished,
             Err(Refusal::Forked) => Self::ErrorForked,
-            // Told by `Raiser::short` alone, which makes it none.
+            // Only `Raiser::short` returns it, and converts it before this point.
             Err(Refusal::NotShort) => Self::ErrorPanic,
         }
     }

@@ -40,8 +40,8 @@ static RECORDER: AtomicPtr<Recorder> = AtomicPtr::new(null_mut());
 
 static SERVICE: OnceLock<Thread> = OnceLock::new();
 
-/// How often the thread checks without being woken: a wake-up has no effect between its check and
-/// the begin of its sleep, or when a signal handler came before the thread was known.
+/// Period in which the thread checks without being woken. A wake-up has no effect between its check
+/// and the begin of its sleep, or when a signal handler ran before the thread was known.
 const PERIOD: Duration = Duration::from_millis(200);
 
 /// A module, as it was added.
@@ -246,7 +246,7 @@ fn add_modules(recorder: &Recorder, progress: &mut Progress, now: Vec<Loaded>) {
     }
 }
 
-/// Behind `dlclose`.
+/// Removes modules that were unloaded. Called after `dlclose`.
 pub(crate) fn remove_unloaded_modules() {
     if let Some(recorder) = own_recorder() {
         let inside = Inside::begin();

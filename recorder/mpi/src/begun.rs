@@ -24,8 +24,8 @@ pub(crate) fn found(mpi: &Mpi) {
     note(mpi);
     channels::forget_all();
     mpi.learn_world();
-    let what = "MPI was begun by calls that this library does not stand before (loaded late, or Fortran's mpi_f08 in \
-                an MPI library that calls itself inside): only some calls are recorded, and not all messages";
+    let what = "MPI was begun by calls that this library does not intercept (it was loaded late, or Fortran's mpi_f08 is \
+                used with an MPI library that calls itself internally): only some calls and messages are recorded";
     let _ = mpi.recorder.add_property("mpi.begun-unseen", what);
     if mpi.world().is_none_or(|world| world.place == 0) {
         eprintln!("annals: {what}");

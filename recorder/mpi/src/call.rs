@@ -415,7 +415,7 @@ pub(crate) fn enter_stack<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     stack::enter(|| call.forward())
 }
 
-/// Records and forwards a call that comes through the stack.
+/// Records and forwards a call that arrives through QMPI's stack.
 ///
 /// # Safety
 /// - The arguments are those of this function, and what MPI demands of them holds.

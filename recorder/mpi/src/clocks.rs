@@ -1,11 +1,11 @@
 //! Offsets between the clocks of hosts, measured at MPI_Init and MPI_Finalize, so that a merge can
 //! relate them.
 //!
-//! No process that does not record is asked for anything: the processes tell each other by files
-//! next to the recordings whether all record, and one file, which one of them makes once, decides
-//! what all do then. Only the first process of each host takes part, and each measures to one
-//! parent, so that the last is done after log₂ of the number of hosts turns. Every wait has a
-//! limit. Where all processes are on one host, nothing is done at all.
+//! No process that does not record is asked for anything. Through files next to the recordings, the
+//! processes learn whether all of them record; one further file, which one of them makes once,
+//! decides what all do then. Only the first process of each host takes part, and each measures
+//! against one parent, so that all are done after log₂(hosts) rounds. Every wait has a limit. Where
+//! all processes are on one host, nothing is done at all.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ const AT_END: Duration = Duration::from_secs(10);
 /// The shortest counts. The first one waits for the other side to arrive.
 const ROUNDS: i64 = 32;
 
-/// Who measures with whom.
+/// Tree of the hosts: each measures against its parent.
 struct Tree {
     comm: usize,
     /// Ranks of the parent and of the children, each with its host.
@@ -131,7 +131,7 @@ fn agree(recorder: &Recorder, rank: i32, size: i32) -> bool {
     };
     let _ = std::fs::remove_file(meeting.join(rank.to_string()));
     if rank == 0 {
-        // Whoever has not read it by the end needs it no more.
+        // A process that has not read it by the end does not need it any more.
         static MEETING: OnceLock<PathBuf> = OnceLock::new();
         let _ = MEETING.set(meeting);
         extern "C" fn clear() {
@@ -145,8 +145,8 @@ fn agree(recorder: &Recorder, rank: i32, size: i32) -> bool {
 }
 
 /// Returns a name for this start of the program, the same in all its processes and of no other
-/// start. Returns `None` if the launcher provides none: files of an earlier start must not be taken
-/// for those of this one.
+/// start. Returns `None` if the launcher provides no such name, because files of an earlier start
+/// must not be taken for those of this one.
 fn start_name() -> Option<String> {
     let name = Options::new("").world?;
     Some(name.replace('/', "-"))

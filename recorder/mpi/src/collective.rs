@@ -123,12 +123,12 @@ impl<const N: usize, S: Site> Blocks<'_, N, S> {
         self.of_received(count).saturating_mul(times.into())
     }
 
-    /// Bytes of all blocks that are sent, each of its own size.
+    /// Bytes of all blocks that are sent. Their sizes may differ.
     fn sent_all(&self) -> u64 {
         self.of_sent(sum(self.call, self.at.sendcounts, self.comm.peer_count()))
     }
 
-    /// Bytes of all blocks that are received, each of its own size.
+    /// Bytes of all blocks that are received. Their sizes may differ.
     fn got_all(&self) -> u64 {
         self.of_received(sum(self.call, self.at.recvcounts, self.comm.peer_count()))
     }
@@ -391,7 +391,7 @@ pub(crate) fn collective<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
-/// Stands for the operation where one that failed ends.
+/// Code of the operation in the end event of an operation that failed.
 const FAILED: u32 = 255;
 
 /// Returns the end of an operation that failed.

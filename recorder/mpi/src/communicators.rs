@@ -1,9 +1,10 @@
-//! Who a communicator is, in all processes alike, and which ranks of the run its processes have.
+//! Identities of communicators, equal in all their processes, and the ranks of their processes in
+//! the run.
 //!
-//! Processes agree on a communicator without a word to each other: all that belong to a
-//! communicator make others from it in the same order (MPI 5.0, section 7.4.2), so the parent, how
-//! many were made before, and whose ranks it has name the new one. One that is made from a group
-//! alone is named by that group, and how many had it before.
+//! Processes agree on an identity without communication: all processes of a communicator make
+//! others from it in the same order (MPI 5.0, section 7.4.2). So a new communicator is identified by
+//! its parent, the number of communicators that were made from that before, and its ranks. One that
+//! is made from a group alone is identified by that group, and the number of earlier ones with it.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -96,9 +97,9 @@ impl Mpi {
     }
 
     /// Names the world of a program that was spawned: its ranks count from 0, as those of its
-    /// parents' world do. Where the launcher gives the worlds no different names, this world's
-    /// first process makes one and sends it to the others. A process that receives nothing in time,
-    /// because its first process does not record, is in a world of its own.
+    /// parents' world do. Where the launcher does not name the worlds differently, this world's
+    /// first process makes a name and sends it to the others. A process that receives nothing in
+    /// time, because the first process does not record, is alone in a separate world.
     fn name_spawned_world(&self, rank: i32, size: i32) {
         /// MPI_Init has returned: all are there.
         const LIMIT: Duration = Duration::from_secs(2);

@@ -140,7 +140,7 @@ event_types! {
         file("mpi.file_collective", "begins to be read or written by all of its processes")
             .element(element::SEQUENCE);
     /// Object, name.
-    named: (u32, Text) = spec("mpi.named", "the program gave it a name", Role::Point)
+    named: (u32, Text) = spec("mpi.named", "the program named it", Role::Point)
         .reference("object", Reference::Object)
         .element("name");
     /// Communicator, peer, tag.

@@ -39,7 +39,7 @@ const PAIRS: &str = "_begin=_end _start=_end _start=_stop _started=_completed _s
 const MOST_ELEMENTS: usize = 16;
 /// The clocks of sources are tied to the reference clock as often as the recorder's own.
 const CALIBRATION_PERIOD_NS: i64 = 1_000_000_000;
-/// Most sources that are told apart.
+/// Largest number of sources that are distinguished.
 const MOST_SOURCES: usize = 64;
 type Callback = unsafe extern "C" fn(*mut c_void, *mut c_void, c_int, *mut c_void);
 type Dropped = unsafe extern "C" fn(i64, *mut c_void, c_int, c_int, *mut c_void);
@@ -416,7 +416,7 @@ fn variable(interface: &Interface, abi: &Abi, index: i32, datatype: usize) -> Op
     Some(values.collect::<Vec<String>>().join(" "))
 }
 
-/// Searches for new sources and event types, and gives the library an occasion to deliver.
+/// Searches for new sources and event types, and lets the library deliver events.
 /// Called from a call of the program, not in a callback.
 #[cold]
 #[inline(never)]
@@ -877,7 +877,7 @@ unsafe extern "C" fn on_event(instance: *mut c_void, _: *mut c_void, _: c_int, d
         .and_then(|index| SOURCES.get(index));
     let id = id.map_or(0, |id| id.load(Ordering::Acquire));
     let Some(id) = id.checked_sub(1) else {
-        // Looked at when the program calls next.
+        // Handled in the program's next call.
         known.early.fetch_add(1, Ordering::Relaxed);
         mpi_t::set_due(true);
         return;

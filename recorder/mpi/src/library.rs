@@ -106,8 +106,8 @@ pub(crate) fn next(index: usize) -> usize {
 #[inline(never)]
 fn find_next(index: usize) -> usize {
     let name = FUNCTIONS[index].name;
-    // Behind this library: other tools, then the library itself. Python loads that for itself
-    // alone. SAFETY: the name is a C string.
+    // After this library there are other tools, then the MPI library. Python loads that privately,
+    // so that the search does not find it. SAFETY: the name is a C string.
     let mut next = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }.addr();
     if next == 0 {
         next = symbol(name);

@@ -122,7 +122,7 @@ pub(crate) fn mark_released() -> bool {
     IS_RELEASED.swap(true, Ordering::AcqRel)
 }
 
-/// Gives the reference to the interface back to the library. Called once, after [`mark_released`].
+/// Releases the reference to the interface. Called once, after [`mark_released`].
 pub(crate) fn release() {
     // SAFETY: begun once, and released once; nothing obtained from it is used any more.
     unsafe { Interface::load().finalize() };

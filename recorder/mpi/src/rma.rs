@@ -78,7 +78,7 @@ pub(crate) fn win_new<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
-/// Gives a window up.
+/// Frees a window.
 #[inline(never)]
 pub(crate) fn win_free<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());

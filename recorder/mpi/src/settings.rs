@@ -113,7 +113,7 @@ pub(crate) fn note_unknown() {
     }
 }
 
-/// Tells what was noted; the same in all processes of a run, so that one of them does.
+/// Prints the notes in one process only, because they are equal in all processes of a run.
 pub(crate) fn print_notes(is_first: bool) {
     for line in lock(&UNTOLD).drain(..).filter(|_| is_first) {
         eprintln!("annals: {line}");

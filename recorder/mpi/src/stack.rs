@@ -90,8 +90,8 @@ pub(crate) fn enter<T>(call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Returns whether a call that arrives at this tool's place is recorded: it comes from the program
-/// or from a tool in front.
+/// Returns whether a call that arrives at this tool's position is recorded, because the program
+/// or a tool in front of this one made it.
 pub(crate) fn is_recorded() -> bool {
     IS_IN_FRONT.get()
 }
@@ -162,9 +162,9 @@ fn is_listed() -> bool {
     })
 }
 
-/// Tells the library that the tool is there, before it looks for it: a listed one that is missing
-/// ends the program. Nothing is called where the list does not name it: the library would read its
-/// settings earlier than without.
+/// Registers the tool before the MPI library searches for it, because a listed tool that is missing
+/// ends the program. Calls nothing if the list does not name the tool: the library would read its
+/// settings earlier than without the tool.
 pub(crate) fn register(is_library_known: bool) {
     static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
     if IS_REGISTERED.load(Ordering::Acquire) || !is_listed() {
@@ -230,7 +230,7 @@ fn numbers(tool: c_int) -> Vec<(usize, c_int)> {
     let mut known: HashMap<usize, Option<usize>> = HashMap::new();
     for (index, function) in FUNCTIONS.iter().enumerate() {
         if let Some(own) = library::own_function(function.name) {
-            // Two functions at one address cannot be told apart.
+            // Two functions at one address cannot be distinguished.
             let entry = known.entry(own).or_insert(Some(index));
             if *entry != Some(index) {
                 *entry = None;
@@ -239,7 +239,7 @@ fn numbers(tool: c_int) -> Vec<(usize, c_int)> {
     }
     let mut numbers = Vec::new();
     for number in 0..MOST_NUMBERS {
-        // Behind the last number there is nothing that may be asked for.
+        // Numbers after the last one must not be requested.
         if known.is_empty() {
             break;
         }

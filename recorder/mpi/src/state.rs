@@ -54,7 +54,7 @@ pub(crate) struct Mpi {
     is_multiple: AtomicBool,
     /// Whether a status has the bytes of a message at the expected offset.
     has_known_status: AtomicBool,
-    /// Handle of the request that stands for everything that is complete immediately.
+    /// Handle of the request of every operation that is complete immediately.
     /// 0 means none.
     pub(crate) request_empty: usize,
 }
@@ -217,7 +217,7 @@ impl Mpi {
         unsafe { status.add(at).cast::<i32>().read_unaligned() }
     }
 
-    /// Returns whether a request is the one that stands for what is complete immediately.
+    /// Returns whether a request is that of operations that are complete immediately.
     /// Several operations have it at a time.
     #[inline(always)]
     pub(crate) fn is_complete_at_once(&self, request: usize) -> bool {

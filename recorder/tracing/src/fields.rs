@@ -88,7 +88,8 @@ pub(crate) struct Values<'a> {
 }
 
 impl Values<'_> {
-    /// Gives the function a place for values; none when events lie too deep in each other.
+    /// Calls the function with a buffer for values. Returns `None`, without a call, if events are
+    /// nested too deeply.
     pub(crate) fn with<T>(function: impl FnOnce(&mut Values<'_>) -> T) -> Option<T> {
         struct Nested(u8);
         impl Drop for Nested {

@@ -20,7 +20,7 @@ pub struct AnnalsLayer {
     spans: RecentSpans,
     levels: Levels,
     records_lives: bool,
-    /// Stands for what could not be recorded as what it is.
+    /// Event type that replaces a span or event that could not be recorded with its values.
     unrecorded: EventType<()>,
     /// Values that are not whole, and values whose `Debug` panicked.
     shortened: EventType<(u32, u32)>,
@@ -48,7 +48,7 @@ impl AnnalsLayer {
         );
         let shortened = spec(
             "tracing.shortened",
-            "of the event before, so many values are not whole",
+            "number of values of the event before that are not whole",
         )
         .element("values")
         .element("panicked");

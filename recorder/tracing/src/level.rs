@@ -8,7 +8,7 @@ use annals_recorder::{
 };
 use tracing::Level;
 
-/// For whom events of a level are.
+/// Returns the verbosity of events of a level.
 pub(crate) fn verbosity(level: Level) -> Verbosity {
     match level {
         Level::ERROR => Verbosity::UserBasic,

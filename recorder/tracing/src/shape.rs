@@ -60,7 +60,7 @@ impl Purpose {
                 Role::Point,
                 "later values of a span of",
             ),
-            // The name that `tracing` gives to events contains the file's whole path.
+            // The name that `tracing` generates for events contains the file's whole path.
             Self::Event if name == format!("event {file}:{line}") => {
                 (format!("{target}:{line}"), Role::Point, "an event of")
             }

@@ -206,7 +206,7 @@ pub(crate) unsafe extern "C" fn annals_t_add_cvar(
     let data = data.expose_provenance();
     call(|runtime| {
         let (datatype, count) = (datatype(value_type)?, count(num_values)?);
-        // Both or none: a variable's values are in one place.
+        // Both or neither, because a variable's values are in one place.
         if cvar_index.is_null() || initial.is_null() || read.is_some() != write.is_some() {
             return Err(Error::Invalid);
         }

@@ -22,10 +22,10 @@ pub(crate) unsafe fn hints<'a>(info: *mut Info) -> &'a Info {
     unsafe { info.as_ref() }.unwrap_or(NONE)
 }
 
-/// Gives hints to the program.
+/// Stores a new info object with hints for the program.
 ///
 /// # Safety
-/// - `to` is NULL, and nothing is given, or points to a place for an info object.
+/// - `to` points to a place for an info object, or is NULL: then nothing is stored.
 pub(crate) unsafe fn give(info: impl FnOnce() -> Info, to: *mut *mut Info) {
     if !to.is_null() {
         // SAFETY: invariant CALLER (module docs).

@@ -47,8 +47,8 @@ pub const NOTICE_STARTED: c_int = 1;
 pub const NOTICE_STOPPED: c_int = 2;
 pub const NOTICE_FREED: c_int = 3;
 
-/// Returns the number that a pointer stands for: one that is never used for NULL and for pointers
-/// that no number has.
+/// Returns the number of a handle that the program passes as a pointer. For NULL and for pointers
+/// that are no handle, returns a number that is never used.
 fn number_of(pointer: *mut c_void) -> i32 {
     i32::try_from(pointer.addr()).map_or(-1, |number| number - 1)
 }

@@ -1,5 +1,5 @@
-//! Records an HTTP/2 server and its clients, which know nothing of Annals: into `annals-run`, or where
-//! `ANNALS_DIR` says. Look at it with `trace-cli regions annals-run`.
+//! Records an HTTP/2 server and its clients, which know nothing of Annals: into `annals-run`, or into
+//! the directory `ANNALS_DIR`. View it with `trace-cli regions annals-run`.
 
 mod program;
 

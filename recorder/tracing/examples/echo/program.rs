@@ -102,7 +102,7 @@ async fn handle(request: Request<RecvStream>, mut respond: SendResponse<Bytes>) 
     Ok(())
 }
 
-/// Waits in between, as for a disk: whichever thread sees to timers goes on.
+/// Waits in between, as for a disk; the task then continues in the thread that handles timers.
 #[instrument(level = "debug", skip_all)]
 async fn checksum(bytes: &[u8]) -> u64 {
     let mut sum = 0_u64;
