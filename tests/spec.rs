@@ -1177,10 +1177,7 @@ fn well_known_names_are_those_of_the_page() {
         "| code | role | elements it has by name |",
         "A role names its elements",
     );
-    let elements = section(
-        "### Messages and collective operations",
-        "A **send** has",
-    );
+    let elements = section("### Messages and collective operations", "A **send** has");
     let mut listed = quoted(&roles, 3);
     listed.append(&mut quoted(&elements, 1));
     let known = names::element::ALL.map(str::to_owned);

@@ -72,7 +72,7 @@ pub fn known(directory: &Path) -> anyhow::Result<Vec<Known>> {
 const JUST_NOW: Duration = Duration::from_secs(60);
 
 /// A file that cannot be read, and why.
-type Unreadable = (PathBuf, String);
+pub type Unreadable = (PathBuf, String);
 
 /// The recordings of a directory that were written to since `since`; and the files of such a name that cannot be read.
 fn open_all(
