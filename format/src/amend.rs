@@ -1,4 +1,4 @@
-//! Definitions for a recording that is written already: what was found out later, as the names of functions.
+//! Adds definitions to a recording that is already complete, such as function names that were resolved later.
 
 use crate::block::{BlockKind, BlockWriter, CompressionLevel, check_len, encode_tail};
 use crate::definitions::Definitions;
@@ -7,7 +7,7 @@ use crate::read::ReadAt;
 use crate::scan::{footer_offset, read_block, read_file_header};
 use crate::wire::{Put, Wire};
 
-/// Bytes to be written behind a recording's end, in one piece.
+/// Bytes to append to a recording, in one piece.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Amendment {
     /// Where they go: the file's length.
@@ -16,8 +16,8 @@ pub struct Amendment {
     pub bytes: Vec<u8>,
 }
 
-/// Adds definition records to a recording. What stands in the file stays: until the last of the new bytes
-/// is written, a reader finds the footer that was there before.
+/// Adds definition records to a recording. The file's existing bytes do not change: until the last of the new bytes is
+/// written, a reader finds the previous footer.
 ///
 /// # Errors
 /// If the storage fails, the file is no recording, or has more definitions than a block can have.

@@ -26,8 +26,8 @@ pub const SYNC: [u8; 8] = [0xa7, 0x1b, 0xc4, 0x5e, 0xd2, 0x38, 0xf9, 0x06];
 pub const MAX_HEAD_LEN: usize = 16 << 20;
 /// Most bytes in the body of a block, as stored and once decompressed.
 pub const MAX_BODY_LEN: usize = 256 << 20;
-/// Most bytes in the body of an index block, once decompressed: a writer ends one behind 4 KiB, and a head is no longer
-/// than [`MAX_HEAD_LEN`].
+/// Maximum size of an index block's decompressed body: a writer ends a block after 4 KiB, and a head is no longer than
+/// [`MAX_HEAD_LEN`].
 const MAX_INDEX_LEN: usize = 32 << 20;
 /// Most bytes in the body of a chunk or trace chunk, once decompressed.
 pub const MAX_CHUNK_BODY_LEN: usize = 64 << 20;
@@ -463,7 +463,8 @@ impl Compressor {
         Ok(Self(context))
     }
 
-    /// One frame, in which a block ends at each of these lengths. None: zstd cannot.
+    /// Compresses `body` into one frame, in which a block ends at each length of `cuts`. `None`
+    /// means that zstd failed.
     fn compress(&mut self, body: &[u8], cuts: &[usize]) -> Option<Vec<u8>> {
         use zstd::zstd_safe::zstd_sys::ZSTD_EndDirective as End;
         use zstd::zstd_safe::{InBuffer, OutBuffer, ResetDirective, compress_bound};
@@ -522,8 +523,8 @@ impl BlockWriter {
         self.store_parts(body, &[], content)
     }
 
-    /// As [`store`](Self::store), of a body whose parts up to these lengths are of different kinds: each is compressed with
-    /// statistics of its own.
+    /// Stores a body like [`store`](Self::store), but splits it at the offsets `cuts`: each part holds different data
+    /// and is compressed with separate statistics.
     ///
     /// # Panics
     /// As there.
@@ -644,7 +645,7 @@ impl StoredBody {
     /// Appends the block of this body with a head.
     ///
     /// # Panics
-    /// If the head exceeds the format's limits: whoever builds it keeps below.
+    /// If the head exceeds the format's limits: the caller that builds it must respect them.
     pub fn put_block(&self, kind: BlockKind, head: &[u8], out: &mut Vec<u8>) {
         assert!(
             head.len() <= MAX_HEAD_LEN,
@@ -665,7 +666,7 @@ impl StoredBody {
     }
 }
 
-/// The tail behind a footer block that stands at `footer_offset`.
+/// Returns the tail that follows a footer block at `footer_offset`.
 pub fn encode_tail(footer_offset: u64) -> [u8; TAIL_LEN] {
     let mut bytes = [0; TAIL_LEN];
     LE::write_u64(&mut bytes, footer_offset);

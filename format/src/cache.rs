@@ -5,8 +5,8 @@
     reason = "instructions that Rust's library has no other name for"
 )]
 
-/// Has the processor fetch what stands at `index` of a slice, or nothing if there is nothing. Nothing changes but how long
-/// the next look there takes.
+/// Prefetches the element at `index` of a slice into the processor's cache; does nothing if the index is out of range.
+/// Only the time of the next access changes.
 #[inline(always)]
 pub fn fetch_ahead<T>(slice: &[T], index: usize) {
     let Some(place) = slice.get(index) else {

@@ -37,7 +37,7 @@ pub struct Cumulative {
     pub dropped: u64,
 }
 
-/// What a chunk's head tells without its body being read.
+/// Contents of a chunk's head, which is readable without the body.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChunkHeader {
     /// The stream it belongs to.
@@ -107,7 +107,8 @@ fn too_many_types(position: usize, found: impl ToString) -> FormatError {
     FormatError::invalid(position, "at most 65535 event types", found)
 }
 
-/// An optional event type as it stands in losses; what stands for any type in totals is none here.
+/// Appends an optional event type, as encoded in losses. [`ANY_EVENT_TYPE`], which totals use for
+/// any type, is written as `None`.
 pub(crate) fn put_loss_type(event_type: Option<EventTypeId>, out: &mut Vec<u8>) {
     let event_type = event_type.filter(|id| *id != ANY_EVENT_TYPE);
     out.put_varint(event_type.map_or(0, |id| u64::from(id.get()) + 1));
@@ -346,7 +347,7 @@ impl Chunk {
         Self::decode_within(header, body, u64::MAX)
     }
 
-    /// Reads the body of a chunk that may have this many items.
+    /// Reads the body of a chunk that may contain at most `max_items` items.
     pub(crate) fn decode_within(header: &ChunkHeader, body: &[u8], max_items: u64) -> Result<Self> {
         let mut w = Wire::new(body);
         check_events(header.event_count, max_items)?;
@@ -495,7 +496,7 @@ pub fn ordinals(type_index: &[u16], type_count: usize) -> Vec<u32> {
     each.collect()
 }
 
-/// How many events records tell to be dropped; what is suppressed is not.
+/// Counts the events that the records report as dropped. Suppressed events do not count.
 fn dropped_count(records: &[(u32, DroppedRecord)]) -> u64 {
     let dropped = records
         .iter()

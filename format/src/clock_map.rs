@@ -3,7 +3,7 @@
 use crate::definitions::ClockMap;
 use crate::ticks::residual;
 
-/// A piecewise linear map through knots; beyond the first and last knot the nearest piece goes on.
+/// A piecewise linear map through knots; the first and last pieces extend beyond the outer knots.
 /// Monotone: a later tick never gets an earlier time.
 #[derive(Clone, Debug)]
 pub struct MapCursor<'a> {
@@ -73,7 +73,7 @@ impl<'a> MapCursor<'a> {
         residual(tick, self.tick(time_ns), max_ticks)
     }
 
-    /// The unwrapped tick that stands for a trace time: an event's own tick is this plus its residual.
+    /// Returns the unwrapped tick that corresponds to a trace time: an event's own tick is this plus its residual.
     #[inline]
     pub fn tick(&mut self, time_ns: i64) -> i128 {
         self.seek(|knot| time_ns < knot.1);
@@ -124,14 +124,14 @@ impl FastPiece {
     fn convert(&self, tick: u64) -> Option<(i64, i64)> {
         let distance = tick.checked_sub(self.tick_a).filter(|d| *d < self.end)?;
         let passed = self.run.divide(distance * self.rise.divisor);
-        // Not above `distance · rise`: what was divided came from it, rounded down.
+        // Not above `distance · rise`: the dividend was computed from it, rounded down.
         let back = self.rise.divide(passed * self.run.divisor);
         Some((self.time_a + passed as i64, (distance - back) as i64))
     }
 }
 
-/// Exact division by an invariant number: the reciprocal rounded down gives a quotient that is too small
-/// by two at most.
+/// Exact division by an invariant number: the reciprocal rounded down results in a quotient that is too small by two at
+/// most.
 #[derive(Clone, Copy)]
 struct Divisor {
     divisor: u64,
@@ -214,7 +214,7 @@ fn mul_div(a: u128, b: u128, c: u128) -> (u128, bool) {
     if high >= c {
         return (u128::MAX, true);
     }
-    // Long division, bit by bit: the rest stays below `c`, so that doubling it loses one bit at most.
+    // Long division, bit by bit: the rest stays below `c`, so that doubling it shifts out one bit at most.
     let (mut rest, mut quotient) = (high, 0);
     for bit in (0..u128::BITS).rev() {
         let carries = rest >> 127 == 1;

@@ -155,7 +155,7 @@ enum Data {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Column {
     element_type: ElementType,
-    /// None: every value is there. Absent values hold a placeholder in `data`.
+    /// `None` means that every value is present. Absent values have a placeholder in `data`.
     is_present: Option<Vec<bool>>,
     data: Data,
 }
@@ -238,7 +238,7 @@ impl Column {
     /// The value at `index` as an integer; none when it is absent or no integer.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If there are fewer values.
     #[inline]
     pub fn integer(&self, index: usize) -> Option<i128> {
         match &self.data {
@@ -268,7 +268,7 @@ impl Column {
         }
     }
 
-    /// Takes these bits as the values of a column without absent ones, and gives its own for them.
+    /// Swaps the values of a column that has no absent ones with `bits`.
     pub(crate) fn swap_bits(&mut self, bits: &mut Vec<u64>) {
         if let Data::Bits(column) = &mut self.data {
             std::mem::swap(column.wide(), bits);

@@ -5,8 +5,8 @@ use std::io;
 /// The result of reading or writing the format.
 pub type Result<T, E = FormatError> = std::result::Result<T, E>;
 
-/// Why bytes could not be read as Annals data. Offsets count bytes from the start of what was given
-/// to the parser; whoever knows the file adds its name.
+/// Why bytes could not be read as Annals data. Offsets count bytes from the start of the parser's
+/// input; a caller that knows the file adds its name.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
@@ -32,7 +32,7 @@ pub enum FormatError {
     /// The bytes contradict the format.
     #[error("at byte {offset}: {expected} expected, found {found}")]
     Invalid {
-        /// Where the contradiction stands.
+        /// Position of the contradiction.
         offset: u64,
         /// What should have been there.
         expected: &'static str,

@@ -50,7 +50,7 @@ impl TraceIndexEntry {
 pub struct SnapshotEntry {
     /// Offset of its block in the file.
     pub offset: u64,
-    /// It stands before the chunk with this sequence number; as many as there are chunks: behind the last.
+    /// Sequence number of the chunk that follows the snapshot; the number of chunks if it is after the last one.
     pub chunk: u64,
 }
 
@@ -90,10 +90,10 @@ pub struct RecordingIndex {
 }
 
 impl RecordingIndex {
-    /// So many bytes of heads are put into an index block: of some hundred chunks.
+    /// Number of bytes of heads in an index block, which is some hundred chunks.
     const BLOCK_BYTES: usize = 1 << 12;
 
-    /// Adds a chunk: offset of its block, and its head as it stands there.
+    /// Adds a chunk: the offset of its block, and a copy of its head.
     pub fn add_chunk(&mut self, offset: u64, head: &[u8]) {
         self.chunk_count += 1;
         self.chunks.put_varint(offset);
@@ -106,8 +106,8 @@ impl RecordingIndex {
         totals.encode(&mut self.totals);
     }
 
-    /// The body of the index block that is to be written now, if there is enough for one; once that is done,
-    /// [`block_written`](Self::block_written) has to be told.
+    /// Returns the body of the index block to write now, or `None` if there are too few heads for one. After writing
+    /// it, the caller must call [`block_written`](Self::block_written).
     pub fn full_block(&self) -> Option<Vec<u8>> {
         (self.chunks.len() >= Self::BLOCK_BYTES).then(|| self.block())
     }
@@ -120,7 +120,8 @@ impl RecordingIndex {
         body
     }
 
-    /// What [`full_block`](Self::full_block) gave last stands in the block at this offset.
+    /// Records that the last body which [`full_block`](Self::full_block) returned was written to
+    /// the block at `offset`.
     pub fn block_written(&mut self, offset: u64) {
         self.blocks.push(offset);
         self.chunks_in_blocks = self.chunk_count;
@@ -239,7 +240,8 @@ impl Footer {
         self.encode_with(&self.definitions, &self.totals, &self.losses, out);
     }
 
-    /// The same with definitions, totals and losses that stand elsewhere: those of a run of many processes are large.
+    /// Encodes the footer with definitions, totals and losses that are stored elsewhere: with many processes they are
+    /// large.
     pub fn encode_with(
         &self,
         definitions: &Definitions,
@@ -411,7 +413,7 @@ fn decode_snapshots(section: &[u8]) -> Result<Vec<SnapshotEntry>> {
         let mut fields = Wire::new(section.bytes("entry of the index")?);
         let entry = SnapshotEntry {
             offset: fields.varint("offset of a snapshot")?,
-            chunk: fields.varint("number of the chunk behind a snapshot")?,
+            chunk: fields.varint("number of the chunk after a snapshot")?,
         };
         if snapshots
             .last()

@@ -170,7 +170,7 @@ impl Histogram {
         (self.count != 0).then(|| (self.sum / i128::from(self.count)) as i64)
     }
 
-    /// The smallest value that so many percent are not above.
+    /// Returns the smallest value that at least `percent` percent of the values do not exceed.
     pub fn percentile(&self, percent: u32) -> Option<i64> {
         let rank = (u128::from(self.count) * u128::from(percent))
             .div_ceil(100)

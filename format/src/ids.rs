@@ -9,12 +9,12 @@ macro_rules! id_type {
         pub struct $name(u32);
 
         impl $name {
-            /// Wraps a number that came from a definition.
+            /// Wraps a number from a definition.
             pub const fn new(number: u32) -> Self {
                 Self(number)
             }
 
-            /// The number as it stands in the file.
+            /// Returns the number as stored in the file.
             pub const fn get(self) -> u32 {
                 self.0
             }
@@ -53,7 +53,7 @@ id_type!(
     /// An event type.
     EventTypeId
 );
-/// Stands for "any event type" where totals have a row for events whose type is lost.
+/// Means "any event type" in a row of totals for events whose type is unknown.
 pub const ANY_EVENT_TYPE: EventTypeId = EventTypeId::new(u32::MAX);
 
 id_type!(

@@ -28,8 +28,8 @@ const fn width_of(largest: u64) -> u8 {
     }
 }
 
-/// Integers of a column, seen in blocks: a column need not be 64 bits wide in memory, nor be there as
-/// deltas, to be encoded.
+/// Integers of a column, read in blocks: a column need not be 64 bits wide in memory, nor be stored as deltas, to be
+/// encoded.
 trait Blocks {
     fn len(&self) -> usize;
 
@@ -183,8 +183,8 @@ pub fn put_ints<T: Word>(values: &[T], out: &mut Vec<u8>) {
     put_blocks(values, out);
 }
 
-/// As [`put_ints`], for numbers of which there are few (event types, streams): only in short columns are
-/// deltas worth a look.
+/// Appends integers like [`put_ints`], for columns with few distinct numbers (event types, streams): deltas are only
+/// tried for short columns.
 pub(crate) fn put_codes<T: Word>(values: &[T], out: &mut Vec<u8>) {
     if values.len() < BLOCK {
         put_ints(values, out);
@@ -230,7 +230,7 @@ pub struct Ints {
 
 #[derive(Clone, Debug)]
 enum Offsets {
-    /// So many zeros.
+    /// The given number of zeros.
     Same(usize),
     Bytes(Vec<u8>),
     Halves(Vec<u16>),
@@ -277,7 +277,7 @@ impl Ints {
     /// The value at `index`.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If there are fewer values.
     #[inline]
     pub fn get(&self, index: usize) -> u64 {
         let offset = match &self.offsets {
@@ -318,7 +318,7 @@ impl Ints {
     /// Appends the values with these indexes.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If there are fewer values.
     pub fn extend_into(&self, range: std::ops::Range<usize>, values: &mut Vec<u64>) {
         let base = self.base;
         match &self.offsets {
@@ -565,7 +565,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Blocks of their own ranges.
+    /// Generates values whose blocks have different ranges.
     fn in_ranges() -> impl Strategy<Value = Vec<u64>> {
         let block = (
             interesting(),

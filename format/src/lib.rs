@@ -1,13 +1,11 @@
 //! The Annals container: how recordings and traces are laid out in bytes, read and recovered.
 //!
-//! `SPEC.md` beside this crate is the law; the code follows it. Parsers take bytes (or a [`ReadAt`])
-//! and give back values or errors; they never panic on bytes and allocate no more than the bytes
-//! justify.
+//! `SPEC.md` in this crate's directory is normative; the code follows it. Parsers read bytes (or a [`ReadAt`]) and
+//! return values or errors. They never panic on any input, and allocate memory only in proportion to it.
 //!
 //! A *recording* is what one process wrote, a *trace* the merged result. Both are a [`FileHeader`]
 //! and then blocks: [`Definitions`], chunks of events in columns, totals, and a [`Footer`] that holds
-//! it all together but is not needed. A [`LiveImage`] is the shared memory that a recorder leaves
-//! behind when it is killed.
+//! it all together but is not needed. A [`LiveImage`] is the shared memory that remains when a recorder is killed.
 //!
 //! ```
 //! use annals_format::{BlockKind, BlockWriter, CompressionLevel, Definition, Definitions, StringId};

@@ -19,7 +19,7 @@ pub mod layout {
     /// First eight bytes of a live file.
     pub const MAGIC: [u8; 8] = *b"\x8fANNLIV\n";
     pub const HEADER_LEN: usize = 4096;
-    /// The fixed part of the header, with its checksum behind it.
+    /// Length of the header's fixed part, including the checksum at its end.
     pub const FIXED_LEN: usize = 128;
 
     pub const RECORDING_ID: usize = 16;
@@ -46,7 +46,7 @@ pub mod layout {
     pub const HEARTBEAT: usize = 2072;
 
     pub const STATE_RECORDING: u64 = 1;
-    /// Finished, but the recording could not be completed: the rest stands here.
+    /// Finished, but the recording could not be completed: this file contains the rest.
     pub const STATE_STORAGE_FAILED: u64 = 2;
 
     /// A slot describes one open stream.
@@ -67,7 +67,7 @@ pub mod layout {
     pub const SLOT_LOCATION: usize = 36;
     /// The system's number of the thread.
     pub const SLOT_SYSTEM_ID: usize = 40;
-    /// The thread's name as the system has it, 16 bytes, zeros behind.
+    /// The thread's name as the system reports it, 16 bytes, padded with zeros.
     pub const SLOT_NAME: usize = 48;
     /// Number of each counter segment + 1, for 32 event types each.
     pub const SLOT_SEGMENTS: usize = 64;
@@ -114,8 +114,8 @@ pub struct LiveHeader {
     pub recording_id: RecordingId,
     pub boot_id: BootId,
     pub pid: u32,
-    /// Start of the process in the system's units (field 22 of `/proc/PID/stat`): tells a process
-    /// from a later one with the same number.
+    /// Start of the process in the system's units (field 22 of `/proc/PID/stat`): distinguishes a
+    /// process from a later one with the same number.
     pub process_start: u64,
     pub page_size: u32,
     pub page_count: u32,
@@ -285,7 +285,7 @@ pub struct LiveStream {
     pub stream: StreamId,
     /// Its source.
     pub source: SourceId,
-    /// Where its events happen; none: an unattributed row.
+    /// Where its events happen; `None` means an unattributed row.
     pub location: Option<LocationId>,
     /// The system's number of the thread.
     pub system_id: u64,
@@ -297,8 +297,8 @@ pub struct LiveStream {
     pub busy: Option<EventTypeId>,
     /// Tick when the stream was opened.
     pub open_tick: u64,
-    /// Events in all pages that the stream had handed on when the reading began: each of them stands
-    /// in a page or in the recording.
+    /// Number of events in all pages that the stream had handed on when the reading began: each of them is in a page or
+    /// in the recording.
     pub recorded: u64,
     /// Counters that are not all 0, by event type.
     pub counters: Vec<LiveCounters>,
@@ -307,7 +307,7 @@ pub struct LiveStream {
 /// A page with committed rows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LivePage {
-    /// Where the page stands in the live file.
+    /// Offset of the page in the live file.
     pub offset: u64,
     /// Whose rows.
     pub stream: StreamId,
@@ -343,8 +343,8 @@ pub struct LiveImage {
 }
 
 impl LiveImage {
-    /// Reads a live file, also one that is being written: what changes under the reader's eyes is
-    /// left out, and stands in the recording by then.
+    /// Reads a live file, also while it is being written: pages that change during the read are
+    /// left out, because they are in the recording by then.
     ///
     /// # Errors
     /// If the file cannot be read or its header is not intact.
@@ -362,9 +362,9 @@ impl LiveImage {
             streams: Vec::new(),
             pages: Vec::new(),
         };
-        // In this order, for the sake of processes that go on: what a stream had handed on before the
-        // pages are read is in them, or in the recording; what stands in the pages is defined and
-        // counted by the time that definitions and counters are read.
+        // The order matters when the process still runs. Events that a stream had handed on before the pages are read
+        // are in the pages or in the recording. Events in the pages are defined and counted by the time that
+        // definitions and counters are read.
         let handed_on = image.read_handed_on(file)?;
         image.read_pages(file)?;
         image.read_definitions(file)?;
@@ -399,7 +399,7 @@ impl LiveImage {
         let mut found = found.into_iter().peekable();
         while let Some(mut this) = found.next() {
             // A page that another of its stream follows is complete, but may not have been when it was
-            // read. What changed hands since then stands in the recording.
+            // read. Pages that were handed on since then are in the recording.
             let is_followed = found
                 .peek()
                 .is_some_and(|next| next.page.stream == this.page.stream);
@@ -532,8 +532,8 @@ impl LiveImage {
             if is_same {
                 self.streams.push(open);
             } else {
-                // The stream was closed: its totals stand in the recording, its segments may be
-                // another stream's.
+                // The stream was closed: its totals are in the recording, and its segments may
+                // belong to another stream.
                 taken.iter().for_each(|number| is_taken[*number] = false);
             }
         }

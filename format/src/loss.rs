@@ -15,7 +15,7 @@ pub enum Cause {
     Overwritten = 2,
     /// No callback was registered at a safety level that the context allows.
     NoCallback = 3,
-    /// The source told that it dropped the events itself.
+    /// The source reported that it dropped the events itself.
     ReportedBySource = 4,
     /// The event does not fit a page.
     TooBig = 5,
@@ -27,7 +27,7 @@ pub enum Cause {
     Fork = 8,
     /// The recording has as many bytes as the user allows.
     SizeLimit = 9,
-    /// *Suppressed*: more events came than the user's limit lets through.
+    /// *Suppressed*: more events were raised than the user's rate limit permits.
     RateLimited = 16,
     /// *Skipped*: the chunk is there, but cannot be decoded or is missing between others.
     Skipped = 32,
@@ -88,8 +88,8 @@ impl Cause {
         }
     }
 
-    /// Whether these are events that were committed first and given up later, by whoever empties the
-    /// pages: no thread that raises events counts them.
+    /// Returns whether these events were committed first and dropped later, by the thread that empties the pages.
+    /// Threads that raise events do not count them.
     pub const fn is_counted_by_writer(self) -> bool {
         matches!(self, Self::Overwritten | Self::SizeLimit)
     }
@@ -114,7 +114,7 @@ impl Cause {
 /// next event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DroppedRecord {
-    /// What was lost; none: any type.
+    /// The type of the lost events; `None` means any type.
     pub event_type: Option<EventTypeId>,
     /// Why.
     pub cause: Cause,

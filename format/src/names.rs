@@ -57,7 +57,7 @@ pub mod element {
 
 /// Properties of processes: see SPEC.md, *Properties*.
 pub mod property {
-    /// The path of the recording's live file, if that is not beside it.
+    /// The path of the recording's live file, if it is in another directory.
     pub const LIVE_FILE: &str = "live-file";
     /// The token of the command that started the program.
     pub const RECORDED_BY: &str = "recorded-by";

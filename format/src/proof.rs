@@ -2,8 +2,8 @@
 
 use crate::{EventTypeId, TypeColumns};
 
-/// Odd, so that no power of it loses a bit: 2⁶⁴ divided by the golden ratio (Knuth, "The Art of Computer
-/// Programming", volume 3, 6.4).
+/// Odd, so that multiplication by any power of it is reversible: 2⁶⁴ divided by the golden ratio (Knuth, "The Art of
+/// Computer Programming", volume 3, 6.4).
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[inline(always)]
@@ -27,7 +27,8 @@ impl Default for OrderHash {
 }
 
 impl OrderHash {
-    /// Of so many events whose hash is known; events of a stream that was sorted do not count.
+    /// Returns the proof of `events` events whose hash is known; events of a stream that was sorted
+    /// do not count.
     pub const fn of_value(value: u64, events: u64) -> Self {
         let (mut power, mut factor, mut rest) = (1_u64, MULTIPLIER, events);
         while rest != 0 {
@@ -40,7 +41,7 @@ impl OrderHash {
         Self { value, power }
     }
 
-    /// Of events that stand in the order of their stream, by their hashes.
+    /// Computes the proof of events in the order of their stream, from their hashes.
     pub fn in_order(hashes: &[u64]) -> Self {
         let mut run = Self::default();
         hashes.iter().rev().for_each(|hash| run.precede(*hash));
@@ -54,14 +55,14 @@ impl OrderHash {
         self.power = self.power.wrapping_mul(MULTIPLIER);
     }
 
-    /// Adds an event of a stream that was sorted, wherever it stands; its position says where it belongs.
+    /// Adds an event of a stream that was sorted, in any order; its position determines where it belongs.
     #[inline(always)]
     pub const fn place(&mut self, hash: u64, position: u64) {
         let placed = mix(hash.wrapping_add(position));
         self.value = self.value.wrapping_add(placed);
     }
 
-    /// Puts the stream's next run behind this one.
+    /// Appends the stream's next run to this one.
     #[must_use]
     pub const fn then(self, next: Self) -> Self {
         let moved = next.value.wrapping_mul(self.power);

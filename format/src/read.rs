@@ -10,13 +10,13 @@ pub trait ReadAt: Send + Sync {
     /// Number of bytes there are now; a file that is being written may grow.
     ///
     /// # Errors
-    /// If the storage does not tell.
+    /// If the storage does not report its length.
     fn len(&self) -> Result<u64>;
 
     /// Whether there are no bytes.
     ///
     /// # Errors
-    /// If the storage does not tell.
+    /// If the storage does not report its length.
     fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
     }

@@ -33,7 +33,8 @@ pub enum ChunkPlace {
     Cut,
     /// In the live file: index of the page.
     Live(usize),
-    /// In a file of another format, which whoever made this of it has to read: number of the part.
+    /// In a file of another format, which the code that created this recording has to read: number
+    /// of the part.
     Foreign(usize),
 }
 
@@ -49,7 +50,7 @@ pub struct StoredChunk {
 /// Events of a stream that are missing, found without decoding any chunk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StreamLoss {
-    /// What is missing; none: any type.
+    /// The type of the missing events; `None` means any type.
     pub event_type: Option<EventTypeId>,
     /// Why.
     pub cause: Cause,
@@ -57,7 +58,8 @@ pub struct StreamLoss {
     pub count: u64,
     /// Whether more may be missing.
     pub is_lower_bound: bool,
-    /// Before which of the stream's chunks they are missing; the number of chunks: behind the last.
+    /// Index of the stream's chunk before which they are missing; the number of chunks if they are
+    /// missing after the last one.
     pub before_chunk: usize,
 }
 
@@ -66,7 +68,7 @@ pub struct StreamLoss {
 pub struct StreamContents {
     /// Its chunks, by sequence number; some may be missing.
     pub chunks: Vec<StoredChunk>,
-    /// What was raised and what became of it, as far as heads and counters tell.
+    /// What was raised and what became of it, as far as heads and counters show.
     pub totals: StreamTotals,
     /// Chunks that are missing.
     pub losses: Vec<StreamLoss>,
@@ -117,7 +119,7 @@ struct LiveLoss {
     has_definitions: bool,
 }
 
-/// What a live file tells of streams that were open.
+/// Information of a live file about streams that were open.
 #[derive(Default)]
 struct Open {
     streams: BTreeMap<StreamId, LiveStream>,
@@ -130,10 +132,10 @@ impl Recording {
     /// blocks' heads; and the live file when the process did not end properly. A process that is
     /// still recording is read as it is now; read the live file first, then the recording.
     ///
-    /// `is_alive` tells whether the process that a live header names still runs.
+    /// `is_alive` returns whether the process that a live header names still runs.
     ///
     /// # Errors
-    /// If the storage fails or the file header is not one; damage behind it is noted in
+    /// If the storage fails or the file header is invalid; damage after the header is noted in
     /// [`Recording::problems`].
     pub fn read(
         file: &dyn ReadAt,
@@ -405,7 +407,7 @@ impl Recording {
         open.streams.extend(streams.map(|s| (s.stream, s)));
     }
 
-    /// Streams that were opened so lately that no definition stands anywhere but in their slots.
+    /// Defines streams that were opened so recently that their only definition is in their slots.
     fn define_open_streams(&mut self, live: &LiveImage) {
         let process = ProcessId::new(0);
         for open in &live.streams {
@@ -544,7 +546,7 @@ impl Recording {
     /// Decodes the events of a chunk. `file` is the one the recording was read from.
     ///
     /// # Errors
-    /// If the chunk cannot be read, is damaged, or lies behind the end of the file.
+    /// If the chunk cannot be read, is damaged, or is beyond the end of the file.
     pub fn load(&self, file: &dyn ReadAt, chunk: &StoredChunk) -> Result<Chunk> {
         match chunk.place {
             ChunkPlace::Block(offset) => {
@@ -709,7 +711,8 @@ mod tests {
         let mut live = LiveMaker::new();
         live.slot(0, 0, 2);
         live.page(0, (1, 2), 1, &rows(&[1]));
-        // Raised behind the look at the pages, and chunks written behind the look at the counters.
+        // Events are raised after the pages were read, and chunks are written after the counters
+        // were read.
         live.raised(0, 1, 9);
         let file = file([chunk(0, 0, &[0, 0])]);
         let mut recording = read_as(&file, Some(&live), true);
@@ -752,7 +755,7 @@ mod tests {
         let mut live = LiveMaker::new();
         live.slot(0, 0, 0);
         live.raised(0, 0, 3);
-        // The second of three events is of a type that nobody knows.
+        // The second of three events is of an undefined type.
         live.page(0, (0, 0), 3, &rows(&[0, 9, 0]));
         let mut recording = read_as(&file([]), Some(&live), false);
         assert_eq!(recording.problems.len(), 1);

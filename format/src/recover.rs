@@ -23,8 +23,8 @@ pub struct Recovery {
 }
 
 impl Recording {
-    /// What has to stand behind a recording's blocks so that the live file it was read with is not needed any
-    /// more. A reader then finds the same events, counts and losses, and that the process was killed.
+    /// Returns the bytes to append to a recording so that its live file is no longer needed. A reader then finds the
+    /// same events, counts and losses, and that the process was killed.
     ///
     /// Returns `None` when there is nothing to recover: the recording has its footer and its tail, or it was read without
     /// a live file. The process must not run any more.
@@ -138,8 +138,8 @@ impl Recording {
                 }
                 ChunkPlace::Live(_) | ChunkPlace::Foreign(_) => {
                     let chunk = self.load(file, stored)?;
-                    // Pages that were overwritten are no gap: chunks are numbered as they stand here, as a
-                    // recorder does it.
+                    // Pages that were overwritten are no gap: chunks are numbered in their order here, as a recorder
+                    // does it.
                     let lost = contents
                         .losses
                         .iter()

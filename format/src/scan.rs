@@ -27,8 +27,8 @@ pub struct Problem {
     pub what: String,
 }
 
-/// Appends a problem; one that goes on where the last one ended becomes part of it, so that damage
-/// costs memory by its places and not by its bytes.
+/// Appends a problem, or extends the last one if they are adjacent. Memory use thus depends on the
+/// number of damaged places, not of damaged bytes.
 fn note(problems: &mut Vec<Problem>, problem: Problem) {
     match problems.last_mut() {
         Some(last) if last.offset.saturating_add(last.length) == problem.offset => {
@@ -45,7 +45,7 @@ pub(crate) struct FoundBlock {
     pub(crate) header: BlockHeader,
     /// Of a chunk or a snapshot; of other kinds empty.
     pub(crate) head: Vec<u8>,
-    /// The body is not complete: the file ends, or another block stands, within it.
+    /// The body is not complete: the file ends, or another block starts, within it.
     pub(crate) is_cut: bool,
 }
 
@@ -215,8 +215,8 @@ pub(crate) fn find_footer(
     })
 }
 
-/// Takes into a footer what the index blocks that a scan met have; gives how many chunks those had that it did not
-/// meet or cannot read.
+/// Adds the contents of the scanned index blocks to a footer. Returns the number of chunks in them that the scan did
+/// not find or cannot read.
 fn take_index_blocks(
     file: &dyn ReadAt,
     blocks: &[FoundBlock],
@@ -248,7 +248,7 @@ fn take_index_blocks(
     unnamed
 }
 
-/// What tells one chunk of a recording from the others.
+/// Returns the key that identifies a chunk of a recording.
 fn key(head: &ChunkHeader) -> (StreamId, u64) {
     (head.stream, head.sequence)
 }
@@ -687,8 +687,8 @@ mod tests {
         assert_eq!(problems[0].length, (next - at) as u64);
     }
 
-    /// A recording with six chunks in three index blocks and one chunk in the footer, and totals that stand nowhere
-    /// else; where its blocks start, and its end.
+    /// Returns a recording with six chunks in three index blocks, one chunk in the footer, and totals that are only in
+    /// the footer. Also returns where its blocks start, and its end.
     fn indexed() -> (Vec<u8>, Vec<usize>) {
         let mut file = FileMaker::new(FileKind::Recording);
         let mut starts = vec![FILE_HEADER_LEN];

@@ -32,7 +32,7 @@ pub enum Step {
         /// A loss since then may have had enters or leaves.
         is_uncertain: bool,
     },
-    /// A region was left that the file has no enter of: in slices, where it may stand in an earlier one.
+    /// A region was left whose enter is not in the file. In slices, the enter may be in an earlier one.
     Leave(RegionId),
 }
 
@@ -41,7 +41,7 @@ pub enum Step {
 pub struct LocationState {
     /// Which location.
     pub location: LocationId,
-    /// Trace time of its last enter or leave, nanoseconds; none: it had none yet.
+    /// Trace time of its last enter or leave, nanoseconds; `None` means that there was none yet.
     pub last_ns: Option<i64>,
     /// A loss may have had enters or leaves: of use in slices, to what an earlier one has open.
     pub has_gap: bool,
@@ -67,7 +67,7 @@ impl LocationState {
 /// Head of a snapshot block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SnapshotHeader {
-    /// It stands before the chunk with this sequence number.
+    /// Sequence number of the chunk that follows it.
     pub chunk: u64,
     /// Locations in it.
     pub locations: u64,
@@ -86,11 +86,11 @@ impl SnapshotHeader {
     /// Reads a head.
     ///
     /// # Errors
-    /// If it ends early or goes beyond the limits.
+    /// If it ends early or exceeds the limits.
     pub fn decode(w: &mut Wire<'_>) -> Result<Self> {
         let start = w.position();
         let header = Self {
-            chunk: w.varint("number of the chunk behind a snapshot")?,
+            chunk: w.varint("number of the chunk after a snapshot")?,
             locations: w.varint("number of locations")?,
             steps: w.varint("number of steps")?,
         };

@@ -126,7 +126,7 @@ impl RegionStatistics {
         Self::decode_within(head, body, u64::MAX)
     }
 
-    /// Reads the head and the body of a block that may have this many items.
+    /// Reads the head and the body of a block that may contain at most `max_items` items.
     pub(crate) fn decode_within(head: &[u8], body: &[u8], max_items: u64) -> Result<Self> {
         let count = Wire::new(head).varint("number of regions")?;
         let most = max_items.min(MAX_STATISTICS_REGIONS as u64);

@@ -32,7 +32,7 @@ pub struct StreamGroup {
     pub shifts_ns: Vec<i64>,
 }
 
-/// A part of a frame that is worth being compressed with statistics of its own, bytes.
+/// Minimum size of a frame's part that is worth compressing with separate statistics, bytes.
 const LEAST_PART: usize = 1 << 11;
 
 /// A column of which all values are 0, as it is stored.

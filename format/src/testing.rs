@@ -120,7 +120,8 @@ pub(crate) fn trace_chunk(first_ns: i64, count: usize) -> TraceChunk {
     }
 }
 
-/// A chunk of a trace with so many events of each of the first streams, a group for each.
+/// Returns a chunk of a trace with one group for each of the first streams, with the given numbers
+/// of events.
 pub(crate) fn groups(counts: &[usize]) -> TraceChunk {
     let mut chunk = TraceChunk::default();
     for (stream, count) in counts.iter().enumerate() {
@@ -165,7 +166,7 @@ impl FileMaker {
         file
     }
 
-    /// Appends a block; gives where it starts.
+    /// Appends a block; returns its offset.
     pub(crate) fn block(&mut self, kind: BlockKind, head: &[u8], body: &[u8]) -> usize {
         self.block_with(kind, head, body, Content::default())
     }
@@ -186,7 +187,7 @@ impl FileMaker {
         start
     }
 
-    /// Appends an index block with the chunks since the last; gives where it starts.
+    /// Appends an index block with the chunks since the previous one; returns its offset.
     pub(crate) fn index_block(&mut self) -> usize {
         let mut index = RecordingIndex::default();
         for (offset, header) in self.footer.chunks.drain(..) {
@@ -268,7 +269,7 @@ impl FileMaker {
         self.footer.definitions.add(definition);
     }
 
-    /// Appends the footer block; gives where it starts.
+    /// Appends the footer block; returns its offset.
     pub(crate) fn footer(&mut self) -> usize {
         let mut body = Vec::new();
         self.footer.encode(&mut body);

@@ -1,4 +1,4 @@
-//! Arithmetic on ticks of clocks that start again at 0 behind their largest tick.
+//! Arithmetic on ticks of clocks that start again at 0 after their largest tick.
 
 /// Distance from `from` to `to` on a clock whose largest tick is `max_ticks`: the one of smallest
 /// magnitude, and of two such the positive one. Ticks beyond `max_ticks` are taken modulo

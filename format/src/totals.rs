@@ -5,8 +5,8 @@ use crate::ids::{EventTypeId, StreamId};
 use crate::loss::{Cause, RECORDER_CAUSES};
 use crate::wire::{Put, Wire};
 
-/// Counts by cause of what a recorder dropped. Most event types of most streams lose nothing, and a run may have very
-/// many: then they take a word.
+/// Counts by cause of what a recorder dropped. Most event types of most streams have no losses, and a run may have very
+/// many of them: without losses this takes one word.
 #[derive(Clone, Default, Debug)]
 pub struct DroppedCounts(Option<Box<[u64; RECORDER_CAUSES]>>);
 
@@ -82,7 +82,7 @@ pub struct TypeTotals {
     pub dropped: DroppedCounts,
     /// Recorded, but in a chunk that a reader could not decode.
     pub skipped: u64,
-    /// Recorded, but behind the end of a file that ends early.
+    /// Recorded, but beyond the end of a file that ends early.
     pub truncated: u64,
     /// Recorded, but left out by the filter of the merge.
     pub filtered: u64,

@@ -51,14 +51,14 @@ pub struct Trace {
 pub struct TraceSnapshot {
     /// As the file says.
     pub entry: SnapshotEntry,
-    /// Index of that chunk in [`Trace::chunks`]; their number: behind the last.
+    /// Index of that chunk in [`Trace::chunks`]; the number of chunks means after the last one.
     pub before: usize,
 }
 
-/// Places in a scanned trace where chunks are missing that are told apart.
+/// Maximum number of places with missing chunks that are distinguished in a scanned trace.
 const MAX_GAPS: usize = 256;
 
-/// What the heads of a trace's chunks tell.
+/// Information from the heads of a trace's chunks.
 #[derive(Default)]
 struct Found {
     expected_sequence: u64,
@@ -112,7 +112,7 @@ impl Trace {
     /// Reads everything about a trace but its events.
     ///
     /// # Errors
-    /// If the storage fails or the file header is not one; damage behind it is noted in
+    /// If the storage fails or the file header is invalid; damage after the header is noted in
     /// [`Trace::problems`].
     pub fn read(file: &dyn ReadAt) -> Result<Self> {
         let header = read_file_header(file)?;
@@ -251,7 +251,7 @@ impl Trace {
         }
     }
 
-    /// A snapshot that the scan met: it stands where its number says, or is of another place.
+    /// Adds a snapshot that the scan found, if its position agrees with its number.
     fn take_snapshot(&mut self, found: &Found, offset: u64, chunk: u64) {
         let last = self.snapshots.last().map(|last| last.entry.chunk);
         if chunk >= found.expected_sequence && last.is_none_or(|last| last < chunk) {
@@ -415,7 +415,7 @@ pub struct LoadedChunk {
     pub damage: Option<(FormatError, TraceChunkHeader)>,
 }
 
-/// Reads and decodes the body of the trace chunk at an offset, given what comes before it.
+/// Reads and decodes the body of the trace chunk at an offset, given the state before it.
 fn read_events(
     file: &dyn ReadAt,
     offset: u64,
@@ -517,7 +517,7 @@ pub struct StoredTraceChunk {
     pub body: StoredBody,
 }
 
-/// Reads the trace chunk whose block stands at an offset without decoding it; its checksums are looked at.
+/// Reads the trace chunk whose block is at `offset` without decoding it; verifies its checksums.
 ///
 /// # Errors
 /// If it cannot be read or is damaged.
@@ -603,7 +603,7 @@ mod tests {
         assert!(trace.has_footer);
         assert_eq!(trace.totals[0].get(ty(0)).unwrap().recorded, 6);
         assert!(trace.load(&bytes, &trace.chunks[1]).is_ok());
-        // Where the first chunk stood, the second one does.
+        // The second chunk is at the offset of the first.
         assert_eq!(trace.chunks[0].offset, trace.chunks[1].offset);
         assert!(matches!(
             trace.load(&bytes, &trace.chunks[0]),
@@ -653,7 +653,7 @@ mod tests {
             seen[damaged as usize] += 1;
             let others: Vec<u32> = (0..3).filter(|stream| *stream != damaged).collect();
             assert_eq!(read, others);
-            // Whoever does not want it does not notice.
+            // Readers that do not need it do not notice.
             let wanted = |stream: StreamId| stream.get() != damaged;
             assert_eq!(read_groups(&maker.bytes, wanted), (others, vec![]));
             maker.bytes[at] ^= 0x55;

@@ -17,7 +17,7 @@ use crate::wire::{Put, Wire};
 pub struct TraceLoss {
     /// Which stream.
     pub stream: StreamId,
-    /// What was lost; none: any type.
+    /// The type of the lost events; `None` means any type.
     pub event_type: Option<EventTypeId>,
     /// Why.
     pub cause: Cause,
@@ -67,7 +67,7 @@ impl TraceLoss {
     }
 }
 
-/// What a trace chunk's head tells without its body being read.
+/// Contents of a trace chunk's head, which is readable without the body.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct TraceChunkHeader {
     /// Its number in the trace, from 0.
@@ -210,7 +210,7 @@ impl TraceChunk {
         &rest[..rest.partition_point(|(_, loss)| loss.stream == stream)]
     }
 
-    /// The head that goes with these events, without frames.
+    /// Returns the head for these events, without frames.
     pub fn header(&self, sequence: u64) -> TraceChunkHeader {
         let mut counts = Vec::new();
         self.groups
@@ -219,7 +219,8 @@ impl TraceChunk {
         self.header_of(sequence, counts)
     }
 
-    /// The head that goes with these events, for whoever has counted them by stream and event type.
+    /// Returns the head for these events, for a caller that has already counted them by stream and
+    /// event type.
     pub fn header_of(&self, sequence: u64, counts: Vec<StreamCounts>) -> TraceChunkHeader {
         let from_losses = || self.losses.iter().map(|(_, loss)| loss.to_ns).min();
         let at = || from_losses().map_or((0, 0), |at| (at, at));
@@ -235,7 +236,7 @@ impl TraceChunk {
         }
     }
 
-    /// Encodes and stores the body, and notes its frames in the head that goes with it.
+    /// Encodes and stores the body, and notes its frames in its head.
     ///
     /// # Errors
     /// If the body would be longer than [`crate::MAX_CHUNK_BODY_LEN`].
@@ -268,7 +269,7 @@ impl TraceChunk {
     /// Appends a whole block of these events.
     ///
     /// # Errors
-    /// As [`TraceChunk::store`].
+    /// If [`TraceChunk::store`] fails.
     pub fn put_block(
         &self,
         sequence: u64,
@@ -310,13 +311,14 @@ impl TraceChunk {
 #[derive(Clone, Debug)]
 pub(crate) struct NextFrame {
     frame: Frame,
-    /// Where it stands in the body.
+    /// Its position in the body.
     pub(crate) range: Range<u64>,
-    /// The streams that it has, as indexes in the counts of the head. None: it has the losses.
+    /// The streams that it contains, as indexes in the counts of the head. An empty range means
+    /// that it contains the losses.
     pub(crate) streams: Range<usize>,
 }
 
-/// Goes through the frames of a chunk.
+/// Iterates over the frames of a chunk.
 #[derive(Debug)]
 pub(crate) struct GroupReader<'a> {
     header: &'a TraceChunkHeader,

@@ -106,7 +106,7 @@ impl<'a> Wire<'a> {
         self.remaining() == 0
     }
 
-    /// Moves on by bytes that were looked at in the slice itself.
+    /// Skips bytes that were read directly from the slice.
     pub(crate) fn skip(&mut self, count: usize) {
         self.position = (self.position + count).min(self.bytes.len());
     }

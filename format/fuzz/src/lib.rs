@@ -35,7 +35,7 @@ pub const TARGETS: [Target; 5] = [
     ("text", text),
 ];
 
-/// Every decoder of a part of a file, on any bytes: no checksum stands before them.
+/// Runs every decoder of a part of a file on any bytes: no checksum protects them.
 pub fn parts(bytes: &[u8]) {
     let Some((which, bytes)) = bytes.split_first() else {
         return;
@@ -107,7 +107,7 @@ fn seal_frames(header: &mut TraceChunkHeader, body: &[u8]) {
     }
 }
 
-/// Takes so many bytes off, or what is left.
+/// Splits off the first `count` bytes, or all if there are fewer.
 fn take<'a>(bytes: &mut &'a [u8], count: usize) -> &'a [u8] {
     let (first, rest) = bytes.split_at(count.min(bytes.len()));
     *bytes = rest;
@@ -125,14 +125,14 @@ fn number(bytes: &mut &[u8]) -> usize {
     usize::from(u16::from_le_bytes(number))
 }
 
-/// Loads every chunk; gives how many events there are.
+/// Loads every chunk; returns the number of events.
 fn load(recording: &Recording, file: &dyn ReadAt) -> u64 {
     let chunks = recording.streams.values().flat_map(|stream| &stream.chunks);
     let loaded = chunks.filter_map(|stored| recording.load(file, stored).ok());
     loaded.map(|chunk| chunk.type_index.len() as u64).sum()
 }
 
-/// Reads a recording, and what it is recovered to; gives how many events it has.
+/// Reads a recording, and its recovered form; returns the number of events.
 fn read_recording(file: &[u8], live: Option<LiveImage>, is_alive: bool) -> Option<u64> {
     let file = &file.to_vec();
     let read = || {
@@ -172,8 +172,9 @@ fn read_trace_of(file: &dyn ReadAt) {
     let _ = trace.load_statistics(file);
 }
 
-/// A recording of some chunks with its index in blocks: bytes of index and footer are changed before their checksums are
-/// made, and blocks dropped, doubled or moved behind that. When nothing of this was done, how many events it has, too.
+/// Returns a recording of some chunks with its index in blocks. Bytes of index and footer are changed before their
+/// checksums are computed; after that, blocks are dropped, doubled or moved. Also returns the number of events if
+/// nothing was changed.
 fn indexed_recording(mut left: &[u8]) -> (Vec<u8>, Option<u64>) {
     let (chunks, of_block) = (1 + byte(&mut left) % 8, 1 + byte(&mut left) % 4);
     let (from, to, change) = (byte(&mut left), byte(&mut left), byte(&mut left));
@@ -308,7 +309,7 @@ pub fn file(bytes: &[u8]) {
         }
         FileKind::Trace => read_trace(&file),
     }
-    // As it came, too.
+    // The unchanged input, too.
     read_recording(bytes, None, false);
     read_trace(bytes);
 }
@@ -466,7 +467,8 @@ fn begun_recording() -> Vec<u8> {
     file
 }
 
-/// Where one of a live file's fields stands, by two bytes: every field is near, and the rest can be reached.
+/// Returns an offset in a live file, from two bytes of input: most offsets are close to a field, but all can be
+/// reached.
 fn place(which: usize, at: usize) -> usize {
     match which % 8 {
         0 => 64 + at % 64,
@@ -479,7 +481,7 @@ fn place(which: usize, at: usize) -> usize {
     }
 }
 
-/// A live file beside a recording that begins: bytes of it are changed anywhere, and its checksum is right.
+/// Reads a live file together with the start of a recording: any of its bytes are changed, but its checksum is correct.
 pub fn live(bytes: &[u8]) {
     let mut left = bytes;
     let flags = byte(&mut left);
@@ -505,7 +507,7 @@ pub fn live(bytes: &[u8]) {
     if let Ok(image) = LiveImage::read(&image) {
         read_recording(&recording, Some(image), flags & 4 != 0);
     }
-    // As it came, too.
+    // The unchanged input, too.
     let _ = LiveImage::read(&bytes.to_vec());
 }
 

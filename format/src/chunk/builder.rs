@@ -13,13 +13,13 @@ use crate::ticks::distance;
 use crate::value::ElementType;
 use crate::wire::{Wire, short_varint, unzigzag, zigzag};
 
-/// Turns rows, as they stand in a live page, into a chunk; measures disorder on the way.
+/// Turns rows, in the encoding of a live page, into a chunk, and measures their disorder.
 #[derive(Debug)]
 pub struct ChunkBuilder {
     chunk: Chunk,
     /// By event type.
     slots: Vec<Slot>,
-    /// The columns of plain event types, until the chunk is complete: bits as they stand in rows.
+    /// The columns of plain event types, until the chunk is complete: bits as stored in rows.
     plain: Vec<Vec<u64>>,
     /// How many of `plain` are in use; the others keep their memory.
     plain_used: usize,
@@ -46,7 +46,7 @@ struct Slot {
     count: u32,
 }
 
-/// Events whose ticks and types are taken over at once.
+/// Number of events whose ticks and types are appended together.
 const BATCH: usize = 64;
 
 /// Ticks and types of events, on their way into a chunk.
@@ -64,12 +64,13 @@ struct BatchSize {
     bytes: usize,
 }
 
-/// Most bytes of a row that [`take_batch`] looks at: event type, tick, and eight elements of at most eight
+/// Maximum number of bytes of a row that [`take_batch`] reads: event type, tick, and eight elements of at most eight
 /// bytes, read in words.
 const PLAIN_ROW: usize = 11 + 8 * 8;
 
-/// Takes in rows of the most frequent kind, up to the first of another, and at most a batch: events of
-/// types that the chunk has already, all their elements integers, with many bytes behind them.
+/// Reads rows of the most frequent kind, up to the first row of another kind, and at most a batch. Such a row is an
+/// event of a type that the chunk already has, all its elements are integers, and at least [`PLAIN_ROW`] bytes of input
+/// are left.
 ///
 /// Everything the recorder writes passes here: an instruction costs a quarter of a nanosecond an event.
 fn take_batch(
@@ -239,7 +240,7 @@ impl ChunkBuilder {
         Some(usize::from(self.slots[index].place) - 1)
     }
 
-    /// The slot of an event type, with columns of its own when it is plain.
+    /// Returns the slot of an event type, with separate columns when the type is plain.
     fn plain_slot(&mut self, schema: &EventTypeSchema) -> Slot {
         let is_integer = |kind: ElementType| {
             use ElementType::{I32, I64, U32, U64};
@@ -272,7 +273,7 @@ impl ChunkBuilder {
         }
     }
 
-    /// Takes in plain rows, and gives their bytes.
+    /// Appends plain rows, and returns their length in bytes.
     fn push_plain_rows(&mut self, tick: &mut u64, rows: &[u8]) -> usize {
         let chunk = &mut self.chunk;
         let mut at = 0;
@@ -299,7 +300,7 @@ impl ChunkBuilder {
         }
     }
 
-    /// Takes rows in; the tick of the first is relative to `base_tick`. Gives the number of rows
+    /// Appends rows; the tick of the first is relative to `base_tick`. Returns the number of rows
     /// that are events.
     ///
     /// # Errors
@@ -421,7 +422,7 @@ impl ChunkBuilder {
         (header, self.chunk)
     }
 
-    /// As [`ChunkBuilder::finish`]; the builder can be restarted.
+    /// Completes the chunk like [`ChunkBuilder::finish`], but the builder can be restarted.
     pub fn complete(&mut self, stream: StreamId) -> (ChunkHeader, &mut Chunk) {
         self.fill_types();
         self.sort_types();
@@ -451,7 +452,7 @@ impl ChunkBuilder {
         (header, chunk)
     }
 
-    /// Gives the types their counts, and the plain ones their columns.
+    /// Sets the counts of all types, and the columns of the plain ones.
     fn fill_types(&mut self) {
         for slot in self.slots.iter().filter(|slot| slot.place != 0) {
             let columns = &mut self.chunk.types[usize::from(slot.place) - 1];

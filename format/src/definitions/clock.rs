@@ -329,8 +329,8 @@ fn read_knots(
 }
 
 /// Codec of second differences: each number is stored as the difference between its step from the
-/// previous number and the step before, modulo 2¹²⁸. Taking only the low 64 bits of what is stored,
-/// and of the result, gives the numbers modulo 2⁶⁴.
+/// previous number and the step before, modulo 2¹²⁸. With only the low 64 bits of the stored values
+/// and of the result, the numbers are correct modulo 2⁶⁴.
 #[derive(Default)]
 struct SecondDifferences {
     last: i128,

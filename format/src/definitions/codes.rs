@@ -110,7 +110,8 @@ code_enum!(
         Begin = 6, "begin";
         /// An interval ends.
         End = 7, "end";
-        /// A collective operation, seen at some moment: elements `communicator`, `root`, `bytes`.
+        /// A collective operation, observed at one moment: elements `communicator`, `root`,
+        /// `bytes`.
         Collective = 8, "collective";
         /// A receive was started; the element `request` ties it to its [`Role::Receive`]. Without a request, a
         /// call that does not return before waits for a message.
@@ -194,7 +195,7 @@ code_enum!(
         Killed = 1, "killed";
         /// The process was still recording when it was read.
         Running = 2, "running";
-        /// The file ends early and no live file was found beside it.
+        /// The file ends early and there was no live file next to it.
         Truncated = 3, "truncated";
         /// The process finished, but its storage failed before.
         StorageFailed = 4, "storage-failed";
@@ -208,7 +209,7 @@ code_enum!(
         SameHost = 0, "same-host";
         /// By offsets that were measured and stored in the recordings.
         Measured = 1, "measured";
-        /// By a file that the user gave.
+        /// By a file from the user.
         File = 2, "file";
         /// By the wall clocks, whose error has no bound.
         WallClock = 3, "wall-clock";

@@ -101,7 +101,7 @@ pub struct Module {
     pub build_id: Vec<u8>,
     /// Address in memory minus address in the file; wraps.
     pub base: u64,
-    /// When it was first seen, reference clock, nanoseconds.
+    /// When it was first observed, reference clock, nanoseconds.
     pub loaded_ns: i64,
     /// When it was found to be gone, reference clock, nanoseconds. `None` if it was not.
     pub unloaded_ns: Option<i64>,

@@ -45,7 +45,7 @@ fn text(input: &mut Input<'_>, expected: &'static str) -> Result<String> {
     Ok(crate::text_of(input.text(expected)?).into_owned())
 }
 
-/// How far the reading of an anchor came.
+/// How much of an anchor was read.
 #[derive(Default)]
 struct Reached {
     /// The sizes of chunks are known.
@@ -63,8 +63,8 @@ impl Anchor {
             && bytes[2..7] == *b"OTF2\0"
     }
 
-    /// An anchor that says nothing: of the newest version, with chunks of the sizes that the reference library uses
-    /// unless it is told.
+    /// Returns an anchor without information: of the newest version, with the default chunk sizes of the reference
+    /// library.
     pub const fn empty() -> Self {
         Self {
             anchor_format: 3,
@@ -95,8 +95,8 @@ impl Anchor {
         Ok(anchor)
     }
 
-    /// Reads of a damaged anchor what stands before the damage; the rest is as in [`Anchor::empty`]. Gives with it
-    /// whether the sizes of chunks are its own, and what is wrong with it, if anything.
+    /// Reads a damaged anchor up to the damage; the rest is as in [`Anchor::empty`]. Also returns whether the chunk
+    /// sizes were read from the anchor, and the error, if there is any.
     ///
     /// # Errors
     /// If what can be read says that the archive cannot: a trace format later than 2, SION containers, compression.

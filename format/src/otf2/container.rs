@@ -57,8 +57,8 @@ impl ChunkHeader {
     }
 }
 
-/// The size of a file's chunks by the headers in it: where the second starts. None: there is no second one in
-/// `start`, which should be as long as the largest chunk and a header more, if the file is.
+/// Determines the size of a file's chunks from the position of the second chunk header. `None` means that `start`
+/// contains no second header. Unless the file is shorter, `start` should be as long as the largest chunk and a header.
 pub fn chunk_size_of(start: &[u8], is_of_events: bool) -> Option<u64> {
     let first = ChunkHeader::decode(start).ok()?;
     let least = super::anchor::LEAST_CHUNK as usize;
@@ -75,7 +75,8 @@ pub fn chunk_size_of(start: &[u8], is_of_events: bool) -> Option<u64> {
         if !is_of_events {
             return (header.first, header.last) == (1, 0);
         }
-        // It goes on from the chunk before, and so do the numbers; behind it is a timestamp.
+        // The chunk and its event numbers continue those of the previous chunk; a timestamp follows
+        // the header.
         let count = header.last.wrapping_add(1).wrapping_sub(header.first);
         header.first == first.last.wrapping_add(1)
             && count <= super::anchor::MOST_CHUNK
@@ -223,7 +224,8 @@ pub fn read_fields(record: &Record, payload: &[u8], endian: Endian) -> Result<Ve
     Ok(data)
 }
 
-/// Appends fields; gives by how many bytes they could be longer than they are. A missing datum ends the record.
+/// Appends fields; returns the difference between their maximum and their actual length. A missing datum ends the
+/// record.
 fn put_fields(fields: &[Field], data: &[Datum], out: &mut Vec<u8>) -> usize {
     let mut slack = 0;
     let mut type_code = 0;
@@ -296,7 +298,7 @@ pub fn put_record(record: &Record, data: &[Datum], out: &mut Vec<u8>) {
     out.extend_from_slice(&payload);
 }
 
-/// A record of definitions, markers or snapshots as it stands in a chunk.
+/// A record of definitions, markers or snapshots in a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RawRecord<'a> {
     /// Where it starts in the chunk.
@@ -310,7 +312,7 @@ pub struct RawRecord<'a> {
 /// How the records of a chunk end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ChunkEnd {
-    /// The file goes on with the next chunk.
+    /// The file continues with the next chunk.
     Chunk,
     /// Nothing follows.
     File,

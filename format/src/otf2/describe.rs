@@ -51,7 +51,7 @@ impl DefinitionKind {
     /// Number of kinds.
     pub const COUNT: usize = Self::IoParadigm as usize + 1;
 
-    /// What stands for no definition of this kind.
+    /// Returns the number that means no definition of this kind.
     pub const fn undefined(self) -> u64 {
         match self {
             Self::Location => u64::MAX,
@@ -60,7 +60,8 @@ impl DefinitionKind {
         }
     }
 
-    /// The kind of reference that a type of attribute values stands for.
+    /// Returns the kind of definition that attribute values of a type refer to; `None` if they are
+    /// no references.
     pub const fn of_type(type_code: u8) -> Option<Self> {
         Some(match type_code {
             types::STRING => Self::String,
@@ -82,7 +83,7 @@ impl DefinitionKind {
         })
     }
 
-    /// The name in messages, and the kind of an object that stands for such a definition.
+    /// Returns the name for messages, which is also the kind of the object for such a definition.
     pub const fn name(self) -> &'static str {
         match self {
             Self::String => "string",
@@ -175,7 +176,7 @@ pub enum FieldType {
     Ci64,
     /// IEEE 754, 64 bits.
     F64,
-    /// Text with a NUL behind.
+    /// Text with a terminating NUL.
     Text,
     /// A value of an enumeration, one byte.
     Enum8(&'static Enumeration),
@@ -193,9 +194,9 @@ pub enum FieldType {
     Value,
     /// Pairs of local and global ids.
     IdMap,
-    /// One byte that counts, and so many times these fields.
+    /// A count of one byte, then these fields as many times.
     List8(&'static [Field]),
-    /// A compressed count, and so many times these fields.
+    /// A compressed count, then these fields as many times.
     List32(&'static [Field]),
 }
 
@@ -206,11 +207,13 @@ pub struct Field {
     pub name: &'static str,
     /// How it is written.
     pub what: FieldType,
-    /// The version that added it and those behind it, if that was later than the record: it may be missing.
+    /// The version that added this field and the following ones, if it is newer than the record: the field may be
+    /// missing.
     pub since: Option<&'static str>,
 }
 
-/// A field that was there from the start, or came with the one before it.
+/// Describes a field that exists since the record's first version, or since the same version as the
+/// previous field.
 pub(crate) const fn field(name: &'static str, what: FieldType) -> Field {
     Field {
         name,

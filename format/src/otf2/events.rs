@@ -18,18 +18,18 @@ pub struct AttributeValue {
     pub attribute: u32,
     /// Type of the value.
     pub type_code: u8,
-    /// Its bits, as [`Input::value`] gives them.
+    /// Its bits, as [`Input::value`] returns them.
     pub bits: u64,
 }
 
-/// What stands next in a chunk.
+/// The next item in a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Item {
-    /// An event: [`EventReader::record`], [`EventReader::values`] and so on tell which.
+    /// An event: [`EventReader::record`], [`EventReader::values`] and so on return its contents.
     Event,
-    /// An event whose fields contradict the format; its length tells where the next one is.
+    /// An event whose fields contradict the format; the next one is found by its length.
     Unreadable,
-    /// The chunk ends here; the file goes on with the next.
+    /// The chunk ends here; the file continues with the next.
     EndOfChunk,
     /// Nothing follows in the file.
     EndOfFile,
@@ -99,10 +99,11 @@ impl<'a> EventReader<'a> {
         event_record(self.id)
     }
 
-    /// Goes to the next event.
+    /// Advances to the next event.
     ///
     /// # Errors
-    /// If the chunk goes on with what is no record, or ends within one. Nothing behind can be read.
+    /// If the next bytes are not a record, or the chunk ends within one. The rest of the chunk
+    /// cannot be read.
     #[inline]
     pub fn next_item(&mut self) -> Result<Item> {
         self.attributes.clear();
@@ -158,7 +159,7 @@ impl<'a> EventReader<'a> {
         let Some(record) = record else {
             return Ok(Item::Event);
         };
-        // In place: what lies behind the record's end is not its own, and shows by the position.
+        // Reads in place: a read beyond the record's end is detected by the position.
         let end = self.input;
         self.input.seek(start);
         let is_read = read_values(&mut self.input, record.fields, &mut self.values).is_ok();

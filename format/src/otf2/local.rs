@@ -67,8 +67,8 @@ pub struct ClockOffset {
     pub standard_deviation: f64,
 }
 
-/// The correction of a location's clock, from point to point. Times must come in order: the search for the
-/// interval goes forward only.
+/// The correction of a location's clock, by interpolation between points. Times must be queried in ascending order: the
+/// search for the interval only moves forward.
 #[derive(Clone, Default, Debug)]
 pub struct ClockCorrection {
     /// Of each interval: begin, end, offset, slope.
@@ -80,7 +80,7 @@ impl ClockCorrection {
     /// Through points; fewer than two correct nothing.
     ///
     /// # Errors
-    /// If their times do not ascend; the correction then goes as far as they do.
+    /// If their times do not ascend; the correction then covers only the points that do.
     pub fn new(points: &[ClockOffset]) -> (Self, bool) {
         let mut correction = Self::default();
         for pair in points.windows(2) {
@@ -107,7 +107,7 @@ impl ClockCorrection {
         self.current
     }
 
-    /// Goes on from an interval.
+    /// Continues the search from an interval.
     pub const fn set_place(&mut self, place: usize) {
         self.current = place;
     }
@@ -139,7 +139,7 @@ pub struct LocalDefinitions {
     maps: [Option<IdMap>; DefinitionKind::MAPPED.len()],
     /// Points of the clock, in the order of the file.
     pub clock_offsets: Vec<ClockOffset>,
-    /// Pairs of the tables, as they stood.
+    /// The tables' pairs, in their order.
     pub tables: Vec<(DefinitionKind, Vec<(u64, u64)>)>,
 }
 
@@ -233,7 +233,7 @@ impl LocalDefinitions {
         self.globalize_attributes(attributes);
     }
 
-    /// The same for additional values.
+    /// Replaces local by global numbers in additional values.
     pub fn globalize_attributes(&self, attributes: &mut [AttributeValue]) {
         for attribute in attributes {
             if let Some(map) = self.map(DefinitionKind::Attribute) {

@@ -967,7 +967,7 @@ pub const EVENTS: &[Record] = &[
     ),
 ];
 
-/// Global definitions, by ascending id; those from 10 on may stand in a location's file too.
+/// Global definitions, by ascending id; those from 10 on may also be in a location's file.
 pub const DEFINITIONS: &[Record] = &[
     record(
         5,

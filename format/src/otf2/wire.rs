@@ -1,4 +1,4 @@
-//! Integers, text and typed values as they stand in the files of an archive.
+//! Integers, text and typed values in the encoding of an archive's files.
 
 use byteorder::{BE, ByteOrder, LE};
 
@@ -62,7 +62,7 @@ impl<'a> Input<'a> {
         self.bytes.len() - self.at
     }
 
-    /// Goes to a place; behind the end: to the end.
+    /// Sets the position; a position beyond the end becomes the end.
     pub fn seek(&mut self, at: usize) {
         self.at = at.min(self.bytes.len());
     }
@@ -83,7 +83,7 @@ impl<'a> Input<'a> {
     /// The next bytes.
     ///
     /// # Errors
-    /// If there are not so many.
+    /// If there are fewer bytes.
     #[inline]
     pub fn take(&mut self, length: usize, expected: &'static str) -> Result<&'a [u8]> {
         let rest = &self.bytes[self.at..];
@@ -167,7 +167,7 @@ impl<'a> Input<'a> {
             _ => {}
         }
         let length = usize::from(size);
-        // Eight bytes at once where there are so many.
+        // A single read of eight bytes, if there are enough.
         if let Some(wide) = self.bytes.get(self.at..self.at + 8) {
             self.at += length;
             let shift = 64 - 8 * u32::from(size);
@@ -187,7 +187,7 @@ impl<'a> Input<'a> {
     /// A compressed integer of at most 32 bits.
     ///
     /// # Errors
-    /// If it ends early or its size is none.
+    /// If it ends early or its size is invalid.
     #[inline]
     pub fn c32(&mut self, expected: &'static str) -> Result<u32> {
         self.compressed(4, expected).map(|value| value as u32)
@@ -196,7 +196,7 @@ impl<'a> Input<'a> {
     /// A compressed integer of at most 64 bits.
     ///
     /// # Errors
-    /// As [`Input::c32`].
+    /// If it ends early or its size is invalid.
     #[inline]
     pub fn c64(&mut self, expected: &'static str) -> Result<u64> {
         self.compressed(8, expected)
@@ -217,7 +217,7 @@ impl<'a> Input<'a> {
     /// A value by the code of its type: its bits, signed ones sign-extended to 64.
     ///
     /// # Errors
-    /// As [`Input::c32`].
+    /// If it ends early or its size is invalid.
     pub fn value(&mut self, type_code: u8) -> Result<u64> {
         const EXPECTED: &str = "a value";
         Ok(match type_code {

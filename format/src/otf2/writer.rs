@@ -11,8 +11,8 @@ use crate::error::{FormatError, Result};
 const TIMESTAMP_LEN: usize = 9;
 /// Bytes left in a chunk for the file's end.
 const END_LEN: usize = 2;
-/// Bytes that a short event and its timestamp are written into: more than any takes, because an integer is stored in
-/// its full width, whatever it takes. So many bytes behind what is written may be touched by a write.
+/// Free bytes that a write of a short event and its timestamp needs. This is more than their size, because an integer
+/// is stored in full width first: a write may touch this number of bytes after the end of the written data.
 const ROOM: usize = 128;
 /// Room that a writer starts with.
 const FIRST_ROOM: usize = 4096;
@@ -42,7 +42,7 @@ enum Code {
     Fixed,
 }
 
-/// A record without a list, as the writer goes through it.
+/// A record without a list, in the form that the writer iterates over.
 #[derive(Clone, Copy)]
 struct Shape {
     /// Most bytes that it takes; 0: it has a list, or is not known.
@@ -204,7 +204,7 @@ impl Cursor<'_> {
     }
 }
 
-/// Puts a compressed integer at a place; gives the place behind it.
+/// Writes a compressed integer at a position; returns the position after it.
 #[inline(always)]
 fn put_integer(place: &mut [u8; ROOM], at: usize, value: u64, is_undefined: bool) -> usize {
     let length = 8 - value.leading_zeros() as usize / 8;
@@ -213,7 +213,7 @@ fn put_integer(place: &mut [u8; ROOM], at: usize, value: u64, is_undefined: bool
     at + 1 + if is_undefined { 0 } else { length }
 }
 
-/// Puts a field at a place; gives the place behind it.
+/// Writes a field at a position; returns the position after it.
 #[inline(always)]
 fn put_field(place: &mut [u8; ROOM], at: usize, code: Code, value: u64) -> usize {
     match code {
@@ -239,7 +239,7 @@ const fn most_of_attributes(count: usize) -> usize {
     5 + 15 * count
 }
 
-/// Most bytes of id, length and so many bytes.
+/// Returns the maximum size of id, length and `at_most` bytes.
 const fn framed(at_most: usize) -> usize {
     at_most + if at_most < 255 { 2 } else { 10 }
 }
@@ -312,10 +312,10 @@ pub struct EventWriter {
     has_chunk: bool,
     first: u64,
     count: u64,
-    /// The time that the last timestamp told; 0: none yet in this chunk.
+    /// The time of the last timestamp; 0 means that this chunk has none yet.
     stamp: u64,
     last_time: u64,
-    /// What is to be appended to the file, up to `at`; behind it room.
+    /// Data to append to the file, up to `at`; the rest is free.
     buffer: Vec<u8>,
     at: usize,
     /// Where the current chunk ends, counted as `at` is.
@@ -366,14 +366,14 @@ impl EventWriter {
         &self.buffer[..self.at]
     }
 
-    /// Says that the bytes were appended; the room for them stays.
+    /// Removes the bytes from the buffer after they were appended; its memory stays allocated.
     pub fn clear(&mut self) {
         self.chunk_end -= self.at;
         self.at = 0;
         self.set_limit();
     }
 
-    /// The same, and gives the room back.
+    /// Removes the bytes from the buffer and frees its memory.
     pub fn release(&mut self) {
         self.buffer = Vec::new();
         self.clear();
@@ -383,7 +383,7 @@ impl EventWriter {
         self.limit = self.chunk_end.min(self.buffer.len().saturating_sub(ROOM));
     }
 
-    /// Makes room for so many bytes.
+    /// Makes room for the given number of bytes.
     fn reserve(&mut self, bytes: usize) {
         let needed = self.at + bytes + ROOM;
         if self.buffer.len() < needed {
@@ -485,7 +485,7 @@ impl EventWriter {
         Ok(())
     }
 
-    /// Makes room for an event that takes so many bytes at most, in the next chunk if it must.
+    /// Makes room for an event of at most `at_most` bytes, in the next chunk if necessary.
     #[cold]
     #[inline(never)]
     fn make_room(&mut self, event: &EventToWrite<'_>, at_most: usize) -> Result<()> {
@@ -494,8 +494,8 @@ impl EventWriter {
             let expected = "an event that fits a chunk";
             return Err(FormatError::invalid(0, expected, at_most));
         }
-        // As the reference decides, so that files are the same, but for this: two bytes must be left for
-        // the file's end, behind which it writes when one is left.
+        // Decides as the reference library does, so that files are identical, with one exception: two bytes must be
+        // left for the file's end. The reference writes past the end when only one is left.
         let free = self.chunk_end - self.at;
         let has_room = free >= needed || free + 1 == needed && length_of(event, at_most) < at_most;
         if !self.has_chunk {
@@ -536,7 +536,7 @@ fn most_of(event: &EventToWrite<'_>) -> usize {
     }
 }
 
-/// The bytes of an event that takes so many at most.
+/// Returns the size in bytes of an event of at most `at_most` bytes.
 fn length_of(event: &EventToWrite<'_>, at_most: usize) -> usize {
     let mut bytes = vec![0; at_most + ROOM];
     let mut out = Cursor {

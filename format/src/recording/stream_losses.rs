@@ -110,8 +110,8 @@ impl FoundStream {
         }
     }
 
-    /// Counts what totals know of and no chunk holds as skipped, and says where it is missing: what no
-    /// gap explains, behind the last chunk.
+    /// Counts events that are in the totals but in no chunk as skipped, and determines where they are missing: after
+    /// the last chunk, unless a gap explains them.
     fn place_missing(
         &self,
         totals: &mut StreamTotals,
@@ -151,8 +151,9 @@ impl FoundStream {
         }
     }
 
-    /// Events missing between chunks, counted from the successor, and those of pages that cannot be
-    /// read; and what the stream had recorded behind its last chunk.
+    /// Returns the events that are missing between chunks, counted from the chunk after the gap,
+    /// and those of pages that cannot be read. Also returns the number of events that the stream
+    /// had recorded after its last chunk.
     fn gaps(&self) -> (Vec<StreamLoss>, u64) {
         let mut losses = Vec::new();
         let mut expected_sequence = 0;
@@ -221,8 +222,8 @@ impl FoundStream {
             row.or_insert_with(|| TypeTotals::new(event_type)).recorded = count;
         }
         for row in rows.values_mut() {
-            // The kill came between counting a page's events as given up and freeing the page: its events
-            // are here. Or between the two counts of a reported loss.
+            // The process was killed after a page's events were counted as dropped and before the page was freed: its
+            // events are here. Or it was killed between the two counts of a reported loss.
             let mut excess = explained(row).saturating_sub(row.raised);
             for cause in Cause::RECORDER {
                 if cause.is_counted_by_writer()
@@ -236,8 +237,8 @@ impl FoundStream {
             }
         }
         if self.ended == Ended::Running {
-            // Counters were read before or after an event's page or chunk was: what is not in both was
-            // raised behind the moment that this is a picture of.
+            // Counters were read before or after an event's page or chunk: events that are not in both were raised
+            // after the moment that this reading describes.
             for row in rows.values_mut() {
                 row.raised = explained(row);
             }
@@ -250,7 +251,7 @@ impl FoundStream {
             .collect();
         let unexplained_sum = sum(unexplained.iter().map(|(_, count)| *count));
         if unexplained_sum == of_any_type {
-            // The counters tell of which types the missing events were.
+            // The counters show of which types the missing events were.
             for (event_type, count) in unexplained {
                 if let Some(row) = rows.get_mut(&event_type) {
                     row.recorded = row.recorded.saturating_add(count);
@@ -268,9 +269,9 @@ impl FoundStream {
         totals
     }
 
-    /// The kill came between counting the raise and its commit (or the drop's count): that event was not
-    /// raised. Only the one that was being raised can be such; in a shared row, many. What else the
-    /// counters do not explain stays as it is, for everyone to see.
+    /// The process was killed between counting the raise and its commit (or the drop's count): that event does not
+    /// count as raised. In a row of one stream this can only be the one event that was being raised; in a shared row it
+    /// can be many. Any other difference between the counters remains visible.
     fn take_back_in_flight(
         &self,
         live: &LiveStream,
