@@ -194,7 +194,7 @@ fn a_view_of_many_events_is_looked_at_in_places_until_it_is_small() {
     let merged = plan.write_trace(&trace, annals_merger::no_progress);
     merged.expect("a trace");
     let terminal = Terminal::start(&trace, "--most-events 200000");
-    let screen = terminal.wait_for(&["80 places looked at", "share of 80 places"]);
+    let screen = terminal.wait_for(&["80 places sampled", "share of 80 places"]);
     let shares: Vec<&str> = screen
         .lines()
         .filter(|line| line.contains(" %  "))

@@ -102,7 +102,7 @@ pub fn with_advice(error: &anyhow::Error) -> String {
     format!("{error:#}{advice}")
 }
 
-/// Returns the path of a directory's trace: beside it, `DIR.annals`.
+/// Returns the path of a directory's trace: `DIR.annals`, in the same parent directory.
 ///
 /// # Errors
 /// If the directory's name cannot be found.

@@ -69,11 +69,11 @@ impl FilterArguments {
 /// A window of trace time.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct WindowArguments {
-    /// First moment to look at, from the trace's start (1.5s, 250ms, 10us)
+    /// Start of the time window, from the trace's start (1.5s, 250ms, 10us)
     #[arg(long, value_name = "TIME", value_parser = units::parse_time, allow_hyphen_values = true)]
     pub from: Option<i64>,
 
-    /// First moment not to look at any more
+    /// End of the time window (exclusive)
     #[arg(long, value_name = "TIME", value_parser = units::parse_time, allow_hyphen_values = true)]
     pub to: Option<i64>,
 }
@@ -96,7 +96,7 @@ impl WindowArguments {
     }
 }
 
-/// Where the names of something that a filter did not find can be seen.
+/// Returns advice on how to list the names among which a filter did not find one.
 pub(crate) fn advice(error: &FilterError) -> &'static str {
     match error {
         FilterError::NoMatch { what, .. } => match *what {

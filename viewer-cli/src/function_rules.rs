@@ -1,7 +1,7 @@
 //! Rules about functions by their names in the source, for recorders that know only addresses while the program runs.
 //!
-//! `trace-cli record` looks functions up in the program's symbols before it starts the program, and writes rules for their
-//! addresses behind each rule about regions. After the run it knows which rules matched anything.
+//! `trace-cli record` looks functions up in the program's symbols before it starts the program, and writes rules for
+//! their addresses after each rule about regions. After the run it knows which rules matched anything.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -43,7 +43,7 @@ pub struct FunctionRules {
     matched: BTreeSet<usize>,
     /// Whether rules for functions were added.
     has_functions: bool,
-    /// What stood in the way of looking functions up.
+    /// Why functions could not be looked up.
     obstacle: Option<String>,
 }
 

@@ -1,5 +1,5 @@
-//! What is done with recordings when the program that made them has ended: live files are folded into them,
-//! functions get their names, and somebody is told.
+//! Completes recordings after the program that made them has ended: adds the contents of live files, resolves function
+//! names, and reports the result to the user.
 
 use annals_format::names;
 use std::collections::BTreeMap;
@@ -237,7 +237,7 @@ fn gather_one(
         if let Err(error) = write_records(&input.path, &bytes) {
             let path = input.path.display();
             problems.push(format!(
-                "{path}: what was found out about it could not be written: {error:#}"
+                "{path}: cannot write what was determined about it: {error:#}"
             ));
         }
     }
@@ -318,8 +318,8 @@ fn dropped(recording: &Recording) -> BTreeMap<&'static str, u64> {
     dropped
 }
 
-/// Moves a live file beside its recording, where readers look first: a memory file system is wiped when
-/// a batch job ends.
+/// Moves a live file into the directory of its recording, where readers search first: a memory file system is wiped
+/// when a batch job ends.
 fn bring_home(live: &Path, recording: &Path) -> anyhow::Result<PathBuf> {
     let mut home = recording.as_os_str().to_owned();
     home.push("-live");
@@ -348,7 +348,7 @@ fn write_records(path: &Path, records: &[u8]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Tells on standard error; a closed one does not matter.
+/// Writes to standard error. Errors, such as a closed stream, are ignored.
 pub fn tell(text: &str) {
     let _ = io::stderr().write_all(safe_lines(text).as_bytes());
 }

@@ -117,12 +117,13 @@ pub fn run(command: &mut Command) -> io::Result<Launched> {
     let orphans = Orphans::adopt();
     let spawned = command.spawn();
     let outcome = spawned.and_then(|child| wait(child, orphans, &set));
-    // What came when the child was gone already is nobody's any more.
+    // Signals that arrived after the child had ended have no receiver: discards them.
     let at_once = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: set and time are complete; nothing is told about the signal.
+    // SAFETY: set and time are initialised; a null pointer requests no information about the
+    // signal.
     while unsafe { libc::sigtimedwait(&raw const set, std::ptr::null_mut(), &raw const at_once) }
         > 0
     {}
@@ -169,8 +170,9 @@ fn wait(mut child: Child, orphans: Orphans, set: &libc::sigset_t) -> io::Result<
     }
 }
 
-/// Ends this process by the signal that ended another one, without a core dump: who started this process, as a launcher of ranks,
-/// sees the end of the program. Returns if the signal does not end this process, as with the first process of a container.
+/// Ends this process by the signal that ended another one, without a core dump, so that the parent, such as a launcher
+/// of ranks, observes how the program ended. Returns if the signal does not end this process, as with the first process
+/// of a container.
 pub fn end_by(signal: i32) {
     let none = libc::rlimit {
         rlim_cur: 0,
@@ -194,7 +196,7 @@ pub fn end_by(signal: i32) {
     unsafe { libc::raise(signal) };
 }
 
-/// The exit code that stands for this end: its own, or 128 and the signal's number.
+/// Returns the exit code for a process's end: its own code, or 128 plus the signal's number.
 pub fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().or(status.signal().map(|signal| 128 + signal));
     code.map_or(1, |code| code as u8)

@@ -1,4 +1,4 @@
-//! Answers questions about Annals recordings and traces: the library behind `trace-cli`.
+//! Answers questions about Annals recordings and traces: the library that implements `trace-cli`.
 
 pub mod commands;
 pub mod csv;

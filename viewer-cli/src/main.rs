@@ -41,60 +41,40 @@ struct Arguments {
     command: Command,
 }
 
+// Most variants have no doc comment: clap takes their help from the argument struct. A doc comment here would hide the
+// struct's long help.
 #[derive(Debug, Subcommand)]
 enum Command {
-    // Its own words, as of suggest-filter below.
     Record(record::RecordArguments),
-    // As above.
     Doctor(doctor::DoctorArguments),
-    // As above.
     Recover(recover::RecoverArguments),
-    // As above.
     Merge(merge::MergeArguments),
     /// What a trace is: ranks, hosts, events, losses, provenance
     Info(InputArguments),
-    /// Who raised events, with which promise and by which clock
+    /// Sources of events, with the order they promise and their clocks
     Sources(InputArguments),
     /// Event types with their counts
     Events(InputArguments),
-    // As above.
     #[command(visible_alias = "cat")]
     Print(print::PrintArguments),
-    // As above.
     Regions(regions::RegionsArguments),
-    // As above.
     Timeline(timeline::TimelineArguments),
-    // As above.
     Tui(tui::TuiArguments),
-    // As above.
     Slice(slice::SliceArguments),
-    // As above.
     Split(slice::SplitArguments),
-    // As above.
     Diff(diff::DiffArguments),
-    // As above.
     Flat(flat::FlatArguments),
-    // As above.
     Histogram(histogram::HistogramArguments),
-    // As above.
     Intervals(intervals::IntervalsArguments),
-    // As above.
     Messages(messages::MessagesArguments),
-    // As above.
     Collectives(collectives::CollectivesArguments),
-    // As above.
     Metrics(metrics::MetricsArguments),
-    // Its own words come from its arguments: here they would hide the long help.
     SuggestFilter(suggest_filter::SuggestFilterArguments),
-    // As above.
     Explain(explain::ExplainArguments),
-    // As above.
     Export(export::ExportArguments),
-    // As above.
     Dropped(dropped::DroppedArguments),
-    // Its own words, as of suggest-filter above.
     Verify(verify::VerifyArguments),
-    /// Records a real parallel program, merges and looks at the result
+    /// Records a real parallel program, merges the recordings and analyses the result
     Demo(demo::DemoArguments),
     /// Shell completions, on standard output
     #[command(
@@ -311,7 +291,7 @@ fn main() -> ExitCode {
         Ok(finding) if finding.has_failed => ExitCode::from(1),
         Ok(finding) if finding.has_loss => ExitCode::from(3),
         Ok(_) => ExitCode::SUCCESS,
-        // Whoever reads has seen enough.
+        // The reader of our output has closed the pipe: that is no error.
         Err(error) if is_closed_pipe(&error) => {
             // What is left in the buffer would be written on drop, and fail again.
             std::mem::forget(out);

@@ -1,4 +1,4 @@
-//! What a merge has to tell people: a line for everything in its report that is not as it should be.
+//! Summarises a merge for the user: one line for each finding of its report that is not as expected.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -9,7 +9,7 @@ use annals_merger::{CausalityReport, InputReport, Report};
 use crate::process_end::ProcessEnd;
 use crate::time::duration;
 
-/// What a merge was asked to do, as far as what is told depends on it.
+/// The options of a merge that the summary depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
     /// Where it has written to.
@@ -103,13 +103,13 @@ fn of_worlds(report: &Report, text: &mut String) {
         let command: String = world.command.chars().take(60).collect();
         let _ = writeln!(
             text,
-            "run {}, {name}: its ranks stand from {} on, {} recordings, {command}",
+            "run {}, {name}: its ranks start at {}, {} recordings, {command}",
             world.run, world.first_rank, world.recordings
         );
     }
     if report.worlds.len() > 10 {
         let more = report.worlds.len() - 10;
-        let _ = writeln!(text, "{more} more worlds, each with ranks of its own");
+        let _ = writeln!(text, "{more} more worlds, each with separate ranks");
     }
 }
 
@@ -175,7 +175,7 @@ fn of_clocks(report: &Report, text: &mut String) {
         let farthest = duration(i64::try_from(clock.largest_step_ns).unwrap_or(i64::MAX));
         let _ = writeln!(
             text,
-            "rank {}, clock {}: set {} times while it ran, by up to {farthest}; its readings tell when",
+            "rank {}, clock {}: set {} times while it ran, by up to {farthest}; its readings show when",
             clock.rank, clock.name, clock.steps
         );
     }
@@ -190,7 +190,7 @@ fn of_streams(report: &Report, text: &mut String) {
         if stream.broke_promise {
             let _ = writeln!(
                 text,
-                "{name}: declared ordered, but {} events came late, the latest by {} ticks",
+                "{name}: declared ordered, but {} events were late, by up to {} ticks",
                 stream.inversions, stream.largest_lateness_ticks
             );
         }
@@ -234,7 +234,7 @@ fn of_messages(causality: &CausalityReport, is_filtered: bool, text: &mut String
     if violations.count != 0 {
         let _ = writeln!(
             text,
-            "causality: {} of {} messages and collective ends stand before what they waited for, by \
+            "causality: {} of {} messages and collective ends precede what they waited for, by \
              up to {} ns (mean {} ns); {} by more than the clocks' error",
             violations.count,
             causality.constraints,

@@ -152,7 +152,7 @@ pub fn cut_middle(text: &str, most: usize) -> String {
 enum Bracket {
     /// Template arguments.
     Angle,
-    /// A type in angle brackets that no name stands before: `<T as Trait>` of Rust.
+    /// A type in angle brackets without a preceding name: `<T as Trait>` of Rust.
     Qualified,
     /// Parameters.
     Round,

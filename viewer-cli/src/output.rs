@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 pub use annals_export::UsageError;
 
-/// A command's outcome, beside its results.
+/// A command's outcome, in addition to its results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Finding {
     /// Something was lost: exit code 3.

@@ -34,14 +34,14 @@ pub fn library() -> anyhow::Result<PathBuf> {
         );
         return Ok(std::path::absolute(file)?);
     }
-    let program = std::env::current_exe().context("cannot find out where trace-cli is")?;
+    let program = std::env::current_exe().context("cannot determine the path of trace-cli")?;
     let beside = program.parent().unwrap_or(Path::new("/"));
     let places = [beside.join(LIBRARY), beside.join("../lib").join(LIBRARY)];
     let found = places.iter().find(|place| place.is_file());
     let found = found.map(std::fs::canonicalize).transpose()?;
     found.with_context(|| {
         format!(
-            "{LIBRARY} is neither beside trace-cli ({}) nor in ../lib: install it there, or say where it is \
+            "{LIBRARY} is neither in the directory of trace-cli ({}) nor in ../lib: install it there, or set its directory \
              ({LIBRARY_VARIABLE}=DIR)",
             beside.display()
         )

@@ -10,7 +10,8 @@ use crate::table::safe;
 pub struct RegionRule {
     /// `off region GLOB`.
     pub rule: String,
-    /// Whether it matches this name only. If not, `?` stands for what a rule cannot hold.
+    /// Whether it matches this name only. If not, `?` replaces characters that a rule cannot
+    /// contain.
     pub is_exact: bool,
 }
 
@@ -67,7 +68,8 @@ fn is_printable(c: char) -> bool {
     safe(text) == text
 }
 
-/// Text as a comment can hold it: one line, and no semicolon, behind which a rule would begin.
+/// Returns text in the form of a comment: one line, and no semicolon, after which a rule would
+/// begin.
 pub fn comment(text: &str) -> String {
     format!("# {}", safe(text).replace(';', "?"))
 }

@@ -60,7 +60,7 @@ impl Screen {
         self.columns.saturating_sub(width(text))
     }
 
-    /// Room for so many columns of characters.
+    /// Returns a width of the given number of character columns.
     pub const fn columns(columns: usize) -> Self {
         Self { columns }
     }

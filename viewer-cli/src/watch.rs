@@ -1,6 +1,6 @@
-//! How processes ended that another one had started: a launcher's. The system tells that to a process's parent, and, since
-//! Linux 6.15, to whoever holds a handle of the process from before its end. Such a handle is taken when a process begins its
-//! recording, whose file's name ends with its number.
+//! Learns the exit status of processes that a launcher started (not our own children). The system reports it to a
+//! process's parent and, since Linux 6.15, to any process that has held a handle (pidfd) since before the end. The
+//! handle is opened when a process begins its recording, whose file name ends with the process's number.
 #![expect(unsafe_code, reason = "system calls")]
 
 use std::collections::HashMap;
@@ -41,7 +41,7 @@ impl Watch {
     /// Looks for recordings that begin in a directory.
     ///
     /// # Errors
-    /// If the system cannot tell of them.
+    /// If the system cannot report them.
     pub fn begin(directory: &Path) -> io::Result<Self> {
         let (stop, stopped) = UnixStream::pair()?;
         let name = CString::new(directory.as_os_str().as_bytes())?;
@@ -62,7 +62,7 @@ impl Watch {
     /// process has adopted.
     pub fn end(self, orphans: Orphans) -> Processes {
         drop(self.stop);
-        // A thread that panicked has nothing to tell.
+        // A thread that panicked has no result.
         let handles = self.thread.join().unwrap_or_default();
         let until = Instant::now() + PATIENCE;
         while Instant::now() < until && !handles.values().all(|(_, handle)| has_ended(handle)) {
@@ -97,7 +97,8 @@ impl Processes {
         }
     }
 
-    /// How the process of this number ended that began this recording; none where the system does not tell.
+    /// Returns the exit status of the process with this number that began this recording. `None` means that the system
+    /// does not report it.
     pub fn end_of(&self, recording: &OsStr, pid: u32) -> Option<ExitStatus> {
         let known = self.handles.get(recording);
         let Some((_, handle)) = known.filter(|(known, _)| *known == pid) else {
@@ -120,7 +121,7 @@ fn owned(fd: libc::c_int) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the system has just given it, to nobody else.
+    // SAFETY: the system call has just returned this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -178,7 +179,7 @@ fn names(notices: &OwnedFd) -> Vec<OsString> {
     let mut names = Vec::new();
     let mut buffer = [0_u8; 16 << 10];
     loop {
-        // SAFETY: so many bytes to write to.
+        // SAFETY: the buffer is valid for writes of this length.
         let length = unsafe {
             libc::read(
                 notices.as_raw_fd(),
@@ -192,10 +193,11 @@ fn names(notices: &OwnedFd) -> Vec<OsString> {
         if rest.is_empty() {
             return names;
         }
-        // What is told of a file, then its name and zeros, so many bytes (inotify(7)).
+        // A header, then the file's name padded with zeros, whose length is in the header
+        // (inotify(7)).
         while let Some((head, behind)) = rest.split_at_checked(HEAD) {
             let head = head.as_ptr().cast::<libc::inotify_event>();
-            // SAFETY: so many bytes, which the system has filled.
+            // SAFETY: these are `HEAD` bytes, which the system has filled.
             let length = unsafe { head.read_unaligned() }.len as usize;
             let Some((name, next)) = behind.split_at_checked(length) else {
                 break;
@@ -249,13 +251,13 @@ fn has_ended(handle: &OwnedFd) -> bool {
     unsafe { libc::poll(&raw mut one, 1, 0) == 1 }
 }
 
-/// What the system says of a process, as its first version had it (linux/pidfd.h).
+/// The system's information about a process, in its first version (linux/pidfd.h).
 #[repr(C)]
 #[derive(Default)]
 struct Info {
     mask: u64,
     cgroup: u64,
-    /// Process, thread group, parent, and who they are of.
+    /// Process, thread group, parent, and their users and groups.
     ids: [u32; 11],
     exit_code: i32,
 }
@@ -263,7 +265,7 @@ struct Info {
 fn exit_status(handle: &OwnedFd) -> Option<ExitStatus> {
     /// `PIDFD_INFO_EXIT`.
     const EXIT: u64 = 1 << 3;
-    /// `PIDFD_GET_INFO`: number 11 of 0xff, reads and writes so many bytes.
+    /// `PIDFD_GET_INFO`: number 11 of type 0xff, reads and writes an `Info`.
     const GET_INFO: u64 = 3 << 30 | (size_of::<Info>() as u64) << 16 | 0xff << 8 | 11;
     let mut info = Info {
         mask: EXIT,

@@ -1,4 +1,4 @@
-//! `trace-cli collectives`: who waits in collective operations.
+//! `trace-cli collectives`: waits in collective operations.
 
 use std::io::Write;
 
@@ -14,7 +14,7 @@ use crate::table::{Align, Table, safe};
 use crate::time;
 use crate::views::{counted, wait_sentence};
 
-/// Collective operations: who came last, and how long others waited.
+/// Collective operations: the last member to arrive, and how long the others waited.
 ///
 /// The k-th begin of a communicator in a process belongs to the k-th in the others. An operation counts when all
 /// members that the trace knows have begun it and the last of them did so in the window. A member waits from its
@@ -35,7 +35,7 @@ pub struct CollectivesArguments {
     csv: bool,
 }
 
-/// Returns in one sentence who waited most.
+/// Returns one sentence about the longest waits.
 fn sentence(found: &Collectives) -> String {
     let count: u64 = found.collectives.iter().map(|row| row.count).sum();
     let wait_ns: i64 = found.collectives.iter().map(|row| row.wait_ns).sum();

@@ -1,6 +1,5 @@
-//! `trace-cli demo`: the main job on real input. Four processes compress the files below a directory,
-//! each recording what it does; then their recordings are merged, looked at, and held against what the
-//! processes know.
+//! `trace-cli demo`: the main job on real input. Four processes compress the files below a directory, and each records
+//! what it does. Then their recordings are merged, analysed, and compared with the processes' own counts.
 
 mod pipeline;
 
@@ -33,16 +32,16 @@ const MOST_SKIPPED: usize = 5;
 const MOST_LOSSES: usize = 5;
 /// What the demo calls its directory; it skips directories of this name.
 const DIRECTORY: &str = "annals-demo";
-/// The event type that tells of a compressed file.
+/// The event type that reports a compressed file.
 const FILE_DONE: &str = "file.done";
 
-/// Records a real parallel program, merges the recordings and looks at them.
+/// Records a real parallel program, merges the recordings and analyses the result.
 ///
 /// Four processes compress the files below DIR in memory (nothing is changed there; directories called
 /// .git and target are left out), each with a
 /// walker, readers, zstd compressors and a completion source that delivers out of order. Rank 3 has
 /// a tiny buffer on purpose, so that you see what losses look like. The results are checked against
-/// what the processes know; the exit code is 0 when all agrees.
+/// the processes' own counts; the exit code is 0 when all of them agree.
 #[derive(Clone, Debug, Args)]
 pub struct DemoArguments {
     /// What to compress
@@ -65,7 +64,7 @@ pub struct RankArguments {
     rank: u32,
 }
 
-/// What a process knows of its own work.
+/// A process's own counts of its work.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Tally {
     files: u64,
@@ -122,7 +121,7 @@ fn new_directory(wanted: Option<&Path>) -> anyhow::Result<PathBuf> {
 pub fn run(arguments: &DemoArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
     let directory = &arguments.directory;
     let is_directory = fs::metadata(directory)
-        .with_context(|| format!("cannot look at {}", directory.display()))?
+        .with_context(|| format!("cannot read the properties of {}", directory.display()))?
         .is_dir();
     if !is_directory {
         bail!("{} is no directory", directory.display());
@@ -180,7 +179,7 @@ pub fn run(arguments: &DemoArguments, out: &mut dyn Write) -> anyhow::Result<Fin
     let program = called.unwrap_or_else(|| "trace-cli".to_owned());
     writeln!(
         out,
-        "\nYou have seen: {RANKS} processes recorded at once, merged into one order, their regions with times, and \
+        "\nThis demo showed: {RANKS} processes recorded in parallel, merged into one order, their regions with times, and \
          what rank {TINY_RANK} lost\nto a buffer that is too small on purpose, with the count that each process kept \
          itself.\n\nThe recordings are in {0}, the trace is {1}. Next:\n  \
          {program} tui {1}                   walk through it by keys\n  \
@@ -291,7 +290,7 @@ fn check(opened: &Reader, tallies: &[Tally], out: &mut dyn Write) -> anyhow::Res
             } else {
                 seen.bytes_in <= tally.bytes_in && seen.bytes_out <= tally.bytes_out
             };
-        // The tiny buffer is there to be seen.
+        // The losses of the tiny buffer must be visible.
         let is_as_meant = rank != TINY_RANK || any_lost != 0;
         holds &= is_true && is_as_meant;
         let verdict = match (is_true && is_as_meant, lost) {

@@ -18,7 +18,7 @@ use crate::time;
 /// Regions that got slower or faster, are new or gone, in a second run.
 ///
 /// A region has changed when its time differs by more than --threshold percent of the first trace's and by more than
-/// --least. With --check, exit code 1 tells that one got slower or is new, for CI; a difference that losses may
+/// --least. With --check, exit code 1 means that a region got slower or is new, for CI; a difference that losses may
 /// explain (`~`) does not count.
 #[derive(Clone, Debug, Args)]
 #[command(
@@ -44,11 +44,11 @@ pub struct DiffArguments {
     #[arg(long, value_name = "WHAT", default_value = "exclusive")]
     of: Of,
 
-    /// Smallest change to tell of, percent
+    /// Smallest change to report, percent
     #[arg(long, value_name = "PERCENT", default_value_t = 10.0)]
     threshold: f64,
 
-    /// Smallest change to tell of, as time (calls: any)
+    /// Smallest change to report, as time (calls: any)
     #[arg(long, value_name = "TIME", value_parser = annals_format::units::parse_time, default_value = "0s")]
     least: i64,
 

@@ -53,7 +53,7 @@ struct Mismatch {
     filtered: u64,
     /// Events of the stream and type that were read.
     found: u64,
-    /// Events that dropped records of the stream and type tell of.
+    /// Number of lost events in the dropped records of the stream and type.
     told: u64,
 }
 
@@ -232,7 +232,7 @@ fn print_check(check: &CheckResult, out: &mut dyn Write) -> anyhow::Result<()> {
         writeln!(
             out,
             "DOES NOT ADD UP: rank {}, {}, {}, {}: raised {}, recorded {}, dropped {}, suppressed \
-             {}, skipped {}, truncated {}, filtered {}; events found {}, drops told {}",
+             {}, skipped {}, truncated {}, filtered {}; events found {}, drops reported {}",
             m.rank,
             safe(&m.source),
             safe(m.location.as_deref().unwrap_or("-")),

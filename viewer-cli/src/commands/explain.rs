@@ -15,7 +15,7 @@ use crate::time;
 /// What ordered two events
 ///
 /// An event is named RANK/LOCATION/POSITION, the position counting the events there in the order of the
-/// trace from 0, or by a time such as 1.5s: the first event at it or behind.
+/// trace from 0, or by a time such as 1.5s: the first event at or after it.
 ///
 /// Rules: `same-stream`, `clock-gap` (farther apart than the clocks can be wrong), `message-path`, and
 /// `concurrent`: nothing but what the clocks say, or with equal times rank, recording and stream.
@@ -119,7 +119,7 @@ pub fn run(arguments: &ExplainArguments, out: &mut dyn Write) -> anyhow::Result<
                     format!("no event {rank}/{location}/{position}")
                 }
                 EventName::Time(time_ns) => {
-                    format!("no event at or behind {}", time::moment(*time_ns))
+                    format!("no event at or after {}", time::moment(*time_ns))
                 }
             };
             return Err(UsageError(what).into());
@@ -184,7 +184,7 @@ fn write_text(found: &ExplanationRow, out: &mut dyn Write) -> std::io::Result<()
             "wrong by at most {}",
             time::duration(bound.min(1 << 62) as i64)
         ),
-        None => "wrong by nobody knows how much".to_owned(),
+        None => "with an unknown error".to_owned(),
     };
     let apart = format!("their clocks are {gap} apart, {bound}");
     match found.rule {
@@ -197,7 +197,7 @@ fn write_text(found: &ExplanationRow, out: &mut dyn Write) -> std::io::Result<()
         _ if found.first.time_ns == found.second.time_ns => {
             writeln!(
                 out,
-                "concurrent: {apart}; equal times stand by rank, recording and stream"
+                "concurrent: {apart}; events of equal time are sorted by rank, recording and stream"
             )?;
         }
         _ => writeln!(out, "concurrent: {apart}, and no message path was found")?,

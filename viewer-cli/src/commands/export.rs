@@ -50,7 +50,7 @@ pub struct ExportArguments {
     #[arg(short, long, value_name = "FORMAT", value_parser = Format::by_name)]
     format: Option<Format>,
 
-    /// Where it goes: a file, a directory for several tables, `-` for standard output
+    /// Output: a file, a directory for several tables, `-` for standard output
     #[arg(
         short,
         long,
@@ -115,8 +115,8 @@ const LONG_HELP: &str = "\
 Tables (times in nanoseconds since the trace's start, ranks as 64-bit integers, names as text; null where nothing is known):
   events    time_ns, rank, location, source, event, and a column for each element's name: integers as 64-bit (u64
             unsigned), doubles, text, bytes; what refers to a region, a location, an object has its name. One name with
-            several types is one column each: value_i64, value_f64. A name that is taken gets a number: rank_2. Behind 256
-            columns come the rest as JSON in `elements`. In order of time.
+            several types is one column each: value_i64, value_f64. A name that is taken gets a number: rank_2. After 256
+            columns, the rest are JSON in `elements`. In order of time.
   calls     call (its number), parent (number of the call around it), rank, location, region, begin_ns, end_ns,
             inclusive_ns, exclusive_ns (within the window), depth (calls around it), is_outermost (no recursion),
             is_uncertain (a loss lies in it), ended (left; unleft: with the call around it; open: at the end), file and
@@ -131,11 +131,11 @@ Tables (times in nanoseconds since the trace's start, ranks as 64-bit integers, 
 Parquet files have groups of 2^17 rows with least and greatest values, and zstd; Arrow files are not compressed.
 A partition has one file, or several (part-0, part-1, …) when there are many partitions of many rows.
 
-Until it is whole, a file is called OUT.PID.tmp, and so is a directory of tables that is not there yet: it appears with
-all its files at once. In a directory that is there, they are made below export.PID.tmp and moved out of it when all of them
-are whole, one after the other: whoever reads just then may find tables of two exports, but none that is half written. A
-process that is killed leaves only what ends in .tmp, a full disk nothing. All is synced to the disk before it has its name.
-A file that is there is replaced only if it is of the same format, or with --force.
+Until it is complete, a file is called OUT.PID.tmp, and so is a new directory of tables: it appears with
+all its files in one step. In an existing directory, tables are written below export.PID.tmp and moved out of it when all
+are complete, one after the other: a reader at that moment may find tables of two exports, but no incomplete one. A
+killed process leaves only names that end in .tmp, a full disk nothing. All is synced to the disk before it gets its name.
+An existing file is replaced only if it is of the same format, or with --force.
 
 Perfetto: a process for each rank, a thread for each location with calls as slices; below it a track for each source with
 points as instants, and one for each metric; messages are flows; a loss is an instant of the category `loss` on a packet
@@ -184,7 +184,7 @@ pub fn tell_of_messages(exported: &Exported) {
         + messages.without_peer;
     if without != 0 {
         eprintln!(
-            "messages without a partner: {} sends, {} receives, {} by loss, {} without a known peer, {} too many at once",
+            "messages without a partner: {} sends, {} receives, {} by loss, {} without a known peer, {} above the limit of messages in flight",
             messages.unmatched_sends,
             messages.unmatched_receives,
             messages.unmatchable_by_loss,

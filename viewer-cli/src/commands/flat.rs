@@ -1,4 +1,5 @@
-//! `trace-cli flat`: how evenly the work is spread over ranks or locations, and who is slow.
+//! `trace-cli flat`: how evenly the work is spread over ranks or locations, and which of them are
+//! slow.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -22,8 +23,8 @@ use crate::views::{OUTSIDE, SENTENCE_NAME};
 
 /// Load balance: time in each region by rank or location.
 ///
-/// For each region the mean over all ranks (or locations) that the filter takes and that have region events, the
-/// largest, their ratio, and who has it. `~` marks what a loss may have changed.
+/// For each region the mean over all ranks (or locations) that the filter selects and that have region events, the
+/// largest, its rank or location, and the ratio of both. `~` marks what a loss may have changed.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  trace-cli flat run.annals\n  \
                   trace-cli flat run.annals --by location --region solve\n  \
@@ -203,7 +204,7 @@ fn table(
         Some(FlatRow {
             name,
             calls: shares.iter().map(|share| share.calls).sum(),
-            // Who has none of it has 0.
+            // Groups without the region have 0.
             min_ns: if shares.len() < groups.len() {
                 0
             } else {

@@ -37,7 +37,7 @@ pub struct HistogramArguments {
     #[command(flatten)]
     filter: FilterArguments,
 
-    /// Element whose values are looked at, of the event types that --event chooses
+    /// Element whose values are counted, of the event types that --event selects
     #[arg(long, value_name = "NAME")]
     element: Option<String>,
 
@@ -96,7 +96,7 @@ fn values_of(
     let Some(name) = &arguments.element else {
         if arguments.filter.region.is_none() {
             bail!(UsageError(
-                "what to look at is missing: --region NAME, or --event TYPE with --element NAME"
+                "no values are selected: expected --region NAME, or --event TYPE with --element NAME"
                     .to_owned()
             ));
         }
@@ -238,7 +238,7 @@ impl Histogram {
             .unwrap_or(0);
         for (bin, name) in self.bins.iter().zip(&names) {
             let eighths = (u128::from(bin.count) * (WIDTH * 8) as u128 / u128::from(most)) as usize;
-            // One that has any is seen.
+            // A bin that is not empty is visible.
             let eighths = if bin.count == 0 { 0 } else { eighths.max(1) };
             let mut bar = "█".repeat(eighths / 8);
             if eighths % 8 != 0 {

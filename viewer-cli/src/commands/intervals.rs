@@ -52,7 +52,7 @@ pub struct IntervalsArguments {
     #[arg(long)]
     by_rank: bool,
 
-    /// With --json: the largest number in flight in each of so many parts of the window
+    /// With --json: the largest number in flight in each of N parts of the window
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u16).range(1..))]
     points: u16,
 }
@@ -153,7 +153,7 @@ fn find_pairs(
             let base = name.strip_suffix(from)?;
             known.get(format!("{base}{to}").as_str()).copied()
         });
-        // Types of the roles whose names tell nothing: the next end is meant.
+        // If the names show no pairs, a begin type belongs to the next end type.
         let end = end.or_else(|| {
             let is_begin = begin.role == Role::Begin;
             let mut ends = types().filter(|t| t.role == Role::End && t.id > begin.id);
@@ -191,7 +191,7 @@ pub fn run(arguments: &IntervalsArguments, out: &mut dyn Write) -> anyhow::Resul
     warn_of_damage(&opened, &outcome);
     if found.over_limit != 0 {
         eprintln!(
-            "{} begins are left out: more than {MOST_OPEN_INTERVALS} intervals were open at once",
+            "{} begins are left out: more than {MOST_OPEN_INTERVALS} intervals were open at the same time",
             found.over_limit
         );
     }

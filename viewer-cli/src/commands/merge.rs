@@ -38,7 +38,7 @@ const MOST_SLICES: u32 = 4096;
                   trace-merge annals-run -o window.annals --from 1.5s --to 2s --rank 0-3"
 )]
 pub struct MergeArguments {
-    /// Recordings, traces, and directories of these (a trace beside recordings is an earlier merge, and left out)
+    /// Recordings, traces, and directories of these (a trace among recordings is an earlier merge, and left out)
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<PathBuf>,
 
@@ -85,26 +85,26 @@ pub struct MergeArguments {
     #[arg(long, value_name = "FILE")]
     clock_offsets: Option<PathBuf>,
 
-    /// What to do about messages whose receive stands before their send: off, check, repair
+    /// What to do about messages whose receive precedes their send: off, check, repair
     ///
     /// `check` counts them, and collective operations that end before they can; `repair` moves events
     /// forward until there are none, and says by how much; raw ticks are kept.
     #[arg(long, default_value = "check", value_name = "WHAT", value_parser = causality)]
     causality: Causality,
 
-    /// Messages that may be in flight at once (about 150 bytes each); more are counted, not matched
+    /// Maximum number of messages in flight (about 150 bytes each); more are counted, not matched
     #[arg(long, default_value_t = MESSAGES_IN_FLIGHT, value_name = "N")]
     messages_in_flight: usize,
 
     /// Memory that the merge may take, about, such as 256M or 2G
     ///
-    /// What needs more at once is merged in several passes, with temporary files, and so are more than 4 096 streams; the
-    /// trace is the same. Definitions and indexes count, about 12 KiB a stream; where they alone take more
+    /// A merge that needs more runs in several passes, with temporary files, and so does one of more than 4 096
+    /// streams; the trace is the same. Definitions and indexes count, about 12 KiB a stream; where they alone take more
     /// (tens of thousands of streams), events get a quarter of the limit on top.
     #[arg(long, default_value = "256M", value_name = "SIZE", value_parser = annals_format::units::parse_size)]
     memory_limit: u64,
 
-    /// Where temporary files go; default: beside the trace
+    /// Directory for temporary files; default: that of the trace
     #[arg(long, value_name = "DIR")]
     temp_dir: Option<PathBuf>,
 
@@ -179,7 +179,7 @@ fn output_format(text: &str) -> Result<OutputFormat, String> {
 }
 
 impl OutputFormat {
-    /// What a name stands for: a trace, unless its extension is another format's.
+    /// Returns the format of a name: a trace, unless its extension is another format's.
     fn of_path(path: &Path) -> Self {
         if path
             .extension()
@@ -221,7 +221,7 @@ pub fn run(mut arguments: MergeArguments) -> anyhow::Result<Finding> {
     Ok(Finding::loss(has_loss))
 }
 
-/// Puts slices together; gives whether anything was lost.
+/// Joins slices; returns whether anything was lost.
 fn join(arguments: &MergeArguments) -> anyhow::Result<bool> {
     let mut options = JoinOptions::new();
     options.compression = arguments.compression;
@@ -317,7 +317,7 @@ impl MergeArguments {
         self.output.as_deref().unwrap_or(Path::new(""))
     }
 
-    /// Chooses the output if none was given: beside a single directory.
+    /// Chooses the output if none is set: next to a single input directory.
     ///
     /// # Errors
     /// If there are several inputs, or the input is no directory.
@@ -374,7 +374,7 @@ fn merge(arguments: &MergeArguments) -> anyhow::Result<Report> {
     if matches!(format, OutputFormat::Export(_)) {
         check_built_in()?;
     } else {
-        // An export filters itself: it tells of what is left out in its own way.
+        // An export filters by itself: it has a separate report of what is left out.
         options.filter = arguments.filter.filter();
         options.window = window;
     }
@@ -432,7 +432,7 @@ fn tell_of_offsets(offsets: &ClockOffsets, plan: &MergePlan) {
     }
 }
 
-/// Writes what the merge gives in another format than a trace's.
+/// Writes the result of the merge in another format than a trace's.
 fn run_export(
     plan: MergePlan,
     window: Window,

@@ -1,4 +1,4 @@
-//! `trace-cli messages`: who sends how much to whom, how long it takes, and who waits.
+//! `trace-cli messages`: bytes, latencies and waits of messages by pair of ranks.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -19,14 +19,14 @@ use crate::table::{Align, Screen, Table};
 use crate::time;
 use crate::views::{counted, wait_chain, wait_sentence};
 
-/// Messages by pair of ranks: bytes, latency, and who waited for whom.
+/// Messages by pair of ranks: bytes, latency, and waits of both sides.
 ///
 /// Sends and receives are matched from the beginning of the trace, as `trace-merge` matches them; a message counts
 /// when its receive lies in the window. The latency is from the send to the receive. A late sender makes the
-/// receiver wait from the entry of the region that the receive stands in to the send; a late receiver makes the sender
-/// wait from the send to the entry of the receiver's region, as long as the sender is in the region of its send (non-blocking
-/// sends do not wait). With
-/// --rank, messages from or to these ranks. `~` marks rows that a loss may have changed.
+/// receiver wait from the entry of the region around the receive to the send; a late receiver makes the sender wait
+/// from the send to the entry of the receiver's region, as long as the sender is in the region of its send
+/// (non-blocking sends do not wait). With --rank, messages from or to these ranks. `~` marks rows that a loss may have
+/// changed.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Examples:\n  trace-cli messages run.annals\n  trace-cli messages run.annals --csv > \
@@ -169,7 +169,7 @@ fn write_csv(rows: &[MessagePairRow], out: &mut dyn Write) -> std::io::Result<()
     })
 }
 
-/// Returns in one sentence who waited most.
+/// Returns one sentence about the longest waits.
 fn sentence(messages: &Messages) -> String {
     let pairs = || messages.pairs.iter();
     let late: u64 = pairs()
@@ -203,7 +203,7 @@ fn sentence(messages: &Messages) -> String {
         ),
         _ if count == 0 => "No message was received.".to_owned(),
         None if messages.received_in_calls == 0 => {
-            format!("Who waited is not known, since no region is around the receives; {all}.")
+            format!("Waits are not known, since no region is around the receives; {all}.")
         }
         None => format!("No rank waited for a message; {all}."),
         Some(longest) if late == 1 => {

@@ -91,7 +91,7 @@ impl InputArguments {
         Screen::of_output(self.full_names)
     }
 
-    /// Opens the input to look at a window of it.
+    /// Opens the input to read a time window of it.
     ///
     /// # Errors
     /// If it cannot be read, or ends before the window starts.
@@ -110,12 +110,12 @@ impl InputArguments {
     }
 }
 
-/// Tells on standard error, in one line, whatever files are called.
+/// Writes one line to standard error, also if file names contain line breaks.
 fn tell(text: &str) {
     eprintln!("{}", safe(text));
 }
 
-/// Tells on stderr what this read had to skip.
+/// Reports on standard error what this read had to skip.
 pub(crate) fn warn_of_damage(opened: &Reader, outcome: &ReadSummary) {
     for input in opened.rejected() {
         tell(&format!(
@@ -169,8 +169,8 @@ pub(crate) fn warn_of_damage(opened: &Reader, outcome: &ReadSummary) {
     }
 }
 
-/// Where recordings have chunks that cannot be read. Merging them counts what they cost; where they stand, another look tells: only
-/// at recordings that lost something so.
+/// Returns the places of unreadable chunks in recordings. A merge only counts the events that they cost: this reads
+/// recordings with such losses again.
 fn unreadable_chunks(opened: &Reader, outcome: &ReadSummary) -> Vec<(PathBuf, Problem)> {
     let Some(report) = &outcome.report else {
         return Vec::new();
@@ -190,7 +190,7 @@ fn unreadable_chunks(opened: &Reader, outcome: &ReadSummary) -> Vec<(PathBuf, Pr
     let inputs = inputs.filter(|input| hit.contains(&input.recording_id));
     let mut found = Vec::new();
     for input in inputs {
-        // Traces and archives have told of theirs.
+        // Traces and archives have already reported theirs.
         let (Ok(opened), Ok(file)) = (InputRecording::open(&input.path), File::open(&input.path))
         else {
             continue;

@@ -16,8 +16,8 @@ use crate::values::{put_elements, put_elements_json, put_json, put_value_text};
 
 /// Events in global order, one a line.
 ///
-/// Lines: time in seconds, rank, location, source, event type, elements. Losses stand where they
-/// happened, in lines that begin with `--` (with --json only when --losses is given).
+/// Lines: time in seconds, rank, location, source, event type, elements. Losses are printed where
+/// they happened, in lines that begin with `--` (with --json only when --losses is given).
 #[derive(Clone, Debug, Args)]
 pub struct PrintArguments {
     #[command(flatten)]

@@ -31,9 +31,10 @@ use crate::watch::{Processes, Watch};
 ///
 /// Everything that the program raises through Annals is recorded, every call of MPI, whatever the MPI library, and every
 /// function that was compiled with -finstrument-functions, in it and in the programs it starts. Signals are passed on, and `record`
-/// ends as the program did: with its exit code, or by the signal that ended it. When the program succeeded and something could not be
-/// done for its recordings, which is told, the exit code is 1; not below a launcher of ranks, which would end the others. Afterwards the
-/// recordings are told on standard error. Functions are named from the symbols and debug information (-g) of their files.
+/// ends as the program did: with its exit code, or by the signal that ended it. When the program succeeded but its
+/// recordings could not be completed, the reason is printed and the exit code is 1; below a launcher of ranks it stays
+/// 0, since the launcher would end the other ranks. Afterwards the recordings are listed on standard error. Functions
+/// are named from the symbols and debug information (-g) of their files.
 ///
 /// Both `mpirun -n 4 trace-cli record -o run -- ./app` and `trace-cli record -o run -- mpirun -n 4 ./app` work;
 /// with more than one host, take the first: each recorder then sees to its own process's files, and says which
@@ -63,8 +64,8 @@ pub struct RecordArguments {
     #[arg(long, value_name = "DIR")]
     symbols: Vec<PathBuf>,
 
-    /// Merge the recordings when the program has ended, into a trace beside the directory: DIR.annals. Of several
-    /// ranks, for the form with the launcher behind `record` only
+    /// Merge the recordings when the program has ended, into the trace DIR.annals next to the directory. For several
+    /// ranks, only in the form where `record` precedes the launcher
     #[arg(long)]
     merge: bool,
 
@@ -119,7 +120,7 @@ macro_rules! settings {
     ($($(#[doc = $doc:literal])* $field:ident, $variable:literal, $value:literal;)*) => {
         /// What the recorder's environment variables say, as options.
         #[derive(Clone, Default, Debug, Args)]
-        #[command(next_help_heading = "Recorder (stand above the environment variables in brackets)")]
+        #[command(next_help_heading = "Recorder (override the environment variables in brackets)")]
         pub struct Settings {$(
             $(#[doc = $doc])*
             #[arg(long, value_name = $value)]
@@ -152,11 +153,12 @@ settings! {
     block_limit, "ANNALS_BLOCK_LIMIT", "TIME";
     /// Triggers of the flight recorder, between semicolons, as `signal SIGUSR2` [ANNALS_TRIGGER]
     trigger, "ANNALS_TRIGGER", "TRIGGERS";
-    /// A snapshot goes back this far before its trigger [ANNALS_PRE_TRIGGER]
+    /// A snapshot starts this long before its trigger [ANNALS_PRE_TRIGGER]
     pre_trigger, "ANNALS_PRE_TRIGGER", "TIME";
-    /// A snapshot waits this long behind its trigger [ANNALS_POST_TRIGGER]
+    /// A snapshot ends this long after its trigger [ANNALS_POST_TRIGGER]
     post_trigger, "ANNALS_POST_TRIGGER", "TIME";
-    /// Bytes of a recording on disk, behind which events are dropped, as 2G [ANNALS_MAX_BYTES]
+    /// Maximum size of a recording on disk, beyond which events are dropped, as 2G
+    /// [ANNALS_MAX_BYTES]
     max_bytes, "ANNALS_MAX_BYTES", "SIZE";
     /// Partly filled pages of idle streams are written after this time [ANNALS_FLUSH]
     flush, "ANNALS_FLUSH", "TIME";
@@ -192,7 +194,7 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<Outcome> {
     let options = options(&arguments.settings)?;
     if arguments.merge && is_one_rank_of_several(&options) {
         let why = "--merge: this is one rank of several, and each would merge its own recording alone: put the \
-                   launcher behind it (trace-cli record --merge -- mpirun ...), or merge the directory when all have \
+                   launcher after it (trace-cli record --merge -- mpirun ...), or merge the directory when all have \
                    ended (trace-merge)";
         return Err(UsageError(why.to_owned()).into());
     }
@@ -238,7 +240,7 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<Outcome> {
     let launched = launched.with_context(|| format!("cannot run {}", program.display()))?;
     let status = launched.status;
     let ends = ends_of(launched, watch);
-    // Clocks of file systems may be coarse, or behind.
+    // Clocks of file systems may be coarse, or late.
     let since = started - Duration::from_secs(10);
     let mut note = |definitions: &Definitions| rules.note_definitions(definitions);
     let gathered = gather::gather(&directory, &token, since, &symbols, &ends, &mut note);
@@ -351,7 +353,7 @@ fn safe_path(path: &Path) -> String {
     safe(&path.display().to_string())
 }
 
-/// Merges the recordings of this run; gives what is to be told.
+/// Merges the recordings of this run; returns the text for the user.
 fn merge(recordings: &[PathBuf], output: &Path) -> anyhow::Result<String> {
     let trace = trace_beside(output)?;
     let mut options = MergeOptions::new();
@@ -370,12 +372,12 @@ fn merge(recordings: &[PathBuf], output: &Path) -> anyhow::Result<String> {
         safe_path(&trace),
         time::bytes(merged.bytes),
     );
-    // How the processes ended was told with their recordings.
+    // The ends of the processes were already reported with their recordings.
     Ok(headline + &safe_lines(&of_merge(&report, asked)))
 }
 
-/// Whether a launcher has started this as one of several ranks. Slurm tells a batch script, too, that it is rank 0; only
-/// below `srun` is there a step.
+/// Returns whether a launcher has started this process as one of several ranks. Slurm sets rank 0 for a batch script,
+/// too, but a step only below `srun`.
 fn is_one_rank_of_several(options: &Options) -> bool {
     let is_set = |name: &&str| std::env::var_os(name).is_some();
     let names = ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"];
@@ -429,7 +431,7 @@ fn settle(directory: &Path, arguments: &RecordArguments, options: &Options) -> a
     for known in others {
         let mut live = known.path.clone().into_os_string();
         live.push("-live");
-        // The recording last: without it, nobody would know what the others are of.
+        // The recording last: without it, the other files could not be attributed.
         let lives = [Some(live.into()), known.live_path];
         for path in lives.into_iter().flatten().chain([known.path]) {
             match std::fs::remove_file(&path) {
@@ -613,7 +615,7 @@ fn report(gathered: &[Gathered], run: &Run<'_>, output: &Path) -> String {
             .iter()
             .map(|(cause, count)| format!("{count} {cause}"))
             .collect();
-        // Whoever counted was cut off with the rest.
+        // The counters were in the part of the file that is missing.
         let is_known = one.ended != Ended::Truncated;
         let dropped = match (dropped.as_slice(), is_known) {
             ([], true) => "dropped 0".to_owned(),

@@ -1,4 +1,4 @@
-//! `trace-cli regions`: where the time went, region by region.
+//! `trace-cli regions`: the time spent in each region.
 
 use std::io::Write;
 
@@ -39,7 +39,7 @@ pub struct RegionsArguments {
     #[arg(long, value_name = "WHAT")]
     by: Option<By>,
 
-    /// What comes first
+    /// Order of the rows
     #[arg(long, value_name = "WHAT", default_value = "exclusive")]
     sort: Sort,
 
@@ -51,7 +51,7 @@ pub struct RegionsArguments {
     #[arg(long, conflicts_with = "json")]
     csv: bool,
 
-    /// As a tree of who called whom
+    /// As a call tree
     #[arg(long, conflicts_with_all = ["by", "csv"])]
     tree: bool,
 }

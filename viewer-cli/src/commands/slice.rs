@@ -1,4 +1,4 @@
-//! `trace-cli slice` and `split`: parts of a trace as traces of their own.
+//! `trace-cli slice` and `split`: parts of a trace as separate traces.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -19,8 +19,8 @@ use crate::time;
 ///
 /// Times, definitions and calibration stay; what is left out is counted as filtered; losses stay, with their times. Regions that
 /// are open where the part begins are open in it: it starts with a snapshot of them. Regions that are open where the part
-/// ends, end in it with the last enter or leave of their location: what comes later is not in the part, so that such a call is
-/// shorter there than in the whole trace, and a location without events in the part has no calls.
+/// ends, end in it with the last enter or leave of their location: later events are not in the part, so that such a
+/// call is shorter there than in the whole trace, and a location without events in the part has no calls.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Examples:\n  trace-cli slice run.annals --from 1s --to 1.5s -o part.annals\n  \
@@ -34,7 +34,7 @@ pub struct SliceArguments {
     #[command(flatten)]
     filter: EventFilterArguments,
 
-    /// Where the part goes
+    /// File for the part
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 
@@ -44,8 +44,8 @@ pub struct SliceArguments {
 
 /// A trace in parts of equal time or size, each a separate trace.
 ///
-/// Parts are as of `slice`: part-001.annals, part-002.annals, … Those of a size have at least so many bytes of the whole
-/// trace's events, and up to a chunk more.
+/// Parts are like those of `slice`, with the names part-001.annals, part-002.annals, … Parts of a size contain at least
+/// that many bytes of the whole trace's events, and up to a chunk more.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Examples:\n  trace-cli split run.annals --every 10s -o parts\n  \
@@ -232,7 +232,9 @@ fn cuts(opened: &Reader, arguments: &SplitArguments) -> anyhow::Result<Vec<i64>>
         }
     };
     cuts.ok_or_else(|| {
-        let why = format!("--every: a time or size above 0 that gives at most {MOST_PARTS} parts");
+        let why = format!(
+            "--every: expected a time or size above 0 that results in at most {MOST_PARTS} parts"
+        );
         UsageError(why).into()
     })
 }
@@ -240,7 +242,7 @@ fn cuts(opened: &Reader, arguments: &SplitArguments) -> anyhow::Result<Vec<i64>>
 /// Runs `split`.
 ///
 /// # Errors
-/// As [`run`].
+/// If the trace cannot be read, or a part cannot be written.
 pub fn run_split(arguments: &SplitArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
     let opened = arguments.input.open()?;
     let cuts = cuts(&opened, arguments)?;

@@ -1,4 +1,4 @@
-//! `trace-cli sources`: who raised events, with which promise and by which clock.
+//! `trace-cli sources`: the sources of events, with the order they promise and their clocks.
 
 use std::collections::BTreeMap;
 use std::io::Write;

@@ -33,9 +33,9 @@ use crate::time;
 ///
 /// The window, --rank, --source and --location choose what is counted, and shares are those of what
 /// they choose (--event changes nothing here); a rule holds for the whole run. Rules go by name:
-/// regions of the same name count as one. Enters and leaves that a program raises by event types of
-/// its own are not saved: rules about regions do not reach them. As in `trace-cli regions`, the true number of calls lies within calls ±
-/// uncertain; `~` marks times that a loss may have changed.
+/// regions of the same name count as one. Enters and leaves that a program raises with its private event types are not
+/// saved: rules about regions do not reach them. As in `trace-cli regions`, the true number of calls lies within calls
+/// ± uncertain; `~` marks times that a loss may have changed.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  trace-cli suggest-filter run.annals\n  \
                   trace-cli suggest-filter run.annals --shorter-than 1us --top 10 -o filter.txt\n  \
@@ -91,7 +91,7 @@ struct Suggestion {
     time_is_uncertain: bool,
     events_saved: u64,
     bytes_saved_estimate: u64,
-    /// Of the events looked at.
+    /// Share of all counted events.
     share: f64,
     /// A line for each name that the region had while the program ran.
     rule: String,
@@ -106,7 +106,7 @@ struct Suggestion {
 struct Suggestions {
     criteria: Criteria,
     regions: Vec<Suggestion>,
-    /// Regions that met the criteria, those behind `top` included.
+    /// Regions that met the criteria, including those beyond `top`.
     candidates: usize,
     events_saved: u64,
     bytes_saved_estimate: u64,
@@ -118,7 +118,7 @@ struct Suggestions {
     bytes_per_event: Option<f64>,
     /// The filter's text.
     filter: String,
-    /// What to tell when there is nothing to suggest.
+    /// The message when there is nothing to suggest.
     #[serde(skip)]
     most_frequent: Option<(String, RegionStats)>,
 }
@@ -281,7 +281,7 @@ fn filter_text(input: &Path, criteria: &Criteria, regions: &[Suggestion]) -> Str
     text.push('\n');
     for region in regions {
         if !region.rule_is_exact {
-            let what = "In the next rule, ? stands for a byte of the name that a rule cannot hold \
+            let what = "In the next rule, ? replaces a byte of the name that a rule cannot contain \
                         (semicolon, line end, other control characters).";
             let _ = writeln!(text, "{}", comment(what));
         }
@@ -408,7 +408,7 @@ pub fn run(arguments: &SuggestFilterArguments, out: &mut dyn Write) -> anyhow::R
         }
     }
     if let Some(path) = &arguments.output {
-        // Behind the results where both go to a terminal.
+        // After the results, if both are written to a terminal.
         out.flush()?;
         let count = suggestions.regions.len();
         let rules = if count == 1 { "rule" } else { "rules" };

@@ -1,4 +1,4 @@
-//! `trace-cli timeline`: who was where when.
+//! `trace-cli timeline`: the calls of each location over time.
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use annals_merger::Window;
 /// With more lanes, pictures show the innermost calls only.
 const MOST_NESTED: usize = 128;
 
-/// Who was where when, as a picture: in the terminal, SVG or PNG.
+/// The calls of each location over time, as a picture: in the terminal, SVG or PNG.
 ///
 /// In the terminal a lane shows in each column the innermost region with the most time, ░ (without colours: a small letter)
 /// where it waited for another rank, and
@@ -106,9 +106,10 @@ struct RunOut<'a> {
     from_ns: i64,
     to_ns: i64,
     region: &'a str,
-    /// Calls that the bar stands for. Null with one level: calls within interrupt those around them.
+    /// Number of calls that the bar represents. Null with one level: inner calls interrupt outer ones.
     calls: Option<u64>,
-    /// Whether it stands for other than one call: from and to are borders of columns then, else those of the call.
+    /// Whether it represents other than one call: `from` and `to` are then borders of columns, otherwise those of the
+    /// call.
     is_summary: bool,
 }
 

@@ -15,8 +15,8 @@ use crate::tui::{self, Shown};
 /// Walk through a timeline by keys: zoom, pan, search, gaps.
 ///
 /// A lane for each location; below, the calls and events under the cursor, and the statistics of what is
-/// shown. Of a view with too many events, places are looked at, more and more of them: zoom in to see every event.
-/// Recordings that were not merged are read whole for each view: merge big ones first. The key ? tells all keys.
+/// shown. A view with too many events is sampled at more and more places: zoom in to see every event. Recordings that
+/// were not merged are read whole for each view: merge big ones first. The key ? lists all keys.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  trace-cli tui run.annals\n  \
                   trace-cli tui run.annals --from 1s --to 1.1s --rank 0-3")]
@@ -30,7 +30,7 @@ pub struct TuiArguments {
     #[command(flatten)]
     filter: FilterArguments,
 
-    /// A view of more events is looked at in places, until it is zoomed in
+    /// Maximum number of events of a view that is read completely; larger views are sampled
     #[arg(long, value_name = "N", default_value_t = 2_000_000)]
     most_events: u64,
 

@@ -123,7 +123,7 @@ fn functions(named: Named<'_>, elf: &Elf) -> Check {
         }
         Hook::Absent => {
             let says = format!(
-                "{shown} was not compiled with -finstrument-functions: none of its own functions are recorded (its shared libraries \
+                "{shown} was not compiled with -finstrument-functions: none of the functions in this file are recorded (its shared libraries \
                  were not checked)"
             );
             let advice = "compile it with -g -finstrument-functions to record functions";
@@ -172,7 +172,7 @@ fn mpi(named: Named<'_>, elf: &Elf, launcher: Option<&'static str>) -> Vec<Check
             "{says}; but the launcher is {launcher}'s, below which each rank of this program would run alone, as rank 0 of 1"
         );
         checks.push(Check::note(NAME, found, says).advice(
-            "start it with the launcher of its own MPI, such as mpirun.mpich or mpirun.openmpi",
+            "start it with the launcher of the MPI library that it is linked with, such as mpirun.mpich or mpirun.openmpi",
         ));
     } else {
         checks.push(Check::ok(NAME, found, says));

@@ -236,7 +236,7 @@ fn recorder(options: &Options) -> Vec<Check> {
             "live-file",
             found,
             format!(
-                "the live file of {} {shown} cannot be created ({}): a killed process would lose what was not written yet",
+                "the live file of {} {shown} cannot be created ({}): events that are not yet written when a process is killed would be lost",
                 time::bytes(bytes as u64),
                 without_probe(why)
             ),
@@ -288,7 +288,7 @@ fn live_file_works(
 ) -> Check {
     let size = time::bytes(bytes as u64);
     let says = format!(
-        "the live file of {size} {shown} ({}) was allocated, mapped and written: a killed process loses no committed event",
+        "the live file of {size} {shown} ({}) was allocated, mapped and written: committed events survive when a process is killed",
         kind.unwrap_or("unknown file system")
     );
     let is_in_memory = matches!(kind, Some("tmpfs" | "ramfs"));

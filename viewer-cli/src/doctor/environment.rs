@@ -125,7 +125,7 @@ pub(super) fn ends_of_processes() -> Check {
             Some(false),
         ),
         Some(Err(error)) => note(
-            format!("this system gives out no handles of processes (pidfd_open: {error})"),
+            format!("this system does not support process handles (pidfd_open: {error})"),
             Some(false),
         ),
         None => note("no process could be started to try it".to_owned(), None),

@@ -176,8 +176,8 @@ fn limits_check(
                 "limits",
                 found.clone(),
                 format!(
-                    "files may have {size} at most (ulimit -f), less than the live file of {buffer}: a killed process would lose \
-                     events, and recordings end at this size"
+                    "files may have {size} at most (ulimit -f), less than the live file of {buffer}: events of a killed process would be \
+                     lost, and recordings end at this size"
                 ),
             )
             .advice("raise the limit: ulimit -f unlimited")

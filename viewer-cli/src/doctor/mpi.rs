@@ -30,7 +30,7 @@ impl Abi {
         }
     }
 
-    /// Returns the interface that a library's name stands for. `None` means that it is no MPI library.
+    /// Returns the interface that a library's name denotes. `None` means that it is no MPI library.
     ///
     /// `libmpi.so.12` is MPICH's and its relatives'; Open MPI 1.10 had this name, too, which only its symbols show.
     pub(super) fn of_name(name: &str) -> Option<Self> {

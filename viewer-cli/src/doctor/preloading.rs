@@ -170,7 +170,8 @@ fn privileged(named: Named<'_>) -> Option<Check> {
             format!("{shown} is {what}, but on a file system where that has no effect (nosuid)");
         return Some(Check::note(NAME, named.found(obstacle), says));
     }
-    // The kernel tells the loader to be careful if rights change (execve(2), ld.so(8)).
+    // The kernel sets the loader's secure-execution mode if privileges change (execve(2),
+    // ld.so(8)).
     let changes_user = is_setuid && (user != geteuid().as_raw() || user != getuid().as_raw());
     let changes_group = is_setgid && (group != getegid().as_raw() || group != getgid().as_raw());
     let gains = has_capabilities && !getuid().is_root();

@@ -45,7 +45,7 @@ pub(super) fn programs(request: &Request, machinery: Machinery<'_>) -> Vec<Verdi
         .map(|name| (name.clone(), Use::Recorded))
         .collect();
     if let Some((first, rest)) = request.command.split_first() {
-        // As `record` looks at its command line: arguments that are executable files are programs, too.
+        // Treats arguments that are executable files as programs, like `record` does.
         let is_program = |argument: &&OsString| {
             let path = Path::new(argument);
             path.components().count() > 1 && path.is_file() && loader::is_executable(path)

@@ -153,7 +153,7 @@ impl<'a> Bars<'a> {
 
     /// Ends the waits that begin in a call with the call. The innermost call is closed first.
     fn end_waits(&mut self, lane: usize, call: &Frame, left_ns: i64, level: u32, how: Close) {
-        // A call that goes on after the window ends nothing; one that is open at the trace's end does.
+        // A call that continues after the window ends no wait; one that is open at the trace's end does.
         let is_over = how != Close::Open || left_ns >= self.trace_end_ns;
         let waits = &mut self.waits[lane];
         let first = waits.partition_point(|wait| wait.from_ns < call.entered_ns);
@@ -294,7 +294,7 @@ fn runs(cells: &[Cell], places: &BTreeMap<RegionId, usize>, are_parts: bool) -> 
         let inside = &cells[run.from..run.to];
         let begun: u64 = inside.iter().map(Cell::begun).sum();
         let from_before = u64::from(inside[0].open == Some(region));
-        // The last call may be of another region, and go on in the columns of its own bar.
+        // The last call may be of another region, and continue in the columns of that region's bar.
         let next = cells.get(run.to).and_then(|cell| cell.open);
         let to_next = u64::from(next.is_some_and(|next| next != region));
         let calls = (begun + from_before).saturating_sub(to_next);

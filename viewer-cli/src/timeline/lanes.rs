@@ -9,8 +9,8 @@ use annals_merger::Query;
 /// Name of the location of a process's first thread.
 const MAIN: &str = "main";
 
-/// Returns the locations that have streams which a filter takes. They are sorted by rank; in each rank the first thread comes
-/// first, the others follow by name, so that all ranks have the same order.
+/// Returns the locations that have streams which a filter takes. They are sorted by rank; in each rank the first thread
+/// is first and the others follow by name, so that all ranks have the same order.
 pub fn lanes_of(definitions: &Definitions, filter: &Query) -> Vec<LocationId> {
     let streams = definitions.streams.values();
     let streams = streams.filter(|stream| filter.takes_stream(stream.id));

@@ -32,10 +32,10 @@ pub struct Run {
     pub to: usize,
     /// Place of the region in the legend.
     pub region: usize,
-    /// Calls that the bar stands for: those of the region, and those of other regions that began and ended in these columns.
-    /// `None` if they were not counted.
+    /// Calls that the bar represents: those of the region, and those of other regions that began and ended in these
+    /// columns. `None` if they were not counted.
     pub calls: Option<u64>,
-    /// Begin and end of the call within the window, trace time in nanoseconds, if the bar stands for one.
+    /// Begin and end of the call within the window, trace time in nanoseconds, if the bar represents one.
     pub call_ns: Option<(i64, i64)>,
 }
 
@@ -75,11 +75,11 @@ pub struct MetricRow {
 pub struct LaneWait {
     /// Trace time at which it begins, nanoseconds.
     pub from_ns: i64,
-    /// Trace time at which it ends, nanoseconds: when what was waited for came, or the call around was left.
+    /// Trace time at which it ends, nanoseconds: when the awaited event happened, or the enclosing call was left.
     pub to_ns: i64,
     /// Region and level of the call that waits. `None` if it lies in no call.
     pub call: Option<(RegionId, u32)>,
-    /// Who waited for whom.
+    /// Both sides of the wait.
     pub wait: Wait,
 }
 
@@ -152,7 +152,7 @@ pub struct NamedWait {
     pub lane: usize,
     /// The level of the call that waits.
     pub level: usize,
-    /// Who waited for whom.
+    /// Both sides of the wait.
     pub wait: Wait,
 }
 

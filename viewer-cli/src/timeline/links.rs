@@ -1,4 +1,4 @@
-//! What connects the lanes of a timeline: messages, and who waited for whom.
+//! Connections between the lanes of a timeline: messages and waits.
 
 use std::collections::BTreeSet;
 
@@ -14,14 +14,16 @@ use super::layout::{LaneWait, MessageLine, Request};
 /// Messages that are kept as lines, at most. Of more of them, evenly spread ones are kept.
 const MOST_LINES: usize = 2000;
 
-/// A trace with at most this many events before the window's end is read from its start to match messages, without being
-/// asked to.
+/// Maximum number of events before the window's end for which a trace is read from its start by default, to match
+/// messages.
 const FEW_EVENTS: u64 = 2_000_000;
 
-/// Waits that are too short to be seen and are kept until the longest of them are known.
+/// Maximum number of waits that are too short to be drawn but are kept until the longest of them
+/// are known.
 const MOST_SHORT: usize = 4096;
 
-/// Waits that are too short to be seen and are kept: enough for the longest, if some turn out to be in no call.
+/// Number of waits that are too short to be drawn but are kept: enough for the longest, even if some turn out to be in
+/// no call.
 const MOST_LONGEST: usize = 64;
 
 /// Messages and waits of a window.
@@ -33,11 +35,11 @@ pub(super) struct Links {
     pub(super) count: u64,
     /// Number of messages by the column of their send.
     pub(super) by_column: Vec<u64>,
-    /// By lane: its waits that are to be seen or among the longest, by the time at which they begin.
+    /// By lane: its waits that are long enough to be drawn or among the longest, in order of their begin.
     pub(super) waits: Vec<Vec<LaneWait>>,
     /// By lane and column: how long the lane waited, nanoseconds, all waits together.
     pub(super) waited_ns: Vec<Vec<i64>>,
-    /// Waits that are too short to be seen: candidates for the longest ones, with their lanes.
+    /// Waits that are too short to be drawn: candidates for the longest ones, with their lanes.
     short: Vec<(usize, LaneWait)>,
 }
 
@@ -57,7 +59,7 @@ impl Lanes<'_> {
         self.of_streams.get(stream)
     }
 
-    /// Whether a time is at least half a column long within the window: shorter ones are not to be seen.
+    /// Returns whether an interval is at least half a column long within the window: shorter ones are not drawn.
     fn is_visible(&self, from_ns: i64, to_ns: i64) -> bool {
         let span = i128::from(self.window.to_ns) - i128::from(self.window.from_ns);
         i128::from(self.window.clip(from_ns, to_ns)) * 2 * self.columns as i128 >= span
@@ -114,7 +116,7 @@ impl Links {
         }
     }
 
-    /// Keeps the longest of the waits that are too short to be seen.
+    /// Keeps the longest of the waits that are too short to be drawn.
     fn keep_longest(&mut self, most: usize) {
         self.short.sort_by_key(|(lane, wait)| {
             let length = wait.to_ns.saturating_sub(wait.from_ns);

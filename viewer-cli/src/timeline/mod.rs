@@ -1,4 +1,4 @@
-//! The timeline: a lane for each location, what it was in when, for whom it waited, what was lost, who sent to whom.
+//! The timeline: a lane for each location, with its calls, waits, losses and messages over time.
 //!
 //! [`Layout`] holds what is drawn, in columns of equal time; the back ends draw it: [`terminal`], and [`picture`] on
 //! a canvas of SVG or PNG.

@@ -422,7 +422,7 @@ fn draw_name(sheet: &Sheet<'_>, lane: &Lane, run: &Run, y: f64, canvas: &mut dyn
     canvas.text(left + PADDING, y + sheet.row - 5.0, style, &label);
 }
 
-/// What a bar stands for.
+/// Returns the description of a bar.
 fn title(layout: &Layout, run: &Run) -> String {
     let name = &layout.legend[run.region].name;
     if let Some((from_ns, to_ns)) = run.call_ns {

@@ -1,6 +1,7 @@
 //! The window that a timeline shows if none is asked for: without the start and the end of MPI.
 //!
-//! `MPI_Init` and `MPI_Finalize` may take longer than all the rest, and tell little of the program.
+//! `MPI_Init` and `MPI_Finalize` may take longer than all the rest, and show little about the
+//! program.
 
 use annals_format::{Definitions, RegionId};
 use annals_merger::calls::{CallSink, Close, Frame};

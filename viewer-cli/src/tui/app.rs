@@ -13,13 +13,13 @@ use crate::time::{duration, moment};
 use crate::timeline::{lane_label, lanes_of, without_start_and_end};
 use annals_analysis::{LocationNames, bin_of, bin_start, bounded};
 
-/// Columns beside those of time.
+/// Width of the labels next to the columns of time.
 pub(super) const LABEL: usize = 20;
 
 /// The shortest view, nanoseconds.
 const SHORTEST_NS: i64 = 10;
 
-/// A loss, as the viewer goes to it.
+/// A loss that the viewer can jump to.
 #[derive(Clone, Debug)]
 pub(super) struct Gap {
     from_ns: i64,
@@ -146,7 +146,7 @@ impl App {
         self.show_lane(self.lane);
     }
 
-    /// What is to be read now; none: it was asked for.
+    /// Returns the next request to the reader. `None` means that it was already sent.
     pub(super) fn next_request(&mut self) -> Option<Wanted> {
         let wanted = Wanted {
             view: self.view,
@@ -312,7 +312,7 @@ impl App {
         let gap = self.gaps[next].clone();
         let length = gap.to_ns.saturating_sub(gap.from_ns).max(1);
         let columns = self.view.columns.max(1) as i64;
-        // Long enough to be seen, and whole.
+        // Long enough to be visible, and complete.
         let is_tiny = self.span_ns() / columns > length;
         let span_ns = if is_tiny || length > self.span_ns() / 2 {
             length.saturating_mul(4)
@@ -409,7 +409,7 @@ impl App {
         let is_move = !matches!(key.code, KeyCode::Char('g' | 'G'));
         if is_move {
             self.at_gap = None;
-            // Whoever moves on does not want to be taken back.
+            // A pending search must not move the cursor back after the user has moved it.
             self.search = None;
         }
         match key.code {
@@ -450,7 +450,7 @@ impl App {
         let window = self.view.window;
         let state = match &self.picture {
             Some(picture) if picture.view == self.view => match picture.places {
-                Some(places) => format!("{places} places looked at"),
+                Some(places) => format!("{places} places sampled"),
                 None => "every event".to_owned(),
             },
             _ => "reading …".to_owned(),

@@ -22,7 +22,7 @@ const MOST_LINES: usize = 40;
 /// Columns of a region's name.
 const MOST_NAME: usize = 60;
 
-/// A call's end is looked for among so many events.
+/// Maximum number of events in which the end of a call is searched.
 const MOST_EVENTS: u64 = 300_000;
 
 /// The calls and events of a lane in a column.

@@ -1,7 +1,7 @@
 //! The interactive viewer: a timeline to walk in.
 //!
-//! `App` is what the keys change and the screen shows; it asks for what it lacks. `ReaderThread` reads that in
-//! a thread of its own, so that keys are answered at once however big a trace is. `screen` draws.
+//! `App` is what the keys change and the screen shows; it asks for what it lacks. `ReaderThread` reads that in a
+//! separate thread, so that keys are answered immediately however big a trace is. `screen` draws.
 
 mod app;
 mod details;
@@ -33,15 +33,16 @@ pub struct Shown {
     pub title: String,
     /// Whose events.
     pub filter: Query,
-    /// The same, as it was given.
+    /// The arguments from which `filter` was made.
     pub arguments: FilterArguments,
     /// When, at first.
     pub window: annals_merger::Window,
-    /// A view of more events is not read whole at once: places spread over it are looked at.
+    /// Maximum number of events of a view that is read completely. Larger views are sampled at
+    /// places spread over them.
     pub most_events: u64,
 }
 
-/// Shows a trace until the user has seen enough.
+/// Shows a trace until the user quits.
 ///
 /// # Errors
 /// If the terminal cannot be used or the trace's losses not be read.
@@ -72,7 +73,7 @@ fn run_in(
         if !event::poll(TICK)? {
             continue;
         }
-        // All that is there: a key that repeats must not lag behind.
+        // Handles all pending events, so that a repeated key does not lag.
         loop {
             if let Event::Key(key) = event::read()?
                 && key.kind != KeyEventKind::Release

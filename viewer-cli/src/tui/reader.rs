@@ -1,4 +1,4 @@
-//! Reading, in a thread of its own.
+//! Reads in a separate thread.
 
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
@@ -42,7 +42,7 @@ pub(super) enum Reply {
 pub(super) struct Picture {
     pub(super) view: View,
     pub(super) layout: Layout,
-    /// At how many places it was looked at; none: all was read.
+    /// Number of places at which the view was sampled; `None` means that all of it was read.
     pub(super) places: Option<usize>,
     /// The statistics of the view, as lines.
     pub(super) statistics: Vec<String>,
@@ -94,7 +94,7 @@ struct Work {
     shown: Shown,
     wanted: Receiver<Wanted>,
     found: Sender<Reply>,
-    /// What came while something was read.
+    /// The request that arrived during a read.
     next: Option<Wanted>,
 }
 
@@ -246,7 +246,7 @@ impl Work {
             .skip(view.first_lane)
             .take(view.lanes)
             .collect();
-        // Each column shows the place before it that was looked at, or the first one.
+        // Each column shows the last sampled place before it, or the first one.
         let mut nearest = states.iter().position(Option::is_some).unwrap_or(0);
         let mut cells = vec![vec![None; view.columns]; shown.len()];
         let mut shares = std::collections::BTreeMap::new();
@@ -312,7 +312,7 @@ impl Work {
             }
         });
         let mut statistics = vec![format!(
-            "share of {count} places looked at ({} events: zoom in to count)",
+            "share of {count} places sampled ({} events: zoom in to count)",
             events_in(&self.shown.opened, view.window)
         )];
         statistics.extend(regions.iter().take(40).map(|(region, times)| {

@@ -136,7 +136,7 @@ fn draw_lane(app: &App, buffer: &mut Buffer, area: Rect, row: usize, has_colour:
     }
 }
 
-/// What a lane shows, out of a picture that may be of another view: the old one stands until the new one is read.
+/// Fills a lane from a picture that may be of another view: the old picture is shown until the new one is read.
 fn fill<'a>(app: &App, picture: &'a Picture, lane: usize, cells: &mut [Shown<'a>]) {
     let lane = lane.checked_sub(picture.view.first_lane);
     let Some(lane) = lane.and_then(|lane| picture.layout.lanes.get(lane)) else {

@@ -8,7 +8,7 @@ use annals_merger::{Event, Reader, Window};
 
 use super::Shown;
 
-/// So many events are read before it is asked whether to go on.
+/// Number of events that are read before the reader checks whether to continue.
 const STEP: u64 = 500_000;
 
 /// What is looked for.
@@ -16,7 +16,7 @@ const STEP: u64 = 500_000;
 pub(super) struct Search {
     /// Part of a region's or event type's name, in any case.
     pub(super) name: String,
-    /// Behind this time, or before it.
+    /// The search starts after this time (forward) or before it (backward).
     pub(super) from_ns: i64,
     pub(super) is_forward: bool,
 }
@@ -106,7 +106,8 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// The stretch of time of so many events, or somewhat more, that begins, or ends, at a time.
+/// Returns the window of at least `events` events, or slightly more, that begins (or ends) at
+/// `at_ns`.
 pub(super) fn stretch(
     opened: &Reader,
     at_ns: i64,

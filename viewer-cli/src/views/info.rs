@@ -20,7 +20,7 @@ pub struct ProcessInfo {
     rank_is_assigned: bool,
     /// What its events' ranks count in, where the run may have several.
     world: Option<String>,
-    /// What ranks that its events tell are behind `rank`.
+    /// Difference between the ranks in its events and `rank`.
     first_rank: u32,
     host: String,
     pid: u32,
@@ -34,7 +34,7 @@ pub struct ProcessInfo {
     properties: BTreeMap<String, String>,
 }
 
-/// What a merge was told to keep.
+/// What a merge was configured to keep.
 #[derive(Clone, Debug, Serialize)]
 pub struct FilterInfo {
     from_ns: Option<i64>,
@@ -378,7 +378,7 @@ impl Info {
     }
 }
 
-/// Properties that are told once, of the first process.
+/// Properties that are shown once, for the first process.
 const OF_FIRST: [&str; 3] = ["processors", "system", "recorder"];
 
 /// Properties that say how a process ran and was recorded: in its row, or in `--json` only.

@@ -19,8 +19,8 @@ enum TableRow<'a> {
     Outside(&'a OutsideTime),
 }
 
-/// Returns the rows of a table: regions in their order, the time outside of them where its length puts it among them. If they
-/// are not sorted by exclusive time, it comes last.
+/// Returns the rows of a table: regions in their order, the time outside of them at the position that its length
+/// determines. If they are not sorted by exclusive time, it is last.
 fn in_order(times: &RegionTimes) -> Vec<TableRow<'_>> {
     let regions = &times.regions;
     let mut outside = times
@@ -206,7 +206,7 @@ fn put_unpaired(row: &RegionRow, text: &mut String) {
     }
 }
 
-/// Returns in one sentence where most of the time went. `whole` is what shares are of, as `the run`.
+/// Returns one sentence about the regions with most of the time. `whole` is what shares are of, as `the run`.
 pub fn region_sentence(times: &RegionTimes, whole: &str) -> String {
     let share = |ns: i64| percent(ns as u64, times.run_ns.max(0) as u64);
     let outside_ns: i64 = times.outside.iter().map(|row| row.time_ns).sum();

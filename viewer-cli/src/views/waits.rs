@@ -7,7 +7,7 @@ use crate::names::shorten;
 use crate::table::safe;
 use crate::time;
 
-/// Returns who waited for whom, how long, in what and when: the start of a sentence, without a full stop.
+/// Describes both sides of a wait, its length, call and time: the start of a sentence, without a full stop.
 pub fn wait_sentence(wait: &Wait) -> String {
     let Wait {
         rank,

@@ -1,5 +1,5 @@
-//! One process of the demo: a walker finds files, readers read them, compressors compress them block
-//! by block, and a completion source tells which files are done, not in the order in which they were.
+//! One process of the demo: a walker finds files, readers read them, compressors compress them block by block, and a
+//! completion source reports the files that are done, out of order.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -84,7 +84,7 @@ impl Instruments {
             .max_ticks(DEVICE_MAX_TICKS);
         let device = recorder.add_clock(&device)?;
         let completions = SourceSpec::unordered("completions")
-            .description("files that are done, told per compressor and in bursts")
+            .description("files that are done, reported per compressor and in bursts")
             .clock(device);
         let here = |name: &str, line| recorder.add_region_at(name, file!(), line, "demo");
         Ok(Self {
@@ -339,7 +339,7 @@ fn read_file(instruments: &Instruments, file: u64, path: PathBuf, pieces: &SyncS
                 }
             }
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            // What was read of it is compressed all the same; the event tells.
+            // The part that was read is compressed nevertheless; the event reports the error.
             Err(error) => {
                 instruments.failed(&path, &error.to_string());
                 break;
@@ -401,8 +401,8 @@ fn compress(
     instruments.depart();
 }
 
-/// The completion source: keeps a queue per compressor and tells them queue by queue, in bursts; what
-/// was done first is not told first.
+/// The completion source: keeps a queue per compressor and reports completions queue by queue, in bursts, so not in the
+/// order in which they happened.
 fn deliver(instruments: &Instruments, done: &Receiver<(usize, Completion)>) -> Tally {
     const BURST: usize = 16;
     instruments.arrive();
