@@ -1,4 +1,4 @@
-//! Who called whom: statistics by call path.
+//! The call tree: statistics by call path.
 
 use std::collections::BTreeMap;
 
@@ -81,9 +81,9 @@ impl TreeCounter {
         self.left_out
     }
 
-    /// Visits the places that were seen in the window, callers first, largest first by `key`; `visit` gives what its
-    /// callees get as their caller. A place that `takes` does not take is passed over, with all below it that it
-    /// does not take either.
+    /// Visits the nodes that occurred in the window, callers first, largest first by `key`. The result of `visit` is
+    /// passed as the caller when a node's callees are visited. A node that `takes` rejects is skipped, and so are all
+    /// nodes below it that it also rejects.
     pub fn walk(
         &self,
         key: impl Fn(&TreeNode) -> i64,

@@ -57,8 +57,8 @@ const OTHERS: [Colour; 14] = [
     Colour(0xaa, 0xaa, 0x00),
 ];
 
-/// What MPI functions do, by parts of their names without `MPI_`, in lower case. The first that fits counts. Each kind has a
-/// red or a violet of its own (P. Tol's bright, muted and light schemes).
+/// What MPI functions do, by parts of their names without `MPI_`, in lower case. The first match counts. Each kind has
+/// a different red or violet (P. Tol's bright, muted and light schemes).
 const MPI: [(&[&str], Colour); 7] = [
     (&["barrier"], Colour(0xaa, 0x33, 0x77)),
     (

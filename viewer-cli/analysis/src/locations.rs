@@ -1,4 +1,4 @@
-//! Names of locations that can be told apart.
+//! Unambiguous names of locations.
 
 use annals_format::{Definitions, LocationId, ProcessId};
 use rustc_hash::FxHashMap;

@@ -16,7 +16,7 @@ use annals_merger::{
 use crate::losses::concerns;
 use crate::state::{CallState, fold_calls};
 
-/// What statistics are kept by, beside the region.
+/// What statistics are grouped by, in addition to the region.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Group {
     /// All of it.
@@ -44,7 +44,8 @@ pub enum Grouping {
 pub struct RegionStats {
     /// What the enters and leaves that are there say.
     pub counted: CallStatistics,
-    /// Enters and leaves that the recorder's rules switch off: those of its own two event types.
+    /// Enters and leaves that the recorder's rules switch off: those of the recorder's two event
+    /// types.
     pub ruled_events: u64,
     /// By how much `calls` may differ from the true number.
     pub uncertain_calls: u64,

@@ -1,4 +1,4 @@
-//! Single waits: who waited for whom, how long, in which operation.
+//! Single waits: their two sides, lengths and operations.
 
 use std::cmp::Reverse;
 
@@ -56,7 +56,7 @@ pub struct Wait {
     pub cause: WaitCause,
 }
 
-/// Which side of a message came late.
+/// Which side of a message was late.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LateSide {
     /// The receive waited for the send.
@@ -68,11 +68,11 @@ pub enum LateSide {
 /// A wait for a message.
 #[derive(Clone, Copy, Debug)]
 pub struct MessageWait {
-    /// Which side came late.
+    /// Which side was late.
     pub late: LateSide,
     /// The side that waited.
     pub waiting: MessageSide,
-    /// The side that came late.
+    /// The side that was late.
     pub other: MessageSide,
     /// Region of the call that waited.
     pub region: RegionId,
@@ -80,7 +80,7 @@ pub struct MessageWait {
     pub tag: Option<i64>,
     /// Trace time at which it began to wait, nanoseconds.
     pub from_ns: i64,
-    /// Trace time at which the other side came, nanoseconds.
+    /// Trace time at which the other side arrived, nanoseconds.
     pub to_ns: i64,
 }
 
@@ -103,7 +103,7 @@ impl MessageWait {
     }
 }
 
-/// Finds who waited for messages.
+/// Finds waits for messages.
 #[derive(Clone, Debug)]
 pub struct MessageWaits {
     /// Regions of MPI's non-blocking sends.

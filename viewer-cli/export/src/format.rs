@@ -58,7 +58,7 @@ impl Format {
         }
     }
 
-    /// Ends of names that stand for it, the usual one first.
+    /// Returns the file name extensions of the format, the usual one first.
     pub const fn extensions(self) -> &'static [&'static str] {
         match self {
             Self::Perfetto => &["pftrace", "perfetto-trace", "perfetto"],
@@ -80,7 +80,7 @@ impl Format {
             Self::Perfetto => "Perfetto: tracks, slices, counters, flows, losses (ui.perfetto.dev)",
             Self::Chrome => "trace events, JSON: chrome://tracing, Perfetto, Speedscope",
             Self::Parquet => "tables for DuckDB, Polars, pandas, Spark",
-            Self::Arrow => "the same tables as Arrow IPC files (Feather)",
+            Self::Arrow => "tables like those of parquet, as Arrow IPC files (Feather)",
             Self::Folded => "stacks with their nanoseconds, a line each: flamegraph.pl, Speedscope",
             Self::Flamegraph => "a flame graph, SVG",
             Self::Csv => "tables, RFC 4180",
@@ -95,7 +95,8 @@ impl Format {
         matches!(self, Self::Parquet | Self::Arrow | Self::Csv | Self::Jsonl)
     }
 
-    /// Whether it can be compressed as a whole (`.gz`): what has compression of its own, or is read in any order, cannot.
+    /// Returns whether a file can be compressed as a whole (`.gz`): formats with built-in compression or random access
+    /// cannot.
     pub(crate) const fn takes_gzip(self) -> bool {
         !matches!(self, Self::Parquet | Self::Arrow)
     }

@@ -10,7 +10,7 @@ pub struct Svg {
     body: String,
 }
 
-/// Text as it may stand in XML: what XML cannot hold is replaced.
+/// Escapes text for XML; replaces characters that XML cannot contain.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in crate::text::safe(text).chars() {

@@ -16,7 +16,8 @@ pub fn put_json(line: &mut Vec<u8>, text: &str) {
     let _ = serde_json::to_writer(line, text);
 }
 
-/// What an integer refers to, by name; none: it is a plain value.
+/// Returns the name of the definition that an integer refers to. `None` means that it is a plain
+/// value.
 pub fn referred(definitions: &Definitions, element: &Element, value: Value<'_>) -> Option<String> {
     let number = u32::try_from(value.as_integer()?).ok()?;
     let d = definitions;

@@ -1,7 +1,8 @@
 //! Chrome's trace event format (JSON): what chrome://tracing, Perfetto, Speedscope and many others read.
 //!
-//! Times are microseconds with three digits behind the point, exact to the nanosecond. Calls are `B` and `E`, points `i`,
-//! metrics `C`, sides of messages `X` of no length with flows `s` and `f` between them, losses `i` of the category `loss`.
+//! Times are microseconds with three decimal places, exact to the nanosecond. Calls are `B` and `E`, points `i`,
+//! metrics `C`, sides of messages `X` of no length with flows `s` and `f` between them, losses `i` of the category
+//! `loss`.
 
 use std::io::Write as _;
 
@@ -85,7 +86,7 @@ impl<'a> Chrome<'a> {
             }
         }
         if layout.processes.is_empty() && elsewhere.is_empty() {
-            // An event nobody sees: what follows begins with a comma.
+            // An event without effect, because what follows begins with a comma.
             meta("process_name", &place(1, 0), json!({"name": "nothing"}));
         }
         Ok(Self {

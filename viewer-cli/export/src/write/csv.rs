@@ -1,5 +1,5 @@
-//! Comma-separated values (RFC 4180): a line of names, then a line for each row. Nothing stands for a value that is not
-//! there, `""` for an empty text or no bytes, digits for bytes.
+//! Comma-separated values (RFC 4180): a line of names, then a line for each row. A missing value is an empty field, an
+//! empty text or byte string is `""`, and bytes are written as digits.
 
 use std::io::Write;
 

@@ -15,9 +15,9 @@ use crate::write::tables::{
 };
 use crate::{Partition, TableKind, UsageError};
 
-/// Tables and where each goes.
+/// Tables and their output files.
 pub(crate) struct Plan {
-    /// The directory that they are in; none: one file, or standard output.
+    /// The directory that they are in; `None` means one file, or standard output.
     pub(crate) directory: Option<PathBuf>,
     /// The tables, and their names in the directory; the directory itself: none.
     pub(crate) tables: Vec<(TableKind, PathBuf)>,
@@ -143,7 +143,7 @@ pub(crate) struct Dataset {
     messages: Option<(usize, MessagesTable)>,
     metrics: Option<(usize, MetricsTable)>,
     regions: Vec<RegionRow>,
-    /// Behind the files, which are gone before it is.
+    /// After the files in this struct, since they must be dropped before the directory.
     directory: Option<WholeDirectory>,
 }
 
@@ -153,7 +153,7 @@ impl Dataset {
         self.files.row_counts()
     }
 
-    /// Begins all files. `rows` gives the table of regions, which is reckoned by another pass.
+    /// Begins all files. `rows` returns the table of regions, which a separate pass computes.
     pub(crate) fn create(
         context: &Context<'_>,
         plan: &Plan,

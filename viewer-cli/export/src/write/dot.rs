@@ -19,7 +19,7 @@ pub(crate) fn draw(graph: &Graph<'_>) -> String {
             .to_owned();
     for (region, name, tally) in &regions {
         let mark = if tally.is_uncertain { "~" } else { "" };
-        // The more time of its own, the darker.
+        // The more exclusive time, the darker.
         let share = tally.exclusive_ns as f64 / whole.max(1) as f64;
         let _ = writeln!(
             text,

@@ -1,4 +1,5 @@
-//! What an export is told of a trace, and the trait by which a format takes it in.
+//! The items of a trace that an export receives, and the trait that each format implements to
+//! receive them.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use annals_format::{Definitions, LocationId, RegionId, StreamId, TraceLoss};
 use annals_merger::calls::{Close, Frame};
 use annals_merger::{ChunkEvents, Places, Query, ReadSummary, Reader, StreamPlace, Window};
 
-/// Stands for an event that is of no message.
+/// Marks an event that belongs to no message.
 pub(crate) const NO_MESSAGE: u64 = u64::MAX;
 
 /// What every export knows of the trace.
@@ -21,7 +22,7 @@ pub(crate) struct Context<'a> {
     pub(crate) places: Places,
     /// What is exported.
     pub(crate) filter: &'a Query,
-    /// The same in time.
+    /// The time window that is exported.
     pub(crate) window: Window,
     /// Locations by number.
     pub(crate) locations: Vec<LocationId>,
@@ -86,7 +87,7 @@ pub(crate) struct Call {
     pub(crate) region: RegionId,
     /// When it was entered, maybe before the window; nanoseconds.
     pub(crate) begin_ns: i64,
-    /// When it ended; for one that is open, the end of what is looked at.
+    /// When it ended; for an open call, the end of the window.
     pub(crate) end_ns: i64,
     /// Its time within the window.
     pub(crate) inclusive_ns: i64,
@@ -155,14 +156,15 @@ impl Deref for Events<'_> {
     }
 }
 
-/// What an export has to be told.
+/// The items that an exporter needs.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Wants {
     /// Calls.
     pub(crate) calls: bool,
-    /// That they begin, too.
+    /// Begins of calls, too.
     pub(crate) begins: bool,
-    /// All of it in a thread of its own, because writing is most of the work; not time, whose stacks are borrowed.
+    /// Whether the exporter runs in a separate thread, because writing is most of the work. Not possible with `time`,
+    /// whose stacks are borrowed.
     pub(crate) apart: bool,
     /// Only if the filter takes the event types that they are made of.
     pub(crate) calls_by_type: bool,
@@ -177,7 +179,7 @@ pub(crate) struct Wants {
 /// What is known when all was read.
 #[derive(Debug)]
 pub(crate) struct Ending<'a> {
-    /// Losses that are looked at.
+    /// Losses within the window and the filter.
     pub(crate) losses: &'a [TraceLoss],
     /// What reading showed.
     pub(crate) outcome: &'a ReadSummary,
@@ -185,7 +187,7 @@ pub(crate) struct Ending<'a> {
 
 /// An export: what takes in a pass and writes a format.
 pub(crate) trait Exporter {
-    /// What it has to be told.
+    /// Returns the items that it needs.
     fn wants(&self) -> Wants;
 
     /// A call begins; in its location's order, before what happens in it.
@@ -243,7 +245,7 @@ pub(crate) trait Exporter {
         None
     }
 
-    /// All was read: writes the rest, and gives the output its name.
+    /// Writes the rest after everything was read, and renames the output to its final name.
     ///
     /// # Errors
     /// If the output cannot be written.

@@ -1,4 +1,4 @@
-//! A flame graph (SVG) of the folded stacks; how much was lost stands below its title.
+//! A flame graph (SVG) of the folded stacks; losses are shown below its title.
 
 use annals_merger::Sums;
 use annals_merger::calls::Frame;

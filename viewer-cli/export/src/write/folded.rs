@@ -36,7 +36,7 @@ pub(crate) struct Paths<'a> {
     labels: Vec<String>,
     nodes: Vec<Node>,
     below: FxHashMap<(u32, RegionId), u32>,
-    /// By location: the stack that was last seen, and its places.
+    /// By location: the previous stack, and its places.
     last: Vec<Vec<(RegionId, i64, u32)>>,
     has_more_paths: bool,
     is_deeper: bool,

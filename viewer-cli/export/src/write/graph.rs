@@ -1,4 +1,4 @@
-//! Who called whom, all call paths of two regions together.
+//! The call graph: the calls from one region to another, summed over all call paths.
 
 use std::collections::BTreeMap;
 
@@ -73,7 +73,7 @@ impl<'a> Graph<'a> {
         each
     }
 
-    /// Who called whom, the longest first.
+    /// Returns caller, callee and statistics of all edges, the longest first.
     pub(crate) fn calls(&self) -> Vec<(RegionId, RegionId, Tally)> {
         let each = self.calls.iter();
         let mut each: Vec<_> = each.map(|((a, b), tally)| (*a, *b, *tally)).collect();

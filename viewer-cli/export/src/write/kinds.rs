@@ -1,4 +1,4 @@
-//! The kinds of files that formats write: they replace only files of their own kind.
+//! The kinds of files that formats write: they replace only files of the same kind.
 
 use annals_merger::OutputKind;
 

@@ -31,7 +31,7 @@ pub(crate) struct ThreadTrack {
     pub(crate) name: String,
 }
 
-/// Who is shown.
+/// The processes and threads that are shown.
 #[derive(Debug)]
 pub(crate) struct Layout {
     /// Processes, by number.

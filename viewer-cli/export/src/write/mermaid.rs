@@ -1,4 +1,4 @@
-//! The graph of calls for Mermaid, which draws no more than so many lines.
+//! The call graph for Mermaid, which draws only a limited number of lines.
 
 use std::fmt::Write as _;
 
@@ -6,11 +6,11 @@ use crate::text::safe;
 use crate::time::duration;
 use crate::write::graph::Graph;
 
-/// What Mermaid draws unless it is told otherwise (`maxEdges`), and what its text may be long (`maxTextSize`).
+/// Mermaid's default limits for the number of lines (`maxEdges`) and the length of its text (`maxTextSize`).
 const MOST_CALLS: usize = 500;
 const MOST_REGIONS: usize = 200;
 
-/// Text in quotes, where only entities stand for what Mermaid would read.
+/// Quotes text. Characters that Mermaid would interpret become entities.
 fn quoted(text: &str) -> String {
     let mut out = String::new();
     for c in safe(text).chars().take(200) {

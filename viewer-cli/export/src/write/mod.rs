@@ -2,16 +2,15 @@
 //!
 //! [`pass`] reads the trace once and reports to an [`exporter::Exporter`] calls, events, messages and losses; each format is one
 //! file that takes them in. Tables ([`tables`]) are written by what [`rows`] calls a row file, one for each format of rows.
-//! Reading, following calls, and writing traces of other tools are done by threads of their own; groups of rows are encoded by
-//! up to six of them.
+//! Separate threads read, follow calls, and write traces of other tools; up to six threads encode groups of rows.
 //!
 //! Memory stays below 512 MiB, whatever the trace's length. There are: decoded chunks (at most three for each thread that
 //! reads, of 65536 events each); for each thread that encodes, a group of 2^17 rows; of tables that are split, at most 2^19
 //! rows that wait for their parts; sides of messages that wait for the other one, at most 2^18, and what the matching of
-//! messages keeps, 2^17 of each; open calls; call paths, at most 2^20. On top comes what is said of the whole trace: its
-//! definitions and their names, pairs of regions that call each other, the losses, and the heads of groups of rows, which
-//! Parquet has at the end of a file: about 100 bytes for each thousand rows. Those of tables that are split are bounded,
-//! too: where there would be more, a part goes on in another file.
+//! messages keeps, 2^17 of each; open calls; call paths, at most 2^20. Added to this is the description of the whole
+//! trace: its definitions and their names, pairs of regions that call each other, the losses, and the heads of groups
+//! of rows, which Parquet has at the end of a file: about 100 bytes for each thousand rows. Those of tables that are
+//! split are bounded, too: beyond the bound, a part continues in another file.
 //!
 //! What is written has another name until all of it is whole: a file, or the directory of several.
 
@@ -165,8 +164,8 @@ pub(crate) fn export(
     })
 }
 
-/// Writes the table of messages, in a separate pass: who waited is known only with the calls around both sides. Returns what
-/// became of all sends and receives.
+/// Writes the table of messages, in a separate pass: waits are known only with the calls around both sides. Returns
+/// what became of all sends and receives.
 fn write_messages(
     opened: &Reader,
     query: &Query,

@@ -14,7 +14,7 @@ enum Target {
     Standard(BufWriter<Stdout>),
 }
 
-/// Where an export goes.
+/// The output of an export.
 pub(crate) struct Output {
     path: PathBuf,
     target: Option<Target>,
@@ -58,13 +58,13 @@ impl Output {
     pub(crate) fn put(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
         match self.write_all(bytes) {
             Ok(()) => Ok(()),
-            // Whoever reads has seen enough.
+            // The reader has closed the pipe.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(error.into()),
             Err(error) => Err(self.failed(error).into()),
         }
     }
 
-    /// Gives the file its name.
+    /// Renames the file to its final name.
     ///
     /// # Errors
     /// If it cannot be written.

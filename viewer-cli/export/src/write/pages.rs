@@ -51,7 +51,8 @@ pub(crate) fn is_known(data_type: &DataType) -> bool {
 
 /// The level is what is fast: pages are short for what they hold as they are.
 const ZSTD_LEVEL: i32 = 1;
-/// Values of a block of differences, and of each of its parts that has a width of its own.
+/// Number of values in a block of differences, and in each of its parts, which have separate bit
+/// widths.
 const BLOCK: usize = 128;
 const MINI_BLOCK: usize = 32;
 /// Equal values in a row that are not packed, but said once.
@@ -164,7 +165,7 @@ fn put_differences(values: &[i64], out: &mut Vec<u8>) {
     }
 }
 
-/// Which rows have a value; none: all have.
+/// Returns which rows have a value. `None` means that all have.
 fn validity(arrays: &[ArrayRef], rows: usize) -> Option<NullBuffer> {
     if arrays.iter().all(|array| array.null_count() == 0) {
         return None;
@@ -219,7 +220,8 @@ fn upper_bound(name: &str) -> (String, bool) {
     if is_whole {
         return (name.to_owned(), true);
     }
-    // The last character that has one above it gives way to that, and ends the text.
+    // Replaces the last character that is not the maximum by its successor, and ends the text
+    // there.
     for (at, last) in start.char_indices().rev() {
         let above = (u32::from(last) + 1..=u32::from(char::MAX)).find_map(char::from_u32);
         if let Some(above) = above {
@@ -555,7 +557,7 @@ mod tests {
             let wanted: Vec<Option<&str>> = keys.iter().chain(&keys).map(text).collect();
             let mut read = Vec::new();
             for array in &found {
-                // To who reads, names are text.
+                // For readers of the file, names are text.
                 let texts = array.as_string::<i32>().into_iter();
                 read.extend(texts.map(|text| text.map(str::to_owned)));
             }

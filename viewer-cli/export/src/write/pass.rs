@@ -19,7 +19,7 @@ use crate::write::relay::Relay;
 /// An open call.
 #[derive(Clone, Copy)]
 struct Open {
-    /// None: it is not exported.
+    /// `None` means that it is not exported.
     number: Option<u64>,
     /// The innermost exported one from here on.
     innermost: Option<u64>,
@@ -89,7 +89,7 @@ struct Driver<'a> {
     wants: Wants,
     /// By location.
     open: Vec<Vec<Open>>,
-    /// By location: the calls that are open where the window begins were told of.
+    /// By location: whether the calls that are open at the begin of the window were reported.
     has_begun: Vec<bool>,
     next_call: u64,
     messages: Option<Messages>,
@@ -110,7 +110,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Tells of the calls that are open where the window begins, at a location's first moment in it.
+    /// Reports the calls that are open at the begin of the window, at a location's first moment in it.
     fn reach(&mut self, location: usize, frames: &[Frame], time_ns: i64) {
         if self.has_begun[location] || time_ns < self.context.window.from_ns {
             return;
@@ -273,7 +273,7 @@ impl CallSink for Driver<'_> {
 
 impl Sink for Driver<'_> {}
 
-/// Reads what is exported once, and gives it to an exporter; gives what reading showed.
+/// Reads the exported data once and passes it to an exporter; returns the summary of the read.
 ///
 /// # Errors
 /// If the input cannot be read or the output not be written.

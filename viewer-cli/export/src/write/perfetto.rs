@@ -1,7 +1,8 @@
 //! Perfetto's trace format: packets in protocol buffers (`perfetto/trace/trace_packet.proto`).
 //!
 //! Processes and locations are tracks; below a location's track is one for each source, which has the points as instants,
-//! and one for each metric. Names are interned at the beginning, so that no packet needs what stands in another but the first.
+//! and one for each metric. Names are interned at the beginning, so that packets depend on no other packet than the
+//! first.
 
 use annals_format::{EventType, EventTypeId, Reference, RegionId, Role, StreamId, Value};
 use rustc_hash::FxHashMap;
@@ -263,7 +264,7 @@ impl<'a> Perfetto<'a> {
 
     fn put_tracks(&mut self) {
         let context = self.context;
-        // Only who has something to show.
+        // Only processes and locations with contents are shown.
         let mut is_shown = vec![false; context.locations.len()];
         let mut is_process = vec![false; self.layout.processes.len() + 1];
         for (_, place) in context.streams() {

@@ -8,7 +8,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 /// Threads, at most.
 const MOST_THREADS: usize = 6;
 
-/// Jobs under way, each with whom its result is for.
+/// Jobs in progress, each with the recipient of its result.
 pub(crate) struct Pool<K, R> {
     threads: Option<ThreadPool>,
     waiting: VecDeque<(K, Receiver<R>)>,
@@ -23,14 +23,14 @@ impl<K, R: Send + 'static> Pool<K, R> {
         let threads = ThreadPoolBuilder::new().num_threads(count);
         let threads = threads.thread_name(|number| format!("export {number}"));
         Self {
-            // Where there are no threads, jobs are done at once.
+            // Without threads, jobs are run immediately by the caller.
             threads: threads.build().ok(),
             waiting: VecDeque::new(),
             most: count + 2,
         }
     }
 
-    /// Begins a job. Gives the result of the oldest one when enough are under way.
+    /// Begins a job. Returns the result of the oldest one when enough are in progress.
     pub(crate) fn push(
         &mut self,
         of: K,
@@ -38,7 +38,7 @@ impl<K, R: Send + 'static> Pool<K, R> {
     ) -> Option<(K, R)> {
         let (sender, receiver) = sync_channel(1);
         let run = move || {
-            // Nobody waits any more when the export has failed.
+            // Nothing receives the result when the export has failed.
             let _ = sender.send(job());
         };
         match &self.threads {
@@ -58,7 +58,7 @@ impl<K, R: Send + 'static> Pool<K, R> {
         let result = receiver.recv();
         Some((
             of,
-            result.expect("a job gives its result or ends the program"),
+            result.expect("a job returns its result or ends the program"),
         ))
     }
 }

@@ -1,7 +1,7 @@
 //! Protocol buffers, as far as a trace of Perfetto needs them: messages are written field by field into a buffer.
 //!
 //! A library would bring a compiler for the schema or a structure for each message; what is written here is
-//! varints, lengths and bytes, and half of the time of an export goes into it.
+//! varints, lengths and bytes, and it takes half of the time of an export.
 
 const VARINT: u64 = 0;
 const FIXED64: u64 = 1;

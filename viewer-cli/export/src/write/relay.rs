@@ -1,4 +1,4 @@
-//! An exporter that works in a thread of its own, behind the pass: what it is told travels in batches.
+//! Runs an exporter in a separate thread, which receives the items of the pass in batches.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -9,11 +9,11 @@ use anyhow::bail;
 use crate::write::exporter::{Call, Ending, Enter, Events, Exporter, Message, Wants};
 use annals_merger::ChunkEvents;
 
-/// What is told at once, at most; and how many batches wait.
+/// Maximum number of items in a batch, and of batches in the queue.
 const BATCH: usize = 1 << 14;
 const BATCHES: usize = 3;
 
-/// What an exporter is told.
+/// An item for an exporter.
 enum Told {
     Enter(Enter),
     Leave(Call),
@@ -22,7 +22,7 @@ enum Told {
     Message(Message),
 }
 
-/// What is told, on its way.
+/// Sends items to the exporter's thread.
 pub(crate) struct Relay<'scope, 'a> {
     waiting: Vec<Told>,
     sender: SyncSender<Vec<Told>>,
@@ -53,7 +53,7 @@ fn listen(
 }
 
 impl<'scope, 'a: 'scope> Relay<'scope, 'a> {
-    /// Has an exporter work in a thread of this scope. Without threads it comes back.
+    /// Moves an exporter into a thread of this scope. Returns it if no thread can be started.
     pub(crate) fn start(
         scope: &'scope Scope<'scope, '_>,
         exporter: Box<dyn Exporter + Send + 'a>,
@@ -62,7 +62,7 @@ impl<'scope, 'a: 'scope> Relay<'scope, 'a> {
         // A thread that cannot be had must not take the exporter with it.
         let (give, take) = sync_channel(1);
         let work = move || {
-            let exporter = take.recv().expect("the exporter is sent at once");
+            let exporter = take.recv().expect("the exporter is sent first");
             listen(exporter, receiver)
         };
         let name = "export".to_owned();
@@ -94,7 +94,7 @@ impl<'scope, 'a: 'scope> Relay<'scope, 'a> {
         }
     }
 
-    /// Waits until all was taken in; gives the exporter back, or its error.
+    /// Waits until the exporter has received everything; returns the exporter, or its error.
     pub(crate) fn end(mut self) -> anyhow::Result<Box<dyn Exporter + Send + 'a>> {
         let _ = self.send();
         drop(self.sender);

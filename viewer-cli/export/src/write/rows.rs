@@ -21,7 +21,7 @@ use crate::write::pages::EncodedColumn;
 use crate::write::pool::Pool;
 use crate::{Partition, TableKind};
 
-/// Rows of a group: what is encoded at once, and what engines can step over.
+/// Number of rows in a group, which is encoded in one piece and which engines can skip.
 pub(crate) const GROUP_ROWS: usize = 1 << 17;
 /// Rows of a table that wait for their partitions, all together.
 const MOST_ROWS: usize = 1 << 19;
@@ -29,10 +29,10 @@ const MOST_ROWS: usize = 1 << 19;
 const MOST_PARTITIONS: usize = 1 << 16;
 /// Bytes that wait for the file of a partition.
 const APPEND_BYTES: usize = 8 << 10;
-/// What is remembered for the ends of all partitions' files, in columns of groups (about a KiB each); then they are
-/// finished, and what comes goes to new ones.
+/// Maximum amount of footer data for all partitions' files, in columns of groups (about a KiB each). Beyond it, the
+/// files are finished, and later rows are written to new ones.
 const MOST_COLUMNS: usize = 1 << 17;
-/// The same, for a file itself: in columns of its table.
+/// Footer data of a file itself, in columns of its table.
 const OF_FILE: usize = 4;
 
 impl Partition {
@@ -60,7 +60,7 @@ pub(crate) trait ColumnRows: Send {
 pub(crate) enum Rows {
     /// Made.
     Ready(RecordBatch),
-    /// So many, made in any thread.
+    /// The given number of rows, made in any thread.
     Later(usize, Box<dyn FnOnce() -> RecordBatch + Send>),
     /// Made column by column.
     ByColumn(Box<dyn ColumnRows>),
@@ -117,7 +117,7 @@ pub(crate) trait RowFile: Send {
     fn encode(&mut self, group: Vec<Rows>) -> anyhow::Result<Job>;
     /// Takes encoded groups in, in the same order.
     fn append(&mut self, encoded: Encoded) -> anyhow::Result<()>;
-    /// Writes what stands at the end, and gives the file its name.
+    /// Writes the end of the file, and renames it to its final name.
     fn finish(self: Box<Self>) -> anyhow::Result<()>;
 }
 
@@ -174,7 +174,7 @@ impl Out {
         })
     }
 
-    /// Gives the file its name.
+    /// Renames the file to its final name.
     pub(crate) fn finish(mut self) -> anyhow::Result<()> {
         let appended = self.append().map_err(|error| self.failed(error));
         appended?;
@@ -230,18 +230,18 @@ enum Place {
         /// Number of the files that are open.
         generation: usize,
         numbers: BTreeMap<i64, usize>,
-        /// The columns that stand in the files.
+        /// The columns that are in the files.
         columns: Vec<usize>,
         schema: SchemaRef,
     },
 }
 
-/// Where something is made, and what it is to be called.
+/// The temporary and the final path of an output.
 #[derive(Clone, Debug)]
 pub(crate) struct At {
-    /// The one; none: it is a file of its own, which sees to that itself.
+    /// The temporary path. `None` means a separate file, which manages its temporary name itself.
     pub(crate) temporary: Option<PathBuf>,
-    /// The other.
+    /// The final path.
     pub(crate) named: PathBuf,
     /// What may be replaced there.
     pub(crate) replace: Replace,
@@ -308,7 +308,7 @@ impl Tables {
         }
     }
 
-    /// Begins a table; gives its number.
+    /// Begins a table; returns its number.
     pub(crate) fn add(
         &mut self,
         kind: TableKind,
@@ -335,7 +335,7 @@ impl Tables {
             }
             Some(partition) => {
                 let all = 0..schema.fields().len();
-                // The rank stands in the names of the directories.
+                // The rank is in the names of the directories.
                 let is_key =
                     |at: &usize| partition == Partition::Rank && schema.field(*at).name() == "rank";
                 let columns: Vec<usize> = all.filter(|at| !is_key(at)).collect();
@@ -391,7 +391,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Gives rows to a file of a table.
+    /// Passes rows to a file of a table.
     fn give(&mut self, table: usize, part: usize, rows: Rows) -> anyhow::Result<()> {
         let found = &mut self.tables[table].parts[part];
         found.rows += rows.len();
@@ -542,7 +542,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Writes the rest, and gives files their names that are not in a directory.
+    /// Writes the rest, and renames files that are not in a directory to their final names.
     pub(crate) fn finish(mut self) -> anyhow::Result<()> {
         for table in 0..self.tables.len() {
             self.split(table)?;

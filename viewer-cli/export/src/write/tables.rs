@@ -25,7 +25,7 @@ use crate::write::exporter::{Call, Context, Events, ending};
 use crate::write::rows::{ColumnRows, Rows};
 use annals_merger::{ByStream, ChunkEvents, EventRange, Message};
 
-/// Elements that have a column of their own, at most; others share the column `elements`.
+/// Maximum number of elements with a separate column; others share the column `elements`.
 const MOST_COLUMNS: usize = 256;
 /// Rows of a batch, at most.
 pub(crate) const BATCH_ROWS: usize = 1 << 16;
@@ -39,7 +39,7 @@ impl TableKind {
         }
     }
 
-    /// The column by whose time rows are sorted; calls that are open at the end stand behind.
+    /// The column by whose time rows are sorted; calls that are open at the end follow.
     pub(crate) const fn time_column(self) -> Option<&'static str> {
         match self {
             Self::Events | Self::Metrics => Some("time_ns"),
@@ -323,7 +323,7 @@ pub(crate) struct EventsTable {
 
 const EVENT_COLUMNS: [&str; 5] = ["time_ns", "rank", "location", "source", "event"];
 
-/// A name that no column has yet, whatever the case of its letters: many engines do not tell them apart.
+/// Returns a name that no column has yet, ignoring case, since many engines do not distinguish it.
 fn column_name(wanted: &str, taken: &mut Vec<String>) -> String {
     let wanted = match crate::text::safe(wanted) {
         empty if empty.is_empty() => "element".to_owned(),
@@ -409,7 +409,7 @@ impl EventsTable {
         })
     }
 
-    /// The elements without a column of their own, as JSON.
+    /// The elements without a separate column, as JSON.
     fn rest_array(&self, d: &Definitions, range: &EventRange) -> ArrayRef {
         let mut builder = LargeStringBuilder::new();
         let mut text = Vec::new();
@@ -735,7 +735,7 @@ fn messages(schema: &SchemaRef, shared: &Shared, rows: &[Message]) -> RecordBatc
     let numbers = |of: fn(&Message) -> i64| integers(rows.iter().map(of).collect());
     let wait = |late| {
         let of_message = |message: &Message| {
-            // Without the receiver's call, it is not known who waited.
+            // Without the receiver's call, the wait is not known.
             message.receive.call?;
             let wait = shared.waits.of(message).find(|wait| wait.late == late);
             Some(wait.map_or(0, |wait| wait.to_ns - wait.from_ns))
@@ -923,7 +923,7 @@ pub(crate) fn drops_schema() -> SchemaRef {
     ]))
 }
 
-/// Losses as a batch, by the time of the next event behind.
+/// Returns losses as a batch, in order of the time of the next event.
 pub(crate) fn drops(schema: &SchemaRef, shared: &Shared, losses: &[TraceLoss]) -> RecordBatch {
     let mut losses = losses.to_vec();
     losses.sort_by_key(|loss| loss.to_ns);
