@@ -243,8 +243,11 @@ enum TypeKind {
 }
 
 impl TypeKind {
-    const fn of(role: Role) -> Option<Self> {
-        Some(match role {
+    fn of(definitions: &Definitions, event_type: &EventType) -> Option<Self> {
+        if definitions.is_wait(event_type.id) {
+            return None;
+        }
+        Some(match event_type.role {
             Role::Send => Self::PointToPoint(PointToPointKind::Send),
             Role::Receive => Self::PointToPoint(PointToPointKind::Receive),
             Role::ReceiveStart => Self::PointToPoint(PointToPointKind::ReceiveStart),
@@ -280,7 +283,7 @@ impl TypePlan {
             let mut elements = event_type.elements.iter();
             elements.position(|element| definitions.string(element.name) == name)
         };
-        let kind = match TypeKind::of(event_type.role)? {
+        let kind = match TypeKind::of(definitions, event_type)? {
             TypeKind::PointToPoint(PointToPointKind::Cancel) if place(element::PEER).is_some() => {
                 TypeKind::PointToPoint(PointToPointKind::Unsent)
             }
@@ -666,8 +669,9 @@ pub(crate) fn carried(
 ) -> Lost {
     let mut carried = Lost::default();
     for event_type in raised {
-        let role = definitions.event_types.get(&event_type).map(|t| t.role);
-        carried.add(Lost::of(role.and_then(TypeKind::of)));
+        let event_type = definitions.event_types.get(&event_type);
+        let kind = event_type.and_then(|event_type| TypeKind::of(definitions, event_type));
+        carried.add(Lost::of(kind));
     }
     carried
 }

@@ -217,12 +217,30 @@ impl Reader {
         add: impl Fn(&mut S, &Event<'_>) + Sync,
         merge: impl FnMut(&mut S, S),
     ) -> Result<(S, ReadSummary)> {
+        let add_item = |state: &mut S, item: Item<'_>| {
+            if let Item::Event(event) = item {
+                add(state, &event);
+            }
+        };
+        self.fold_items(query, slices, new, add_item, merge)
+    }
+
+    /// Does what [`Reader::fold_events`] says, with the losses between the events.
+    ///
+    /// # Errors
+    /// If the storage fails.
+    pub fn fold_items<S: Send>(
+        &self,
+        query: &Query,
+        slices: SliceLength,
+        new: impl Fn(usize) -> S + Sync,
+        add: impl Fn(&mut S, Item<'_>) + Sync,
+        merge: impl FnMut(&mut S, S),
+    ) -> Result<(S, ReadSummary)> {
         let scope = Arc::new(Scope::new(&self.definitions, query));
         let add_chunk = |state: &mut S, chunk: OrderedChunk| {
             let visit = |item: Item<'_>| {
-                if let Item::Event(event) = item {
-                    add(state, &event);
-                }
+                add(state, item);
                 ControlFlow::Continue(())
             };
             let _ = Batch::new(chunk, &scope).visit(visit);

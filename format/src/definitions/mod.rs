@@ -395,6 +395,18 @@ impl Definitions {
         names.position(|known| known == name)
     }
 
+    /// Returns whether events of a type say what a call is about to wait for, and nothing else: events of
+    /// [`Role::Wait`], and starts of receives without a request.
+    pub fn is_wait(&self, event_type: EventTypeId) -> bool {
+        match self.event_types.get(&event_type).map(|t| t.role) {
+            Some(Role::Wait) => true,
+            Some(Role::ReceiveStart) => self
+                .element(event_type, crate::names::element::REQUEST)
+                .is_none(),
+            _ => false,
+        }
+    }
+
     /// Returns the element types of every event type, which rows and columns are decoded by.
     pub fn schema(&self) -> Schema {
         let mut schema = Schema::default();

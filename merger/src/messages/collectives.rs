@@ -215,6 +215,8 @@ struct Participant<D> {
     next: u64,
     /// Operations that were begun: request and number.
     open: VecDeque<(u64, u64)>,
+    /// The last operation from N to N that was begun: its number, and that of the event.
+    last_of_all: Option<(u64, u64)>,
     /// Losses of its process when its last event was taken in.
     losses: u32,
     /// Which operations it has begun is not known since a loss. The events since then are kept: they may be matched from
@@ -227,6 +229,7 @@ impl<D> Participant<D> {
         Self {
             next: 0,
             open: VecDeque::new(),
+            last_of_all: None,
             losses: 0,
             tail: None,
         }
@@ -244,6 +247,9 @@ struct Communicator<D> {
     /// Operations before this one were let go; those of persistent requests have numbers far above.
     first: u64,
     participants: BTreeMap<u32, Participant<D>>,
+    /// Where the members began the last operation from N to N, by process: numbers of events. At the end of the trace, where
+    /// it is proven.
+    last_of_all: BTreeMap<u32, u64>,
 }
 
 /// The collective operations under way.
@@ -299,23 +305,32 @@ impl<D: Copy + Default> Collectives<D> {
                 operations: BTreeMap::new(),
                 first: 0,
                 participants: BTreeMap::new(),
+                last_of_all: BTreeMap::new(),
             });
             number
         });
-        let losses = self.losses.get(&event.process).copied().unwrap_or(0);
         let participants = &mut self.communicators[number].participants;
-        let participant = participants.entry(event.process).or_insert_with(|| {
+        participants.entry(event.process).or_insert_with(|| {
             self.participants += 1;
             Participant::new()
         });
-        if participant.losses != losses {
-            participant.losses = losses;
-            self.weight -= participant.weight();
-            participant.open.clear();
-            let tail = participant.tail.replace(Vec::new()).unwrap_or_default();
-            self.counts.unmatchable_by_loss += tail.len() as u64;
-        }
+        self.refresh(number, event.process);
         Some(number)
+    }
+
+    /// Takes note of what a process has lost since its last event in a communicator.
+    fn refresh(&mut self, communicator: usize, process: u32) {
+        let losses = self.losses.get(&process).copied().unwrap_or(0);
+        let participant = self.participant(communicator, process);
+        if participant.losses == losses {
+            return;
+        }
+        participant.losses = losses;
+        let weight = participant.weight();
+        participant.open.clear();
+        let tail = participant.tail.replace(Vec::new()).unwrap_or_default();
+        self.weight -= weight;
+        self.counts.unmatchable_by_loss += tail.len() as u64;
     }
 
     fn participant(&mut self, communicator: usize, process: u32) -> &mut Participant<D> {
@@ -381,6 +396,9 @@ impl<D: Copy + Default> Collectives<D> {
             return;
         }
         participant.next = number.saturating_add(1);
+        if part.semantics == Semantics::AllToAll {
+            participant.last_of_all = Some((number, mark.number));
+        }
         participant.open.push_back((event.request, number));
         self.weight += 1;
         self.with_operation(communicator, number, |operation| {
@@ -483,7 +501,15 @@ impl<D: Copy + Default> Collectives<D> {
 
     pub(crate) fn finish(&mut self, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
         for communicator in 0..self.communicators.len() {
-            for (event, part, mark, number) in self.matched_from_end(communicator) {
+            let members = self.communicators[communicator].participants.keys();
+            let members: Vec<u32> = members.copied().collect();
+            members
+                .into_iter()
+                .for_each(|process| self.refresh(communicator, process));
+            let proven = self.matched_from_end(communicator);
+            self.communicators[communicator].last_of_all = proven.last_of_all;
+            let numbered = proven.numbered.len() as u64;
+            for (event, part, mark, number) in proven.numbered {
                 self.with_operation(communicator, number, |operation| {
                     if part.is_begin {
                         operation.begin(&event, &part, mark, paired);
@@ -493,10 +519,9 @@ impl<D: Copy + Default> Collectives<D> {
                 });
             }
             let of = &mut self.communicators[communicator];
-            for participant in of.participants.values_mut() {
-                let tail = participant.tail.take().unwrap_or_default();
-                self.counts.unmatchable_by_loss += tail.len() as u64;
-            }
+            let tails = of.participants.values_mut();
+            let tails = tails.map(|participant| participant.tail.take().unwrap_or_default().len());
+            self.counts.unmatchable_by_loss += tails.sum::<usize>() as u64 - numbered;
             for mut operation in std::mem::take(&mut of.operations).into_values() {
                 conclude(&mut operation, &mut self.counts, paired);
             }

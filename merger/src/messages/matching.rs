@@ -2,6 +2,10 @@
 //! (Messages and collective operations) says. Works in one pass over the messages in the order of the
 //! trace, and keeps what is in flight.
 
+mod from_end;
+mod lists;
+#[cfg(test)]
+mod tests;
 mod threads;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +15,8 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::messages::collectives::Collectives;
+use crate::messages::matching::from_end::{Tails, Unnumbered};
+use crate::messages::matching::lists::SEARCH;
 use crate::messages::{
     ANY_TAG, ANYBODY, Lost, Mark, MessageBatch, MessageContent, MessageEvent, NOBODY, NONE,
     PointToPoint, PointToPointKind, SEVERAL,
@@ -19,8 +25,6 @@ use crate::messages::{
 /// So many messages are looked up before they are taken in: which channel is next cannot be foreseen, and with many of
 /// them the processor would wait for the memory of each.
 const MESSAGES_AHEAD: usize = 16;
-/// How far a sequence number is searched among what waits.
-const SEARCH: usize = 1024;
 /// Started receives of unknown channel that a process may have.
 const MOST_WILD: usize = 4096;
 /// End of a list.
@@ -143,6 +147,14 @@ impl Channel {
         }
     }
 
+    const fn broken(&self, is_receive: bool) -> Broken {
+        if is_receive {
+            self.receives_broken
+        } else {
+            self.sends_broken
+        }
+    }
+
     fn is_idle(&self) -> bool {
         self.sends.first == END
             && self.receives.first == END
@@ -182,7 +194,7 @@ struct Node<D> {
 enum Request {
     /// In the list of its channel.
     Placed { key: Key, node: u32, started: u64 },
-    /// Its channel is not known before it completes.
+    /// Its channel, or its place there, is not known before it completes.
     Wild { started: u64, thread: u16 },
 }
 
@@ -235,6 +247,8 @@ pub(crate) struct Matcher<D = ()> {
     /// A channel could not be remembered: unknown ones may have had messages.
     is_full: bool,
     next_number: u64,
+    /// Messages without numbers after a loss.
+    tails: Tails<D>,
     pub(crate) counts: MessageCounts,
     pub(crate) collectives: Collectives<D>,
 }
@@ -258,6 +272,7 @@ impl<D: Copy + Default> Matcher<D> {
             limit: limit.min(END as usize - 1),
             is_full: false,
             next_number: 0,
+            tails: Tails::new(limit),
             counts: MessageCounts::default(),
             collectives: Collectives::new(limit),
         }
@@ -371,14 +386,6 @@ impl<D: Copy + Default> Matcher<D> {
         each.map(|at| self.nodes[at as usize].mark)
     }
 
-    /// The places of a list's nodes.
-    fn places(&self, list: List) -> impl Iterator<Item = u32> {
-        let known = |at: u32| (at != END).then_some(at);
-        std::iter::successors(known(list.first), move |at| {
-            known(self.nodes[*at as usize].next)
-        })
-    }
-
     /// Returns whether a message's peer is one known process, and counts the message where it is not.
     fn has_peer(&mut self, event: &MessageEvent, message: &PointToPoint) -> bool {
         let has_peer = !matches!(message.peer, NOBODY | SEVERAL | ANYBODY)
@@ -402,7 +409,7 @@ impl<D: Copy + Default> Matcher<D> {
             return;
         };
         let number = match message.sequence {
-            NONE if self.is_broken(slot, false) => return,
+            NONE if self.set_aside(slot, false, &Unnumbered::send(mark)) => return,
             NONE => self.channel(slot).next_send,
             sequence => {
                 let channel = self.channel(slot);
@@ -453,7 +460,7 @@ impl<D: Copy + Default> Matcher<D> {
         let (mut started, mut thread) = (mark.number, message.thread);
         let request = match event.request {
             NONE => None,
-            request => self.requests.remove(&(event.process, request)),
+            request => self.take_request(event.process, request),
         };
         // Where a receive was started whose start may be lost is not known.
         let mut has_place = event.request == NONE || lost_at.is_none();
@@ -482,7 +489,8 @@ impl<D: Copy + Default> Matcher<D> {
                 thread: of,
             }) => {
                 let process = &mut self.processes[event.process as usize];
-                has_place |= process.wild.remove(&at).is_some();
+                process.wild.remove(&at);
+                has_place |= lost_at.is_none_or(|lost_at| at >= lost_at);
                 (started, thread) = (at, of);
             }
             Some(Request::Placed { .. }) | None => {}
@@ -544,7 +552,7 @@ impl<D: Copy + Default> Matcher<D> {
         } else if !has_place {
             self.counts.unmatchable_by_loss += 1;
             return;
-        } else if self.is_broken(slot, true) {
+        } else if self.set_aside(slot, true, &Unnumbered::of(&node)) {
             return;
         } else if let Some(send) = self.pop_send(slot, node.started) {
             self.counts.matched += 1;
@@ -623,14 +631,21 @@ impl<D: Copy + Default> Matcher<D> {
             };
             let has_peer = !matches!(message.peer, NOBODY | SEVERAL);
             let slot = has_peer.then(|| self.remember(key)).flatten();
-            let placed = slot.filter(|slot| {
-                self.channel(*slot).receives_broken == Broken::No && self.push(*slot, true, node)
-            });
-            placed.map(|slot| Request::Placed {
-                key,
-                node: self.channel(slot).receives.last,
-                started,
-            })
+            match slot.map(|slot| self.channel(slot).receives_broken) {
+                Some(Broken::Loss) => Some(Request::Wild {
+                    started,
+                    thread: message.thread,
+                }),
+                Some(Broken::No) => {
+                    let placed = slot.filter(|slot| self.push(*slot, true, node));
+                    placed.map(|slot| Request::Placed {
+                        key,
+                        node: self.channel(slot).receives.last,
+                        started,
+                    })
+                }
+                Some(Broken::Limit) | None => None,
+            }
         };
         if let Some(request) = request {
             self.requests
@@ -638,9 +653,21 @@ impl<D: Copy + Default> Matcher<D> {
         }
     }
 
+    /// What was started under a request. After a loss, another operation may have used the request since: its channel takes
+    /// note of the loss first.
+    fn take_request(&mut self, process: u32, request: u64) -> Option<Request> {
+        let started = self.requests.remove(&(process, request));
+        if let Some(Request::Placed { key, .. }) = started
+            && let Some(slot) = self.channels.get(&key).copied()
+        {
+            self.refresh(slot);
+        }
+        started
+    }
+
     /// Ends a started receive without a message.
     fn take_cancel(&mut self, event: &MessageEvent, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
-        match self.requests.remove(&(event.process, event.request)) {
+        match self.take_request(event.process, event.request) {
             Some(Request::Placed { key, node, started }) if self.is_open(node, started) => {
                 self.nodes[node as usize].state = State::Dead;
                 self.settle_known(key, paired);
@@ -765,8 +792,14 @@ impl<D: Copy + Default> Matcher<D> {
         if is_receiver_hit && channel.receives_broken == Broken::No {
             channel.receives_broken = Broken::Loss;
         }
+        let is_sender_hit = channel.sender_losses != sender_losses;
         (channel.sender_losses, channel.receiver_losses) = (sender_losses, receiver_losses);
+        let key = channel.key;
+        if is_sender_hit {
+            self.counts.unmatchable_by_loss += self.tails.lose(key, false);
+        }
         if is_receiver_hit {
+            self.counts.unmatchable_by_loss += self.tails.lose(key, true);
             self.keep_certain(slot);
         }
         self.flush(slot);
@@ -810,15 +843,6 @@ impl<D: Copy + Default> Matcher<D> {
         channel.next_receive = next;
     }
 
-    fn release_node(&mut self, at: u32) {
-        let node = &mut self.nodes[at as usize];
-        node.next = self.free;
-        node.state = State::Dead;
-        node.started = u64::MAX;
-        self.free = at;
-        self.in_flight -= 1;
-    }
-
     /// Drops what waits for a side that can no longer be counted, and has given all it had. Where events have
     /// sequence numbers, that side may be counted again.
     fn flush(&mut self, slot: u32) {
@@ -836,195 +860,18 @@ impl<D: Copy + Default> Matcher<D> {
         }
     }
 
-    /// Drops what is not open.
-    fn drop_ready(&mut self, slot: u32, is_receive: bool, why: Broken) {
-        let list = self.list(slot, is_receive);
-        let mut kept = List::EMPTY;
-        let mut at = list.first;
-        while at != END {
-            let node = self.nodes[at as usize];
-            if node.state == State::Open {
-                if kept.last == END {
-                    kept.first = at;
-                } else {
-                    self.nodes[kept.last as usize].next = at;
-                }
-                kept.last = at;
-                self.nodes[at as usize].next = END;
-            } else {
-                if node.state == State::Ready {
-                    match why {
-                        Broken::Limit => self.counts.over_limit += 1,
-                        _ => self.counts.unmatchable_by_loss += 1,
-                    }
-                }
-                self.release_node(at);
-            }
-            at = node.next;
-        }
-        self.set_list(slot, is_receive, kept);
-        if is_receive {
-            self.channel(slot).numbered = 0;
-        }
-    }
-
-    fn list(&self, slot: u32, is_receive: bool) -> List {
-        let channel = &self.slots[slot as usize];
-        if is_receive {
-            channel.receives
-        } else {
-            channel.sends
-        }
-    }
-
-    fn set_list(&mut self, slot: u32, is_receive: bool, list: List) {
-        let channel = self.channel(slot);
-        if is_receive {
-            channel.receives = list;
-        } else {
-            channel.sends = list;
-        }
-    }
-
-    /// Whether an event without a sequence number cannot be counted; counts it then.
-    fn is_broken(&mut self, slot: u32, is_receive: bool) -> bool {
-        let channel = self.channel(slot);
-        let broken = if is_receive {
-            channel.receives_broken
-        } else {
-            channel.sends_broken
-        };
-        match broken {
+    /// Whether the number of an event without a sequence number is not known. Such an event is kept until the end, or counted.
+    fn set_aside(&mut self, slot: u32, is_receive: bool, message: &Unnumbered<D>) -> bool {
+        let channel = *self.channel(slot);
+        match channel.broken(is_receive) {
             Broken::No => return false,
-            Broken::Loss => self.counts.unmatchable_by_loss += 1,
+            Broken::Loss if channel.has_sequences => self.counts.unmatchable_by_loss += 1,
+            Broken::Loss => {
+                let dropped = self.tails.keep(channel.key, is_receive, message);
+                self.counts.unmatchable_by_loss += dropped;
+            }
             Broken::Limit => self.counts.over_limit += 1,
         }
-        true
-    }
-
-    /// Takes the send with a number out of its list.
-    fn find_send(&mut self, slot: u32, number: u64) -> Option<Mark<D>> {
-        let channel = self.channel(slot);
-        if number >= channel.next_send {
-            return None;
-        }
-        // Sends wait for ever whose receives were lost: these do not count.
-        let has_lost = channel.receiver_losses != 0;
-        let mut at = channel.sends.first;
-        let (mut before, mut passed, mut found) = (END, 0, None);
-        while at != END && (passed < SEARCH || has_lost) {
-            let node = &self.nodes[at as usize];
-            let next = node.next;
-            if node.number == number {
-                found = Some(self.unlink(slot, false, before, at).mark);
-                break;
-            }
-            if node.number > number && has_lost {
-                break;
-            }
-            (before, at) = (at, next);
-            passed += 1;
-        }
-        if has_lost && passed > SEARCH {
-            self.drop_first_sends(slot, passed - SEARCH / 2);
-        }
-        found
-    }
-
-    /// Drops sends whose receives are lost, or completed much later than those of later sends.
-    fn drop_first_sends(&mut self, slot: u32, count: usize) {
-        let list = self.list(slot, false);
-        let mut at = list.first;
-        for _ in 0..count {
-            let next = self.nodes[at as usize].next;
-            self.release_node(at);
-            self.counts.unmatchable_by_loss += 1;
-            at = next;
-        }
-        let last = if at == END { END } else { list.last };
-        self.set_list(slot, false, List { first: at, last });
-    }
-
-    /// Pairs the receive with a number that waits behind others, which stays in its place as one that is over.
-    fn find_receive(&mut self, slot: u32, number: u64) -> Option<Mark<D>> {
-        if self.channel(slot).numbered == 0 {
-            return None;
-        }
-        let list = self.list(slot, true);
-        let is_it = |at: &u32| {
-            let node = &self.nodes[*at as usize];
-            node.number == number && node.state == State::Ready
-        };
-        let found = self.places(list).take(SEARCH).find(is_it)?;
-        self.channel(slot).numbered -= 1;
-        let node = &mut self.nodes[found as usize];
-        node.state = State::Dead;
-        Some(node.mark)
-    }
-
-    /// Takes an event out of a list, behind another or none.
-    fn unlink(&mut self, slot: u32, is_receive: bool, before: u32, at: u32) -> Node<D> {
-        let mut list = self.list(slot, is_receive);
-        let node = self.nodes[at as usize];
-        if before == END {
-            list.first = node.next;
-        } else {
-            self.nodes[before as usize].next = node.next;
-        }
-        if list.last == at {
-            list.last = before;
-        }
-        self.release_node(at);
-        self.set_list(slot, is_receive, list);
-        node
-    }
-
-    /// Puts an event where it belongs; at the limit it is counted, and the side is broken.
-    fn push(&mut self, slot: u32, is_receive: bool, mut node: Node<D>) -> bool {
-        if self.in_flight >= self.limit {
-            self.counts.over_limit += u64::from(node.state == State::Ready);
-            let channel = self.channel(slot);
-            let broken = if is_receive {
-                &mut channel.receives_broken
-            } else {
-                &mut channel.sends_broken
-            };
-            *broken = Broken::Limit;
-            self.flush(slot);
-            return false;
-        }
-        self.in_flight += 1;
-        let mut list = self.list(slot, is_receive);
-        if is_receive && list.last != END && self.nodes[list.last as usize].thread != node.thread {
-            self.channel(slot).has_threads = true;
-        }
-        // Nearly always the last; a receive that was started long ago is near the first.
-        let (mut before, mut next) = (list.last, END);
-        if before != END && self.nodes[before as usize].started > node.started {
-            (before, next) = (END, list.first);
-            while next != END && self.nodes[next as usize].started < node.started {
-                (before, next) = (next, self.nodes[next as usize].next);
-            }
-        }
-        node.next = next;
-        let at = if self.free == END {
-            self.nodes.push(node);
-            self.nodes.len() as u32 - 1
-        } else {
-            let at = self.free;
-            self.free = self.nodes[at as usize].next;
-            self.nodes[at as usize] = node;
-            at
-        };
-        if before == END {
-            list.first = at;
-        } else {
-            self.nodes[before as usize].next = at;
-        }
-        if next == END {
-            list.last = at;
-        }
-        self.set_list(slot, is_receive, list);
         true
     }
 
@@ -1068,17 +915,6 @@ impl<D: Copy + Default> Matcher<D> {
         channel.next_receive = channel.next_receive.max(number.saturating_add(1));
         channel.numbered -= u32::from(is_numbered);
         Some(self.pop(slot, true))
-    }
-
-    /// Takes the first out of a list.
-    fn pop(&mut self, slot: u32, is_receive: bool) -> Mark<D> {
-        let list = self.list(slot, is_receive);
-        let node = self.nodes[list.first as usize];
-        self.release_node(list.first);
-        let last = if node.next == END { END } else { list.last };
-        let first = node.next;
-        self.set_list(slot, is_receive, List { first, last });
-        node.mark
     }
 
     /// Whether a receive that was started earlier may yet turn out to be one of a channel's.
@@ -1156,6 +992,7 @@ impl<D: Copy + Default> Matcher<D> {
     /// The same of a channel that may have been forgotten.
     fn settle_known(&mut self, key: Key, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
         if let Some(slot) = self.channels.get(&key).copied() {
+            self.refresh(slot);
             self.settle(slot, paired);
         }
     }
@@ -1202,6 +1039,7 @@ impl<D: Copy + Default> Matcher<D> {
     /// Counts what is left in flight.
     pub(crate) fn finish(&mut self, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
         self.collectives.finish(paired);
+        self.match_from_end(paired);
         let channels = std::mem::take(&mut self.channels);
         for (key, slot) in &channels {
             let channel = self.slots[*slot as usize];

@@ -1,8 +1,9 @@
 //! Collective operations: who came last, and how long the others waited for it.
 //!
-//! The k-th begin of a communicator in a process belongs to the k-th in the others. An operation counts when all members that
-//! the trace knows have begun it, and the last of them did so in the window. A member waits from its begin to the last one's.
-//! Slices gather the begins; they are counted in the order of the trace.
+//! Begins with equal sequence numbers in a communicator belong to one operation; without such numbers, the k-th begin of a
+//! process belongs to the k-th of the others, up to the first loss of begins in the process. An operation counts when all members that the trace knows have begun it, and the
+//! last of them did so in the window. A member waits from its begin to the last one's. Slices gather the begins; they are
+//! counted in the order of the trace.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -10,9 +11,10 @@ use std::sync::Mutex;
 use annals_format::names::element;
 use annals_format::{
     CollectiveOperation, Definitions, EventTypeId, ObjectId, Reference, Role, StreamId, StringId,
+    TraceLoss,
 };
 use annals_merger::{Event, Places, Query, ReadSummary, Reader, Result, SliceLength, Window};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
 use crate::losses::concerns;
@@ -21,6 +23,10 @@ use crate::waits::{LongestWaits, Wait, WaitCause, location_of};
 
 /// Operations that wait for members, at most.
 const MOST_OPEN: usize = 1 << 20;
+
+/// Persistent operations are numbered in ranges of this length, one for each request (SPEC.md, *Messages and collective
+/// operations*).
+const RANGE: u64 = 1 << 40;
 
 /// Begins that the first slice gathers before it counts them.
 const GATHERED: usize = 1 << 16;
@@ -126,6 +132,7 @@ struct BeginType {
     communicator: Option<usize>,
     operation: Option<usize>,
     size: Option<usize>,
+    sequence: Option<usize>,
 }
 
 /// What begins of a slice have in common.
@@ -143,6 +150,8 @@ struct Member {
 struct Begin {
     /// Number of its [`Member`] in the slice.
     member: u32,
+    /// Its number among the operations of the communicator, if it has one.
+    sequence: Option<u64>,
     time_ns: i64,
 }
 
@@ -158,12 +167,13 @@ struct Communicator {
     name: String,
     /// Numbers of the processes that began an operation.
     processes: FxHashMap<u32, u32>,
-    /// By process, its rank and how many operations it began.
+    /// By process, its rank and the number of its next operation without a sequence number.
     begun: Vec<(u32, u64)>,
-    /// By place in the order of the communicator's operations.
-    open: FxHashMap<u64, Instance>,
-    /// Operations with earlier places were counted or given up.
-    oldest: u64,
+    /// By number.
+    open: BTreeMap<u64, Instance>,
+    /// Operations with smaller numbers were given up, as far as the numbers begin with the same digits: those of persistent
+    /// requests are in ranges above [`RANGE`].
+    oldest: FxHashMap<u64, u64>,
 }
 
 impl Communicator {
@@ -176,13 +186,10 @@ impl Communicator {
         number
     }
 
-    /// Gives up the open operation with the earliest place.
+    /// Gives up the open operation with the smallest number.
     fn give_up_oldest(&mut self) {
-        while !self.open.is_empty() {
-            self.oldest += 1;
-            if self.open.remove(&(self.oldest - 1)).is_some() {
-                return;
-            }
+        if let Some((number, _)) = self.open.pop_first() {
+            self.oldest.insert(number / RANGE, number + 1);
         }
     }
 }
@@ -218,6 +225,8 @@ struct Gathered<V> {
     /// By operation and communicator.
     tallies: FxHashMap<(Option<i128>, usize), Tally>,
     open: usize,
+    /// Processes of which a begin may be lost: their begins without sequence numbers cannot be counted any more.
+    lossy: FxHashSet<u32>,
     incomplete: u64,
     /// Empty, to be used again.
     spare: Vec<Vec<CollectiveBegin>>,
@@ -231,6 +240,7 @@ impl<V: FnMut(&CollectiveInstance<'_>)> Gathered<V> {
             communicators: Vec::new(),
             tallies: FxHashMap::default(),
             open: 0,
+            lossy: FxHashSet::default(),
             incomplete: 0,
             spare: Vec::new(),
         }
@@ -286,12 +296,21 @@ impl<V: FnMut(&CollectiveInstance<'_>)> Gathered<V> {
     }
 
     /// Adds the next begin of a process of a communicator, by their numbers.
-    fn begin(&mut self, number: usize, process: u32, member: &Member, time_ns: i64, query: &Query) {
+    fn begin(
+        &mut self,
+        number: usize,
+        process: u32,
+        member: &Member,
+        begin: &Begin,
+        query: &Query,
+    ) {
+        let time_ns = begin.time_ns;
         let communicator = &mut self.communicators[number];
-        let (_, begun) = &mut communicator.begun[process as usize];
-        let place = *begun;
-        *begun += 1;
-        if place < communicator.oldest {
+        let (_, next) = &mut communicator.begun[process as usize];
+        let place = begin.sequence.unwrap_or(*next);
+        *next = place.saturating_add(1);
+        let oldest = communicator.oldest.get(&(place / RANGE));
+        if oldest.is_some_and(|oldest| place < *oldest) {
             // Its operation was given up.
             return;
         }
@@ -341,7 +360,14 @@ impl<V: FnMut(&CollectiveInstance<'_>)> Gathered<V> {
         }
     }
 
-    fn feed(&mut self, shared: &Shared<'_>, members: &[Member], begins: &[Begin]) {
+    fn feed(&mut self, shared: &Shared<'_>, gathered: &Slice) {
+        let Slice {
+            members,
+            begins,
+            losses,
+            ..
+        } = gathered;
+        let mut losses = losses.iter().peekable();
         // Many members are of one communicator.
         let mut known: FxHashMap<(EventTypeId, i128), usize> = FxHashMap::default();
         let places = members.iter().map(|member| {
@@ -351,20 +377,21 @@ impl<V: FnMut(&CollectiveInstance<'_>)> Gathered<V> {
                 .or_insert_with(|| self.communicator(shared.communicator_name(member)));
             let place = shared.places.get(member.stream);
             let process = self.communicators[communicator].process(place.process.get(), place.rank);
-            (communicator, process)
+            (communicator, process, place.process.get())
         });
-        let places: Vec<(usize, u32)> = places.collect();
-        for begin in begins {
+        let places: Vec<(usize, u32, u32)> = places.collect();
+        for (number, begin) in begins.iter().enumerate() {
+            while let Some((_, process)) = losses.next_if(|loss| loss.0 <= number) {
+                self.lossy.insert(*process);
+            }
             let member = begin.member as usize;
-            let (communicator, process) = places[member];
-            self.begin(
-                communicator,
-                process,
-                &members[member],
-                begin.time_ns,
-                shared.query,
-            );
+            let (communicator, process, of_trace) = places[member];
+            if begin.sequence.is_none() && self.lossy.contains(&of_trace) {
+                continue;
+            }
+            self.begin(communicator, process, &members[member], begin, shared.query);
         }
+        self.lossy.extend(losses.map(|(_, process)| process));
     }
 }
 
@@ -399,22 +426,37 @@ impl Shared<'_> {
     }
 }
 
-/// The begins of a slice.
-struct CollectiveState<'a, V> {
-    shared: &'a Shared<'a>,
-    gathered: Option<Gathered<V>>,
+/// The begins of a slice, and the losses between them.
+#[derive(Default)]
+struct Slice {
     numbers: FxHashMap<Member, u32>,
     members: Vec<Member>,
     begins: Vec<Begin>,
+    /// Before which begin, and of which process.
+    losses: Vec<(usize, u32)>,
+}
+
+impl Slice {
+    fn clear(&mut self) {
+        self.numbers.clear();
+        self.members.clear();
+        self.begins.clear();
+        self.losses.clear();
+    }
+}
+
+/// What a thread gathers.
+struct CollectiveState<'a, V> {
+    shared: &'a Shared<'a>,
+    gathered: Option<Gathered<V>>,
+    slice: Slice,
 }
 
 impl<V: FnMut(&CollectiveInstance<'_>)> CollectiveState<'_, V> {
     fn flush(&mut self) {
         if let Some(gathered) = &mut self.gathered {
-            gathered.feed(self.shared, &self.members, &self.begins);
-            self.begins.clear();
-            self.members.clear();
-            self.numbers.clear();
+            gathered.feed(self.shared, &self.slice);
+            self.slice.clear();
         }
     }
 }
@@ -436,30 +478,40 @@ impl<V: FnMut(&CollectiveInstance<'_>) + Send> EventState for CollectiveState<'_
             operation: integer(begin.operation),
             size: size.filter(|size| *size != 0),
         };
-        let next = self.members.len() as u32;
-        let number = *self.numbers.entry(member).or_insert(next);
+        let slice = &mut self.slice;
+        let next = slice.members.len() as u32;
+        let number = *slice.numbers.entry(member).or_insert(next);
         if number == next {
-            self.members.push(member);
+            slice.members.push(member);
         }
-        self.begins.push(Begin {
+        let sequence = integer(begin.sequence);
+        slice.begins.push(Begin {
             member: number,
+            sequence: sequence.and_then(|sequence| u64::try_from(sequence).ok()),
             time_ns: event.time(),
         });
-        if self.gathered.is_some() && self.begins.len() >= GATHERED {
+        if self.gathered.is_some() && self.slice.begins.len() >= GATHERED {
             self.flush();
+        }
+    }
+
+    fn lose(&mut self, loss: &TraceLoss) {
+        let is_begin = |id: EventTypeId| self.shared.types.contains_key(&id);
+        if concerns(loss, &Query::new(), is_begin) {
+            let process = self.shared.places.get(loss.stream).process.get();
+            self.slice.losses.push((self.slice.begins.len(), process));
         }
     }
 
     fn merge(&mut self, later: Self) {
         self.flush();
         if let Some(gathered) = &mut self.gathered {
-            gathered.feed(self.shared, &later.members, &later.begins);
+            gathered.feed(self.shared, &later.slice);
         }
     }
 }
 
-/// Counts the collective operations of the query's window, from the trace's beginning on: the k-th of each process belong
-/// together. `None` if no event type of the query begins collective operations.
+/// Counts the collective operations of the query's window, from the trace's beginning on. `None` if no event type of the query begins collective operations.
 fn gather<V: FnMut(&CollectiveInstance<'_>) + Send>(
     reader: &Reader,
     query: &Query,
@@ -473,6 +525,7 @@ fn gather<V: FnMut(&CollectiveInstance<'_>) + Send>(
             communicator: definitions.element(t.id, element::COMMUNICATOR),
             operation: definitions.element(t.id, element::OPERATION),
             size: definitions.element(t.id, element::SIZE),
+            sequence: definitions.element(t.id, element::SEQUENCE),
         };
         (t.id, begin)
     });
@@ -495,9 +548,7 @@ fn gather<V: FnMut(&CollectiveInstance<'_>) + Send>(
     let new = |slice| CollectiveState {
         shared: &shared,
         gathered: take_visit(slice).map(Gathered::new),
-        numbers: FxHashMap::default(),
-        members: Vec::new(),
-        begins: Vec::new(),
+        slice: Slice::default(),
     };
     let (mut state, summary) = fold_events(reader, &from_start(query), wanted, new)?;
     state.flush();

@@ -330,6 +330,7 @@ pub fn messages(reader: &Reader, query: &Query) -> Result<Option<(Messages, Read
         let is_of = |id: EventTypeId| {
             let event_type = definitions.event_types.get(&id);
             event_type.is_some_and(|event_type| roles.contains(&event_type.role))
+                && !definitions.is_wait(id)
         };
         let lossy = summary
             .losses

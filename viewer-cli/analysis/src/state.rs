@@ -1,7 +1,7 @@
 //! States: what an analysis knows of a slice of the trace.
 
-use annals_format::EventTypeId;
-use annals_merger::{Event, Query, ReadSummary, Reader, Result, Sink, SliceLength};
+use annals_format::{EventTypeId, TraceLoss};
+use annals_merger::{Event, Item, Query, ReadSummary, Reader, Result, Sink, SliceLength};
 
 /// A state that adds up events.
 pub trait EventState: Send {
@@ -10,6 +10,9 @@ pub trait EventState: Send {
 
     /// Adds the next event.
     fn add(&mut self, event: &Event<'_>);
+
+    /// Takes note of a loss before the next event.
+    fn lose(&mut self, _loss: &TraceLoss) {}
 
     /// Adds the state of the slice that follows.
     fn merge(&mut self, later: Self);
@@ -37,7 +40,11 @@ pub fn fold_events<S: EventState>(
 ) -> Result<(S, ReadSummary)> {
     let mut query = query.clone();
     query.set_event_types(types).clear_regions();
-    reader.fold_events(&query, S::SLICES, new, S::add, S::merge)
+    let add = |state: &mut S, item: Item<'_>| match item {
+        Item::Event(event) => state.add(&event),
+        Item::Loss(loss) => state.lose(loss),
+    };
+    reader.fold_items(&query, S::SLICES, new, add, S::merge)
 }
 
 /// Computes a state of the calls that overlap the query's window. `new` makes the state of a slice by its number, from 0.

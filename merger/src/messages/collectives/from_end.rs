@@ -5,22 +5,25 @@
 //! the numbers of a member's later operations, and of earlier ones up to its last loss, if all of them are of the same kinds
 //! as the other members' (SPEC.md, *Messages and collective operations*).
 
-use crate::messages::collectives::{Collectives, Participant};
+use std::collections::BTreeMap;
+
+use crate::messages::collectives::{Collectives, Communicator, Participant};
 use crate::messages::{Collective, Mark, MessageEvent, Semantics};
 
 /// What all members of an operation must agree about: the operation, and whether it has a request.
 type OperationKind = (u16, bool);
 
 /// An event of known operation.
-type Numbered<D> = (MessageEvent, Collective, Mark<D>, u64);
+pub(super) type Numbered<D> = (MessageEvent, Collective, Mark<D>, u64);
 
 /// The operations that a member has begun since its last loss.
 struct Since<'a, D> {
     events: &'a [(MessageEvent, Collective, Mark<D>)],
     /// By operation, its kind.
     kinds: Vec<OperationKind>,
-    /// Place of the last operation from N to N.
+    /// Place of the last operation from N to N, and number of the event that began it.
     last_of_all: usize,
+    begin_of_last: u64,
 }
 
 impl<'a, D: Copy> Since<'a, D> {
@@ -28,8 +31,9 @@ impl<'a, D: Copy> Since<'a, D> {
     fn of(participant: &'a Participant<D>) -> Option<Self> {
         let events = participant.tail.as_ref()?;
         let begins = events.iter().filter(|(_, part, _)| part.is_begin);
-        let semantics: Vec<Semantics> = begins.clone().map(|(_, part, _)| part.semantics).collect();
+        let begins: Vec<_> = begins.collect();
         let kinds: Vec<OperationKind> = begins
+            .iter()
             .map(|(event, part, _)| (part.operation, event.has_request()))
             .collect();
         // Ends of operations that were begun before the loss come first.
@@ -37,47 +41,82 @@ impl<'a, D: Copy> Since<'a, D> {
         if ends < kinds.len() {
             return None;
         }
-        let last_of_all = semantics
+        let last_of_all = begins
             .iter()
-            .rposition(|kind| *kind == Semantics::AllToAll)?;
+            .rposition(|(_, part, _)| part.semantics == Semantics::AllToAll)?;
         Some(Self {
             events,
             kinds,
             last_of_all,
+            begin_of_last: begins[last_of_all].2.number,
         })
     }
 }
 
+/// What the end of a trace proves about a communicator.
+pub(super) struct Proven<D> {
+    /// The kept events whose operations are known.
+    pub(super) numbered: Vec<Numbered<D>>,
+    /// Where each member began the last operation from N to N: numbers of events, by process.
+    pub(super) last_of_all: BTreeMap<u32, u64>,
+}
+
 impl<D: Copy + Default> Collectives<D> {
-    /// Returns the kept events of a communicator whose operations are proven, with their numbers.
-    pub(super) fn matched_from_end(&self, communicator: usize) -> Vec<Numbered<D>> {
-        let of = &self.communicators[communicator];
-        let mut known = of
-            .participants
-            .values()
-            .filter(|member| member.tail.is_none());
-        let Some(next) = known.next().map(|member| member.next) else {
-            return Vec::new();
+    /// Returns where two processes began the last operation from N to N of a communicator of which both are members, as
+    /// numbers of events: of the given one, or else of the largest. `None` if none is proven.
+    pub(crate) fn last_of_all(
+        &self,
+        communicator: u64,
+        one: u32,
+        other: u32,
+    ) -> Option<(u64, u64)> {
+        let begins = |of: &Communicator<D>| {
+            let begins = &of.last_of_all;
+            Some((*begins.get(&one)?, *begins.get(&other)?))
         };
-        let is_over = |member: &Participant<D>| member.open.is_empty();
-        let mut others = of
-            .participants
-            .values()
-            .filter(|member| member.tail.is_none());
-        if !others.all(|member| member.next == next && is_over(member)) {
-            return Vec::new();
+        let given = self.numbers.get(&communicator);
+        let given = given.and_then(|number| begins(&self.communicators[*number]));
+        given.or_else(|| {
+            let largest = self
+                .communicators
+                .iter()
+                .max_by_key(|of| of.last_of_all.len());
+            begins(largest?)
+        })
+    }
+
+    /// Returns what the end of the trace proves about a communicator: of members whose events are all numbered, and of
+    /// those that have had a loss.
+    pub(super) fn matched_from_end(&self, communicator: usize) -> Proven<D> {
+        let mut proven = Proven {
+            numbered: Vec::new(),
+            last_of_all: BTreeMap::new(),
+        };
+        if self.losses.is_empty() {
+            return proven;
         }
-        let mut operations = of.operations.iter().rev();
-        let last_of_all = operations
-            .find(|(number, operation)| {
-                **number < next && operation.semantics == Some(Semantics::AllToAll)
-            })
-            .map(|(number, _)| *number);
-        let Some(last_of_all) = last_of_all else {
-            return Vec::new();
+        let of = &self.communicators[communicator];
+        let members = of.participants.iter();
+        let known: Vec<(&u32, &Participant<D>)> = members
+            .filter(|(_, member)| member.tail.is_none())
+            .collect();
+        let Some((next, Some((last_of_all, _)))) = known
+            .first()
+            .map(|(_, member)| (member.next, member.last_of_all))
+        else {
+            return proven;
         };
-        let mut numbered = Vec::new();
-        for member in of.participants.values() {
+        let is_like_first = |member: &Participant<D>| {
+            let last = member.last_of_all.map(|last| last.0);
+            member.next == next && last == Some(last_of_all) && member.open.is_empty()
+        };
+        if !known.iter().all(|(_, member)| is_like_first(member)) {
+            return proven;
+        }
+        for (process, member) in &of.participants {
+            if let (None, Some((_, begin))) = (&member.tail, member.last_of_all) {
+                proven.last_of_all.insert(*process, begin);
+            }
             let Some(since) = Since::of(member) else {
                 continue;
             };
@@ -91,10 +130,11 @@ impl<D: Copy + Default> Collectives<D> {
                     operation.is_some_and(|operation| operation.kind == Some(*kind))
                 });
             if is_equal {
-                number_events(since.events, first, &mut numbered);
+                proven.last_of_all.insert(*process, since.begin_of_last);
+                number_events(since.events, first, &mut proven.numbered);
             }
         }
-        numbered
+        proven
     }
 }
 

@@ -222,10 +222,14 @@ impl<'a> Converter<'a> {
             archive,
             first_rank: self.outgoing.ours.first_rank(process),
         };
-        if let EventPlan::Marker(plan) = plan {
-            let plan = *plan;
-            let raw = self.streams[stream.index()].raw_tick(time_ns, residual);
-            return self.marker(plan, at, stream, time, raw);
+        match plan {
+            EventPlan::Marker(plan) => {
+                let plan = *plan;
+                let raw = self.streams[stream.index()].raw_tick(time_ns, residual);
+                return self.marker(plan, at, stream, time, raw);
+            }
+            EventPlan::LeftOut => return Ok(()),
+            EventPlan::Record { .. } | EventPlan::Role(_) => {}
         }
         let Some(location) = location else {
             return Ok(());

@@ -60,6 +60,8 @@ pub(crate) enum EventPlan {
     },
     /// As the marker that they were.
     Marker(MarkerPlan),
+    /// Not at all: OTF2 has no record of what a call waits for.
+    LeftOut,
     /// By role.
     Role(RolePlan),
 }
@@ -149,6 +151,9 @@ impl EventPlan {
             && let Some(plan) = Self::of_record(outgoing, archive, d, &foreign.body)
         {
             return Some(plan);
+        }
+        if outgoing.ours.is_wait(event_type) {
+            return Some(Self::LeftOut);
         }
         Some(Self::Role(RolePlan::new(outgoing, d)))
     }
@@ -480,7 +485,7 @@ pub(crate) fn translate(
                 .extend_from_slice(bytes(*payload).unwrap_or(&[]));
         }
         // They are no events of a location.
-        EventPlan::Marker(_) => {}
+        EventPlan::Marker(_) | EventPlan::LeftOut => {}
         EventPlan::Role(plan) => by_role(outgoing, plan, place, ticks, out),
     }
 }
@@ -738,7 +743,7 @@ impl Rows {
         has_own_ticks: bool,
     ) -> bool {
         match plan {
-            EventPlan::Marker(_) => false,
+            EventPlan::Marker(_) | EventPlan::LeftOut => false,
             EventPlan::Role(plan) => self.make_by_role(outgoing, plan, archive, columns),
             EventPlan::Record {
                 id,
