@@ -6,9 +6,9 @@ const MAPPED_BYTES: libc::c_int = 32 << 20;
 /// Free bytes that it keeps rather than give them back.
 const KEPT_BYTES: libc::c_int = 1 << 30;
 
-/// Has the program keep memory that was freed for what comes next. Windows of a merge take some MiB each and give
-/// them back; the GNU allocator otherwise returns them to the system each time, and every page of the next window is
-/// a fault (a tenth of a merge's time). The most that is taken stays the same.
+/// Makes the allocator keep freed memory for reuse. Windows of a merge allocate and free some MiB each. By default the
+/// GNU allocator returns them to the system each time, and every page of the next window is a fault (a tenth of a
+/// merge's time). The peak stays unchanged.
 ///
 /// For programs, before they merge; it holds for all of the process. Other allocators have it their own way.
 pub fn keep_freed_memory() {
@@ -20,8 +20,8 @@ pub fn keep_freed_memory() {
     }
 }
 
-/// Gives memory that was freed back to the system after all, where one kind of work ends and another begins: what one
-/// leaves lies where the other has no use for it, and of very many streams both want much. Takes milliseconds.
+/// Returns freed memory to the system, between one kind of work and the next: the next one cannot reuse what the
+/// previous one left, and with very many streams both need much. Takes milliseconds.
 pub(crate) fn give_freed_memory_back() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it may be called at any time.

@@ -23,7 +23,7 @@ pub struct Frame {
     pub is_uncertain: bool,
     /// The region is not open further out.
     pub is_outermost: bool,
-    /// What the sink gave at the enter.
+    /// What the sink returned at the enter.
     pub tag: u32,
 }
 
@@ -34,13 +34,13 @@ pub enum Close {
     Left,
     /// It was never left, and ended with a region around it: `longjmp` does that.
     Unleft,
-    /// It is open at the end of what is looked at.
+    /// It is open at the end of the window.
     Open,
 }
 
 /// What takes the calls of numbered locations in.
 pub trait CallSink {
-    /// A region was entered; the frames are those around it. Gives the call's tag.
+    /// A region was entered; the frames are those around it. Returns the call's tag.
     fn enter(&mut self, location: usize, frames: &[Frame], region: RegionId, time_ns: i64) -> u32;
 
     /// Continues a call that was entered in an earlier part of what is read; the frames are those around it. Returns the
@@ -87,7 +87,8 @@ impl CallStack {
         &self.frames
     }
 
-    /// Trace time of the last enter or leave, nanoseconds; none: there was none yet.
+    /// Returns the trace time of the last enter or leave, nanoseconds. `None` means that there was
+    /// none yet.
     pub const fn last_ns(&self) -> Option<i64> {
         self.last_ns
     }
@@ -119,7 +120,8 @@ impl CallStack {
         let frame = self.frames.pop()?;
         if let Some(open) = self.open.get_mut(&frame.region) {
             *open -= 1;
-            // Not at once, lest a stack that goes up and down there is counted again and again.
+            // Not immediately, so that a stack whose depth varies around this limit is not counted
+            // again and again.
             if self.frames.len() < DEEP / 2 {
                 self.open.clear();
             }
@@ -139,8 +141,8 @@ impl CallStack {
     }
 
     /// Takes over what was open before the events that follow: (region, when it was entered, whether something may be
-    /// missing since then), from the outermost on, and the time of the last event. `is_first`: no earlier part is read, so that the
-    /// sink has not seen these calls.
+    /// missing since then), from the outermost on, and the time of the last event. `is_first`: no earlier part is read,
+    /// so that these calls are new to the sink.
     pub fn begin(
         &mut self,
         location: usize,
@@ -239,7 +241,7 @@ pub struct Moves {
 }
 
 impl Moves {
-    /// Stands for a region that is not given.
+    /// Means that there is no region.
     const NO_REGION: u64 = u64::MAX;
 
     /// Those in the column of the element `region`.

@@ -97,12 +97,12 @@ fn nominal_knot(clock: &Clock, from: (i128, i64)) -> (i128, i64) {
     )
 }
 
-/// How many knots a map of a run on so many hosts may have.
+/// Returns the maximum number of knots of a map in a run on `hosts` hosts.
 pub(crate) fn most_knots(hosts: usize) -> usize {
     (MOST_KNOTS / hosts.max(1)).clamp(LEAST_OF_MAP, MOST_OF_MAP)
 }
 
-/// Fits a map through points, sorted by time. `clock` gives the nominal rate.
+/// Fits a map through points, sorted by time. `clock` contains the nominal rate.
 pub(crate) fn fit(
     id: ClockId,
     clock: &Clock,
@@ -225,14 +225,14 @@ fn choose_knots(points: &[Point], most_knots: usize, knots: &mut Vec<Point>) {
     }
 }
 
-/// How wrong a fit may be beside its host's reference clock.
+/// The error bound of a fit relative to its host's reference clock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct OwnError {
     /// Reference time and bound at the knots.
     knots: Vec<(i64, u64)>,
     /// For each piece, how far the rates of its neighbours let the clock be from the line.
     bends: Vec<u64>,
-    /// What the clock did at once before the first knot, and behind the last.
+    /// Sudden steps of the clock before the first knot, and after the last one.
     outside: (u64, u64),
     /// Bound of the nominal rate's error, for a clock that is tied once.
     rate_error_ppb: u32,
@@ -259,7 +259,7 @@ impl OwnError {
             ClockKind::Reference => 0,
             _ => 1_000_000_000_u64.div_ceil(clock.ticks_per_second.max(1)) + 1,
         };
-        // Where a piece would end if its neighbour's rate went on, less where it does.
+        // The end of a piece at its neighbour's rate, minus its actual end.
         let strays = knots.windows(3).map(|three| {
             let run = three[1].tick.saturating_sub(three[0].tick).max(1);
             let rise = i128::from(three[1].time_ns) - i128::from(three[0].time_ns);
@@ -275,7 +275,7 @@ impl OwnError {
             let largest = before.into_iter().chain(behind).max().copied().unwrap_or(0);
             // Twice what a steady change of the rate does (a parabola's distance from its chord).
             let bend = largest.div_ceil(4);
-            // What it did at once may have been anywhere in between.
+            // Sudden steps may have been anywhere in between.
             let (from_ns, to_ns) = (knots[piece].time_ns, knots[piece + 1].time_ns);
             let behind = wrong.partition_point(|stray| stray.between.1 <= from_ns);
             let within = wrong[behind..].iter();
@@ -417,7 +417,7 @@ type Knots = Arc<[(i128, i64)]>;
 #[derive(Debug)]
 pub(crate) struct MapMover {
     by_ns: i64,
-    /// By where they lie, the knots as they were and as they are: none of these goes away meanwhile.
+    /// By where they lie, the old and the new knots: none of these is freed meanwhile.
     moved: HashMap<*const (i128, i64), (Knots, Knots)>,
 }
 

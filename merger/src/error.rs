@@ -86,7 +86,7 @@ pub enum MergeError {
         /// The output.
         path: PathBuf,
     },
-    /// A trace stands where recordings are expected.
+    /// A trace was found where recordings are expected.
     #[error("{path} is a merged trace; {advice}")]
     IsTrace {
         /// The trace.
@@ -152,7 +152,7 @@ pub enum MergeError {
         path: PathBuf,
         /// Which line, from 1.
         line: usize,
-        /// What should stand there.
+        /// What was expected there.
         expected: &'static str,
         /// What does.
         found: String,

@@ -1,4 +1,4 @@
-//! Why one event of a trace stands before another.
+//! Explains why one event of a trace precedes another.
 
 use annals_format::{
     ClockId, Definitions, EventTypeId, OrderedChunk, ProcessId, StreamId, TraceChunk,
@@ -20,7 +20,7 @@ const MOST_PASSES: usize = 16;
 pub enum EventName {
     /// Rank, name of the location, number among the events there in the order of the trace, from 0.
     Place(u32, String, u64),
-    /// The first event at or behind a trace time, nanoseconds.
+    /// The first event at or after a trace time, nanoseconds.
     Time(i64),
 }
 
@@ -68,18 +68,18 @@ pub enum Rule {
     Concurrent,
 }
 
-/// Why one event stands before another.
+/// The reason why one event precedes another.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation {
-    /// What stands first.
+    /// The first event.
     pub first: FoundEvent,
-    /// What stands second.
+    /// The second event.
     pub second: FoundEvent,
     /// What ordered them.
     pub rule: Rule,
     /// How far apart they are by their clocks, without what repair moved, nanoseconds.
     pub gap_ns: i64,
-    /// Bound of the error of that, nanoseconds; none: there is none.
+    /// Bound of the error of `gap_ns`, nanoseconds; `None` means that there is none.
     pub bound_ns: Option<u64>,
     /// Messages that lead from the second to the first: the order contradicts them.
     pub contradiction: Vec<Hop>,
@@ -87,8 +87,8 @@ pub struct Explanation {
     pub may_miss_messages: bool,
 }
 
-/// Of a process: the number of the message from which on its events are behind another event, and the
-/// message that says so.
+/// For a process: the number of the message from which on its events happened after another event, and the message that
+/// proves it.
 type Reached = Option<(u64, Option<(Mark, Mark)>)>;
 
 /// The messages that lead from one event to another, if they do.
@@ -99,7 +99,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Reads all messages, and gives what is matched.
+    /// Reads all messages, and passes matched pairs to `paired`.
     fn read(&mut self, mut paired: impl FnMut(Mark, Mark)) -> Result<()> {
         let Some(extractor) = &self.extractor else {
             return Ok(());
@@ -185,7 +185,8 @@ fn is_at(definitions: &Definitions, stream: StreamId, rank: u32, location: &str)
     found().unwrap_or(false)
 }
 
-/// Finds two events and says what ordered them; gives the index of a name that no event has.
+/// Finds two events and determines what ordered them, or returns the index of a name that no event
+/// has.
 ///
 /// # Errors
 /// If the input cannot be read.

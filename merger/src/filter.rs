@@ -1,4 +1,4 @@
-//! Filters: which events are kept, or looked at.
+//! Filters: which events are kept, or read.
 
 use std::collections::BTreeSet;
 
@@ -45,9 +45,9 @@ pub struct EventFilter {
 /// Streams and event types, picked out of one set of definitions.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Selection {
-    /// None: all.
+    /// `None` means all.
     streams: Option<BTreeSet<StreamId>>,
-    /// None: all.
+    /// `None` means all.
     event_types: Option<BTreeSet<EventTypeId>>,
 }
 
@@ -312,7 +312,7 @@ impl Keep {
         })
     }
 
-    /// What is left when another filter goes before this one.
+    /// Combines this filter with one that is applied before it.
     pub(crate) fn behind(self, before: Self) -> Self {
         Self {
             selection: before.selection.and(self.selection),
@@ -345,7 +345,7 @@ impl Keep {
         self.window.overlaps(first_ns, last_ns) && self.slice.overlaps(first_ns, last_ns)
     }
 
-    /// Whether a loss that stands at this time is in this slice.
+    /// Returns whether a loss at this time is in this slice.
     pub(crate) const fn has(&self, time_ns: i64) -> bool {
         self.slice.contains(time_ns)
     }

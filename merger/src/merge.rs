@@ -101,7 +101,7 @@ pub(crate) struct Merge {
     pub(crate) chunk_events: usize,
     /// What is done about messages.
     pub(crate) causality: Causality,
-    /// Messages that may be in flight at once; those beyond are counted, not matched.
+    /// Maximum number of messages in flight; more are counted, not matched.
     pub(crate) messages_in_flight: usize,
     /// Memory that a merge may take, about, bytes: what does not fit is merged in several passes, to the same trace.
     /// Of very many streams, definitions and indexes alone take more (12 KiB for each): events then get a quarter of it.
@@ -234,7 +234,8 @@ impl Merge {
         };
     }
 
-    /// Corrects hosts' clocks as a plan says; gives what is to be told of them, none if they are others.
+    /// Corrects hosts' clocks by a plan. Returns the reports of the corrections, or `None` if the plan is for other
+    /// hosts.
     pub(crate) fn follow_corrections(
         &mut self,
         corrections: &[Correction],
@@ -258,10 +259,10 @@ impl Merge {
         }
     }
 
-    /// Times between which about equally many events are, ascending: of a short run counted, of a long one as its chunks'
-    /// heads tell, by their bytes.
+    /// Returns ascending times between which there are about equally many events: counted in a short run, estimated
+    /// from the bytes in the heads of chunks in a long one.
     pub(crate) fn quantiles(&self) -> Vec<i64> {
-        /// Few enough to be counted in a part of a second. What few chunks there are tells little.
+        /// Few enough to be counted in less than a second. An estimate from few chunks would be poor.
         const MOST_COUNTED: u64 = 1 << 20;
         if self.expected_events() <= MOST_COUNTED
             && let Ok(times) = self.counted_quantiles()
@@ -298,7 +299,7 @@ impl Merge {
     }
 
     fn estimated_quantiles(&self) -> Vec<i64> {
-        /// A chunk's events are taken to lie at so many points of its time.
+        /// Number of points in a chunk's time at which its events are assumed to lie.
         const POINTS: i128 = 8;
         let all = Keep::default();
         let sizes = crate::merge::runs::sizes_of(&self.definitions);
@@ -325,7 +326,7 @@ impl Merge {
         quantiles
     }
 
-    /// Events that the inputs hold, as far as heads tell: for progress.
+    /// Returns the number of events in the inputs by the heads of chunks, for progress reports.
     pub(crate) fn expected_events(&self) -> u64 {
         let streams = self
             .members
@@ -363,8 +364,8 @@ impl Merge {
         self.traces.iter().map(|trace| &trace.input)
     }
 
-    /// Reads all events in the global order and gives them to `consume`, a chunk at a time, as `prepare` makes it ready in
-    /// other threads. Chunk borders depend on the events alone.
+    /// Reads all events in the global order and passes them to `consume`, a chunk at a time, after `prepare` has
+    /// processed it in another thread. Chunk borders depend on the events alone.
     ///
     /// # Errors
     /// Those of `consume`; if no threads can be had.
@@ -377,8 +378,8 @@ impl Merge {
         self.run_with(jobs, false, &|part| prepare(part.chunk), consume)
     }
 
-    /// As [`Merge::run`], with `work` done on each chunk beside the merge, by as many threads as `jobs`
-    /// says. `is_proved`: with order hashes of what is read and of what is made of it.
+    /// Merges like [`Merge::run`], and runs `work` on each chunk in parallel to the merge, in `jobs` threads.
+    /// `is_proved`: with order hashes of the input and of the result.
     ///
     /// # Errors
     /// Those of `consume`; if no threads can be had; if order hashes differ.
@@ -454,9 +455,8 @@ impl Merge {
         self.build_report(outcomes, losses, hashes, causality)
     }
 
-    /// Cuts the axis into strips, has `work` make something of the chunks of each, by as many threads
-    /// as `jobs` says, and gives it to `consume` in order. Gives what is left of the readers,
-    /// those that were merged together together.
+    /// Cuts the axis into strips, runs `work` on the chunks of each in `jobs` threads, and passes the results to
+    /// `consume` in order. Returns what is left of the readers, grouped by those that were merged together.
     fn for_each_strip<'a, R: Send>(
         &'a self,
         jobs: usize,

@@ -50,7 +50,7 @@ impl<R> Shared<R> {
         self.changed.notify_all();
     }
 
-    /// Waits for the result with a number; the ones before it were taken. Returns `None` if none comes.
+    /// Waits for the result with a number; the previous ones were taken. Returns `None` if there will be no result.
     fn take(&self, number: usize) -> Option<R> {
         let mut state = self.lock();
         let result = loop {
@@ -78,7 +78,7 @@ impl<R> Shared<R> {
     }
 }
 
-/// Ends the work when it goes out of scope, whatever the reason: no thread waits forever.
+/// Ends the work when it is dropped, whatever the reason: no thread waits forever.
 struct EndOnDrop<'a, R>(&'a Shared<R>);
 
 impl<R> Drop for EndOnDrop<'_, R> {

@@ -371,7 +371,8 @@ impl Reader {
         self.read_regions_of(|_| true, window, reach, begin, consume)
     }
 
-    /// The same, as far as some streams need it.
+    /// Reads regions like [`Reader::read_regions`], but only for the streams for which `is_needed`
+    /// returns true.
     pub(crate) fn read_regions_of<C: From<TraceChunk> + Send>(
         &self,
         is_needed: impl Fn(StreamId) -> bool + Sync,
@@ -488,7 +489,8 @@ impl Reader {
         }
     }
 
-    /// Times that cut a trace into parts of so many bytes each, in whole chunks; none for what is not one trace.
+    /// Returns times that cut a trace into parts of `part_bytes` bytes each, in whole chunks. `None` means that the
+    /// input is not one trace.
     pub fn cuts(&self, part_bytes: u64) -> Option<Vec<i64>> {
         let Content::Trace(opened) = &self.content else {
             return None;
@@ -496,7 +498,7 @@ impl Reader {
         let chunks = &opened.trace.chunks;
         let (mut start, mut cuts) = (chunks.first().map_or(0, |first| first.offset), Vec::new());
         for (chunk, next) in chunks.iter().zip(chunks.iter().skip(1)) {
-            // Chunks that begin at the same moment stay together: a window cannot tell them apart.
+            // Chunks that begin at the same moment stay together: a window cannot separate them.
             let is_full = next.offset.saturating_sub(start) >= part_bytes;
             if is_full && next.first_ns > chunk.first_ns {
                 cuts.push(next.first_ns);
@@ -539,7 +541,7 @@ impl Reader {
         }
     }
 
-    /// Totals and losses without a look at the events where the footer has them.
+    /// Returns totals and losses, without reading the events if the footer contains them.
     ///
     /// # Errors
     /// If the storage fails.

@@ -1,4 +1,4 @@
-//! What a merge reports: what came in, what went out, what was lost, how well clocks are known.
+//! What a merge reports: input, output, losses, and the accuracy of clocks.
 
 use annals_format::names;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +29,7 @@ pub struct DamageReport {
     pub what: String,
 }
 
-/// One recording, in a file of its own or in the trace of an earlier merge.
+/// One recording, in a separate file or in the trace of an earlier merge.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct InputReport {
     /// The file.
@@ -40,20 +40,20 @@ pub struct InputReport {
     pub recording_id: String,
     /// The rank of its process.
     pub rank: u32,
-    /// Whether the merger gave the rank.
+    /// Whether the merger assigned the rank.
     pub rank_is_assigned: bool,
     /// How the process ended: `finished`, `killed`, `running`, `truncated`, `storage-failed`.
     #[serde(serialize_with = "by_name")]
     pub ended: Ended,
-    /// The error code that it gave MPI_Abort; none when it did not call that.
+    /// The error code that it passed to MPI_Abort; `None` means that it did not call that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub abort_code: Option<String>,
     /// The function that MPI requires before a process exits, when it exited without: `MPI_Finalize` or
     /// `MPI_Session_finalize`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_finalize: Option<String>,
-    /// What the system said of its process's end: a signal's name, or `exit` and the code; none when nobody who
-    /// started the process has noted it. See [`names::property::PROCESS_END`].
+    /// How the system reported its process's end: a signal's name, or `exit` and the code; `None` means that the
+    /// program that started the process has not noted it. See [`names::property::PROCESS_END`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub process_end: Option<String>,
     /// Bytes of the file.
@@ -146,7 +146,7 @@ fn by_name<S: serde::Serializer>(ended: &Ended, serializer: S) -> Result<S::Ok, 
 /// What properties say of a process's end.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct SaidOfEnd {
-    /// The code that it gave MPI_Abort.
+    /// The code that it passed to MPI_Abort.
     abort_code: Option<String>,
     /// The function that it exited without.
     missing_finalize: Option<String>,
@@ -194,7 +194,7 @@ pub struct StreamReport {
     pub filtered: u64,
     /// Events that could not be decoded.
     pub skipped: u64,
-    /// Events behind the end of a file that ends early.
+    /// Events beyond the end of a file that ends early.
     pub truncated: u64,
     /// Events the recorder dropped.
     pub dropped: u64,
@@ -284,7 +284,7 @@ pub struct ClockReport {
     pub relation: &'static str,
     /// Bound of its events' error when its process started, nanoseconds; null when there is none.
     pub bound_start_ns: Option<u64>,
-    /// The same at its process's end.
+    /// Bound of its events' error when its process ended, nanoseconds; null when there is none.
     pub bound_end_ns: Option<u64>,
     /// The largest in between.
     pub bound_max_ns: Option<u64>,
@@ -309,7 +309,7 @@ pub struct HostReport {
     pub wall_clock_steps_ns: u64,
     /// Bound of the error at its first known moment, nanoseconds; null when there is none.
     pub bound_start_ns: Option<u64>,
-    /// The same at its last.
+    /// Bound of the error at its last known moment, nanoseconds; null when there is none.
     pub bound_end_ns: Option<u64>,
     /// The largest in between.
     pub bound_max_ns: Option<u64>,
@@ -389,7 +389,7 @@ pub struct Sums {
     pub suppressed: u64,
     /// Could not be decoded.
     pub skipped: u64,
-    /// Behind an early end.
+    /// Beyond an early end.
     pub truncated: u64,
     /// Left out by a filter.
     pub filtered: u64,
@@ -446,7 +446,7 @@ pub struct Report {
     pub streams: Vec<StreamReport>,
     /// Clocks.
     pub clocks: Vec<ClockReport>,
-    /// What the messages say about the order; null without messages, or when they were not looked at.
+    /// What the messages say about the order; null without messages, or when they were not checked.
     pub causality: Option<CausalityReport>,
     /// Sums over all streams.
     pub totals: Sums,
@@ -696,8 +696,8 @@ pub fn missing_ranks(definitions: &Definitions) -> Vec<u32> {
         .collect()
 }
 
-/// Whether nothing was skipped or truncated and no rank is missing. A process that was killed and whose
-/// live file gave all it had recorded is complete in this sense; its end stands beside it.
+/// Whether nothing was skipped or truncated and no rank is missing. A process that was killed and whose live file
+/// contained all the rest is complete in this sense; its end is reported separately.
 pub fn is_complete(definitions: &Definitions, losses: &[TraceLoss]) -> bool {
     let mut ends = definitions.process_ends.values();
     let is_cut = ends.any(|end| end.ended == Ended::Truncated);

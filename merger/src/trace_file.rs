@@ -1,4 +1,5 @@
-//! The file of a trace in the making: written beside its name, which it gets when it is whole.
+//! The file of a trace during its creation: written in the same directory under a temporary name,
+//! and renamed when it is complete.
 
 use std::io::Write as _;
 use std::path::Path;

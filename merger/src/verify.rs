@@ -237,7 +237,7 @@ fn verify_with(
     let mut unreadable = unreadable_snapshots;
     match opened.load_region_statistics() {
         Ok(Some(stored)) if !outcome.has_skipped_now && Some(&stored) != statistics.as_ref() => {
-            let (what, expected) = ("region statistics", "what counting the calls gives");
+            let (what, expected) = ("region statistics", "the result of counting the calls");
             mismatches.push(mismatch(definitions, None, what, expected, "others"));
         }
         // It costs no event either: readers count.
@@ -444,7 +444,7 @@ struct VerifiedTrace<'a> {
     is_moved: bool,
 }
 
-/// Merges the recordings once more, without writing, and compares what comes out. Returns the number of recordings.
+/// Merges the recordings once more, without writing, and compares the results. Returns the number of recordings.
 fn compare(
     trace: &VerifiedTrace<'_>,
     options: &VerifyOptions,

@@ -1,7 +1,7 @@
 //! Files and directories that get their names only when they are whole and synced to disk.
 //!
-//! A regular file is written under a temporary name beside its own, synced and renamed; then its directory is synced. So a
-//! name always has the old content or the new one, after a crash of the machine too. Devices and pipes are
+//! A regular file is written under a temporary name in the same directory, synced and renamed; then its directory is
+//! synced. So a name always has the old content or the new one, after a crash of the machine too. Devices and pipes are
 //! written to directly. Of a symbolic link the target is replaced, and the link stays.
 //!
 //! An existing file is replaced only by one of the same kind: see [`Replace`].
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use annals_format::{FILE_HEADER_LEN, FileHeader, FileKind};
 
-/// Bytes of an existing file that are read to tell its kind.
+/// Number of bytes of an existing file that are read to determine its kind.
 const KIND_BYTES: u64 = 4096;
 /// Most symbolic links that are followed, one to the next.
 const MAX_LINKS: usize = 40;
@@ -412,8 +412,8 @@ pub(crate) fn sync_tree(directory: &Path) -> io::Result<()> {
     sync_directory(directory)
 }
 
-/// Creates something beside `path` with `create`, under a name that nothing else has. Returns what `create` returned, and
-/// the name: `<name>.<process id>.tmp`, with a number if a process of another host, or one that was killed, has that.
+/// Creates something next to `path` with `create`, under an unused name. Returns what `create` returned, and the name:
+/// `<name>.<process id>.tmp`, with a number if a process of another host, or one that was killed, has that.
 ///
 /// `create` must fail with [`io::ErrorKind::AlreadyExists`] if the name is taken.
 ///

@@ -5,7 +5,7 @@
 pub struct Window {
     /// First moment.
     pub from_ns: i64,
-    /// First moment behind.
+    /// First moment after the window.
     pub to_ns: i64,
 }
 

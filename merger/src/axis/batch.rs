@@ -23,7 +23,7 @@ enum Times {
 struct CloseTimes {
     /// The first time of each stretch.
     bases: Vec<i64>,
-    /// Nanoseconds behind the first of the stretch.
+    /// Nanoseconds after the first time of the stretch.
     offsets: Vec<u16>,
 }
 
@@ -62,7 +62,7 @@ impl CloseTimes {
     }
 }
 
-/// For each event, its unwrapped tick less the one that its clock's map gives for its time.
+/// For each event, its unwrapped tick minus the one that its clock's map computes for its time.
 #[derive(Debug)]
 enum Residuals {
     Small(Vec<i8>),
@@ -104,7 +104,7 @@ pub(crate) struct Batch {
     pub(crate) types: Vec<TypeColumns>,
     /// The event types of the trace, by index in `types`.
     pub(crate) event_types: Vec<EventTypeId>,
-    /// Every so many events, for each type how many came before.
+    /// Every `stride` events, the number of previous events of each type.
     checkpoints: Vec<u32>,
     stride: usize,
     /// Position in the stream of the chunk's first event.
@@ -161,8 +161,8 @@ impl Batch {
         batch
     }
 
-    /// Events of a chunk with these times and residuals, both in the order of the chunk. Of a stream that
-    /// is sorted, `places` may say where in the chunk they stood, when they are not all of it.
+    /// Creates a batch from a chunk's events with these times and residuals, both in the order of the chunk. For a
+    /// sorted stream with only some of the chunk's events, `places` can contain their positions in the chunk.
     pub(crate) fn new(
         chunk: Chunk,
         event_types: Vec<EventTypeId>,
@@ -404,7 +404,7 @@ impl Batch {
         low
     }
 
-    /// Puts into `ordinals`, for each type, how many events of it stand before the event at `index`.
+    /// Writes to `ordinals`, for each type, the number of its events before the event at `index`.
     pub(crate) fn ordinals_at(&self, index: usize, ordinals: &mut [u32]) {
         let types = self.types.len();
         let stretch =
@@ -476,8 +476,8 @@ impl Batch {
         }
     }
 
-    /// Moves events that lie before `front_ns` up to it, and keeps all others ascending: what an ordered
-    /// source promised. Gives how many were moved, and by how much at most.
+    /// Moves events that lie before `front_ns` up to it, and keeps all others ascending: what an ordered source
+    /// promised. Returns how many were moved, and the largest move.
     pub(crate) fn clamp(
         &mut self,
         front_ns: i64,

@@ -23,7 +23,7 @@ const CHUNK_VALUES: usize = MAX_CHUNK_VALUES / 4;
 /// Event types of a group, each shape counted.
 const MOST_TYPES: usize = u16::MAX as usize;
 
-/// A group of streams ends with the stream with which it has so many events: 64 KiB and more of most programs.
+/// Number of events at which a group of streams ends: 64 KiB or more for most programs.
 const GROUP_EVENTS: usize = 1 << 13;
 
 /// Prefetch distance, in pieces.
@@ -38,12 +38,12 @@ pub(crate) struct Slice<'a> {
     pub(crate) range: Range<usize>,
 }
 
-/// Where a loss stands.
+/// Where a loss is reported.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum StripPlace {
     /// Before an event of a slice: its number, and the event's index in the batch.
     Event(usize, usize),
-    /// Behind the events before this time.
+    /// After the events before this time.
     Time(i64),
 }
 
@@ -211,7 +211,7 @@ impl<'a> Strip<'a> {
         found.len()
     }
 
-    /// The first half of the events in the global order, and the others. None: there is one event at most.
+    /// Splits the events in the global order into two halves. `None` means that there is at most one event.
     fn halves(&self) -> Option<(Strip<'a>, Strip<'a>)> {
         let half = self.len() / 2;
         let mut times_ns = Vec::with_capacity(self.len());
@@ -384,7 +384,7 @@ struct Slot<'a> {
     event_type: EventTypeId,
     /// Of which elements it has columns.
     shape: &'a [Column],
-    /// Who has such events.
+    /// The pieces with such events.
     members: Vec<PieceEvents<'a>>,
     count: usize,
 }
@@ -418,8 +418,8 @@ impl<'a> Slots<'a> {
         let slot = match known {
             0 => None,
             known if fits(&self.slots[usize::from(known) - 1]) => Some(usize::from(known) - 1),
-            // Damaged or hostile recordings may give one event type different elements: each shape has
-            // columns of its own.
+            // Damaged or hostile recordings may define one event type with different elements: each shape has separate
+            // columns.
             _ => self.slots.iter().position(fits),
         };
         slot.unwrap_or_else(|| {
@@ -437,8 +437,8 @@ impl<'a> Slots<'a> {
         })
     }
 
-    /// The slots in an order that depends on event types and shapes alone, not on who has them; and of
-    /// each slot, its place in it.
+    /// Returns the slots in an order that depends on event types and shapes alone, not on the pieces with such events;
+    /// and the place of each slot in it.
     fn order(&self) -> (Vec<usize>, Vec<u16>) {
         let mut order: Vec<usize> = (0..self.slots.len()).collect();
         order.sort_by_cached_key(|number| {

@@ -1,5 +1,5 @@
 //! One set of definitions out of many recordings': equal strings, event types and regions become one,
-//! everything else gets numbers of its own. The order of the recordings alone decides the numbers.
+//! everything else gets separate numbers. The order of the recordings alone decides the numbers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -61,7 +61,8 @@ pub(crate) fn define_lost_streams(recording: &mut Recording) {
 pub(crate) const LOST_REFERENCE: u64 = u32::MAX as u64;
 
 impl References {
-    /// Numbers beyond this are taken as lost: no recorder gives them, and the table stays small.
+    /// Numbers beyond this are treated as lost: no recorder assigns them, and the table stays
+    /// small.
     const LIMIT: usize = 1 << 24;
 
     fn set(&mut self, from: u32, to: u32) {
@@ -112,7 +113,7 @@ impl Numbers {
         ]
     }
 
-    /// The table for a kind of reference; none: the value stays as it is.
+    /// Returns the table for a kind of reference. `None` means that the value stays unchanged.
     pub(crate) fn references(&self, kind: Reference) -> Option<&References> {
         if self.is_identity {
             return None;
@@ -141,8 +142,8 @@ pub(crate) struct Unifier {
     last: [References; 6],
 }
 
-/// What makes regions the same: name, file, line, group; of functions without a symbol the build that
-/// they are in as well, because an address tells nothing without it.
+/// What makes regions the same: name, file, line, group; for functions without a symbol also the build that they are
+/// in, because an address means nothing without it.
 type RegionKey = (StringId, StringId, u32, StringId, Option<Vec<u8>>);
 
 impl Unifier {
@@ -500,7 +501,8 @@ impl Unifier {
     }
 }
 
-/// What tells a region from others of its name, file, line and group: that another format knows them apart.
+/// Returns an identity that distinguishes a region from others of the same name, file, line and group, if the other
+/// format that it was read from distinguishes them.
 fn own_identity(own: &Definitions, id: RegionId) -> Option<Vec<u8>> {
     let process = own.processes.values().next()?;
     let foreign = own
@@ -510,8 +512,7 @@ fn own_identity(own: &Definitions, id: RegionId) -> Option<Vec<u8>> {
     is_alike.then(|| [&process.boot_id.0[..], &foreign.body].concat())
 }
 
-/// Whether a function of a trace has the name that a symbol gave it. (Without one it is called by its
-/// address.)
+/// Returns whether a function of a trace has its name from a symbol. (Without one, its name is its address.)
 fn has_name_of_symbol(of: &Definitions, function: Option<&Function>, region: &Region) -> bool {
     let Some(function) = function else {
         return false;

@@ -13,7 +13,7 @@ use crate::calls::statistics::TraceCalls;
 use crate::error::{MergeError, Result};
 use crate::trace_file::TraceFile;
 
-/// Of this many bytes of a trace, at most one is of a snapshot.
+/// At most one of this number of a trace's bytes belongs to a snapshot.
 const BYTES_PER_SNAPSHOT_BYTE: u64 = 20;
 
 /// Writes snapshots between the chunks of a trace.
@@ -28,7 +28,7 @@ pub(crate) struct SnapshotWriter<'a> {
     written: u64,
     /// Bytes of one, for each step and location in it, in 256ths.
     rate: u64,
-    /// A slice must end with one, whatever it costs: without it the slices behind cannot have any.
+    /// A slice must end with one, at any cost: without it the following slices cannot have any.
     is_slice: bool,
     /// The stacks are not known, or too large: no snapshot any more.
     is_lost: bool,
@@ -69,7 +69,7 @@ impl<'a> SnapshotWriter<'a> {
         self.write(0, open, true, file)
     }
 
-    /// Goes on behind what a chunk, or a slice, has done.
+    /// Applies the enters and leaves of a chunk or a slice.
     pub(crate) fn follow(&mut self, later: &Snapshot) {
         if self.is_lost {
             return;
@@ -125,7 +125,7 @@ impl<'a> SnapshotWriter<'a> {
         Ok(())
     }
 
-    /// As [`SnapshotWriter::before_chunk`], of the calls that were counted.
+    /// Writes a snapshot like [`SnapshotWriter::before_chunk`], but of the calls that were counted.
     fn before_counted(
         &mut self,
         chunk: u64,
@@ -144,7 +144,7 @@ impl<'a> SnapshotWriter<'a> {
         }
     }
 
-    /// The same for what a slice of the trace has open between its chunks.
+    /// Writes a snapshot, if one is due, of the calls that are open between two chunks of a slice.
     pub(crate) fn within(
         &mut self,
         chunk: u64,
@@ -193,7 +193,8 @@ impl<'a> SnapshotWriter<'a> {
         file.write(&self.block)
     }
 
-    /// Writes the snapshot after the last of so many chunks. Returns the index of all of them. `calls`: those of a merge.
+    /// Writes the snapshot after the last of `chunks` chunks. Returns the index of all snapshots. `calls`: those of a
+    /// merge.
     pub(crate) fn finish(
         mut self,
         chunks: u64,

@@ -186,7 +186,7 @@ impl Stacks {
         self.take_moves(&ChunkMoves::of_chunk_until(types, chunk, until_ns));
     }
 
-    /// Goes on with what happened behind these, given as a snapshot of that alone.
+    /// Applies later enters and leaves, which `later` contains as a snapshot of them alone.
     pub(crate) fn follow(&mut self, types: &RegionTypes, later: &Snapshot) {
         for state in &later.locations {
             let Ok(number) = types.locations().binary_search(&state.location) else {

@@ -67,7 +67,7 @@ impl Extent for Always {
 /// Counts the calls in a window, by group of locations and region. A call is counted at its enter, when that lies in
 /// the window, and its time is the part that lies there; it is completed when it was left there as well.
 ///
-/// Every enter and leave comes through here, so what is found by group and region is found in a table.
+/// Every enter and leave is counted here, so lookups by group and region use a table.
 #[derive(Debug)]
 pub struct RegionCounter<E = Window> {
     extent: E,
@@ -234,7 +234,7 @@ pub(crate) struct TraceCalls {
 }
 
 impl TraceCalls {
-    /// Chunks that are counted at once: enough that threads are worth their start.
+    /// Number of chunks that are counted in parallel: enough to be worth the start of threads.
     const AT_ONCE: usize = 8;
 
     /// Locations are shared out among as many threads as `jobs` says; the result does not depend on it.
@@ -344,7 +344,7 @@ impl TraceCalls {
         fits.then_some(snapshot)
     }
 
-    /// Ends what is open; gives the statistics, or none when they are beyond what a trace can hold.
+    /// Ends open calls; returns the statistics, or `None` if they exceed the limits of a trace.
     pub(crate) fn finish(mut self) -> Option<RegionStatistics> {
         self.count_pending();
         let mut regions: std::collections::BTreeMap<RegionId, CallStatistics> =

@@ -9,13 +9,13 @@ use annals_format::{ClockId, ClockKind, Definitions};
 const MOST_POINTS: usize = 1 << 20;
 const LEAST_POINTS: usize = 256;
 
-/// How many points each clock of a run of so many processes may have.
+/// Returns the maximum number of points of each clock in a run of `processes` processes.
 pub(crate) fn most_points(processes: usize) -> usize {
     (MOST_POINTS / processes.max(1)).max(LEAST_POINTS)
 }
 
-/// Leaves each clock at most about so many calibration points: its first, its last, and the best of each stretch
-/// between. A program's own clocks keep all, because wraps and steps are undone from one to the next.
+/// Reduces each clock to at most about `most` calibration points: its first, its last, and the best of each stretch
+/// between. Clocks that a program defines keep all, because wraps and steps are undone from one point to the next.
 pub(crate) fn thin(definitions: &mut Definitions, most: usize) {
     let Definitions {
         calibration,

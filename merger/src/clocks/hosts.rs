@@ -16,7 +16,8 @@ use crate::clocks::offsets::ClockOffsets;
 const STRETCH_NS: i64 = 1_000_000_000;
 /// How far a reference clock's rate departs from its mean between two offsets, parts per 10⁹.
 const WANDER_PPB: u128 = 1_000;
-/// How far the rates of two clocks are apart when nothing was measured, beside what they are said to be, parts per 10⁹.
+/// Maximum difference between the rates of two clocks without a measurement, in addition to the difference of their
+/// nominal rates, parts per 10⁹.
 pub(crate) const RATE_PPB: u128 = 200_000;
 
 /// The most hosts in a chain of measurements: launchers measure along a star or a binary tree, and a chain costs the
@@ -49,11 +50,11 @@ pub struct HostFitReport {
     pub quality: &'static str,
     /// What was added to its times at its start, nanoseconds.
     pub offset_start_ns: i64,
-    /// The same at its end.
+    /// What was added to its times at its end, nanoseconds.
     pub offset_end_ns: i64,
     /// Bound of the error at its start, nanoseconds, as long as the true offset is a line; null: none.
     pub bound_start_ns: Option<u64>,
-    /// The same at its end.
+    /// Bound of the error at its end, nanoseconds; null means none.
     pub bound_end_ns: Option<u64>,
 }
 
@@ -536,7 +537,7 @@ impl Hosts {
         }
     }
 
-    /// Corrects a host, behind the one through which it is corrected; none when one of them is not there.
+    /// Corrects a host, after the one through which it is corrected. `None` means that one of them does not exist.
     pub(crate) fn apply(&mut self, correction: Correction) -> Option<HostFitReport> {
         let Correction { host, through, fit } = correction;
         let parent = self.by_boot.get(&through)?;

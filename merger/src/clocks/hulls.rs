@@ -92,7 +92,7 @@ impl Quality {
 pub(crate) struct Fit {
     pub(crate) quality: Quality,
     start_ns: i64,
-    /// At `start_ns`, in 2⁻⁴⁰ ns; and for each ns behind it.
+    /// Correction at `start_ns`, in 2⁻⁴⁰ ns; `rate` is its change for each later ns.
     offset: i128,
     rate: i128,
     /// Bounds at the start and at the end, as long as the true offset is a line.
@@ -199,7 +199,7 @@ impl Hulls {
             (true, true) => {}
         }
         if self.least.support(0, at) <= 0 && self.most.support(0, at) <= 0 {
-            // What stands contradicts no message.
+            // The current times contradict no message.
             return None;
         }
         let low = |rate: i128, at: i64| self.least.support(rate, at);
@@ -271,7 +271,7 @@ mod tests {
             offset in -1_000_000_000..1_000_000_000_i64, rate_ppb in -200_000..200_000_i64,
             messages in prop::collection::vec((0..10_000_000_000_i64, 1..100_000_i64, any::<bool>()), 2..200),
         ) {
-            // What has to be added to the child's times is a line of its own times.
+            // The correction of the child's times is a linear function of these times.
             let added = |time: i64| {
                 offset + (i128::from(time) * i128::from(rate_ppb)).div_euclid(1_000_000_000) as i64
             };

@@ -1,9 +1,9 @@
 //! Clocks that cannot be read at will: what their events' ticks and the moments at which these were observed say.
 //!
-//! An event is observed when it has happened, never before; how late, nobody knows. So all points (tick, moment of
-//! observation) lie on one side of the line that the clock is, and the line that lies below all of them with the
-//! least lateness in sum is an edge of their lower convex hull, the one above their mean tick (Moon, Skelly and
-//! Towsley 1999; Zhang, Liu and Xia 2002).
+//! An event is observed after it has happened, with an unknown delay. So all points (tick, moment of observation) lie
+//! on one side of the line that the clock is, and the line that lies below all of them with the least lateness in sum
+//! is an edge of their lower convex hull, the one above their mean tick (Moon, Skelly and Towsley 1999; Zhang, Liu and
+//! Xia 2002).
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ type Observation = (i128, i64);
 /// What was observed of one clock.
 pub(crate) struct Observed<'a> {
     clock: &'a Clock,
-    /// The observation before, which tells how often the clock has started again since.
+    /// The previous observation, which shows how often the clock has started again since.
     last: Option<Observation>,
     stretch_ns: i64,
     /// The tightest observation of each stretch, by the number of the stretch.
@@ -68,8 +68,8 @@ impl<'a> Observed<'a> {
         }
     }
 
-    /// Two points of the line that fits best; one, if the rate that they give is not what the clock is said to have.
-    /// How late even the tightest were, nobody knows: their errors have no bound.
+    /// Returns two points of the line that fits best, or one if the line contradicts the clock's nominal rate. Even the
+    /// delay of the tightest observations is unknown: their errors have no bound.
     pub(crate) fn points(&self) -> Vec<Point> {
         let observations = self.tightest.values().copied();
         let mut observations: Vec<Observation> = observations.collect();
@@ -91,7 +91,7 @@ impl<'a> Observed<'a> {
     }
 }
 
-/// Of two observations the one that came sooner behind its event, if the clock has its nominal rate.
+/// Returns that of two observations with the shorter delay after its event, if the clock has its nominal rate.
 fn tighter(clock: &Clock, a: Observation, b: Observation) -> Observation {
     let passed = i128::from(b.1) - i128::from(a.1);
     let ticks = b.0.saturating_sub(a.0);
@@ -106,7 +106,7 @@ fn tighter(clock: &Clock, a: Observation, b: Observation) -> Observation {
 fn edge_at_mean(observations: &[Observation]) -> Option<(Observation, Observation)> {
     let mut hull: Vec<Observation> = Vec::new();
     for next in observations {
-        // The second of three goes when it is not below the line through the others.
+        // The second of three is dropped when it is not below the line through the others.
         while let [.., a, b] = hull[..] {
             let (run, rise) = (b.0 - a.0, i128::from(b.1) - i128::from(a.1));
             let (run_next, rise_next) = (next.0 - a.0, i128::from(next.1) - i128::from(a.1));

@@ -35,7 +35,7 @@ impl OffsetOfHost {
 /// seconds as decimal numbers; the offset is what has to be added to the host's wall clock to get the
 /// first host's. The offset is bounded by half the round trip, and 3 µs for what six digits and a clock
 /// that counts microseconds leave out. Of several lines of a host the one with the shortest round trip
-/// counts. Empty lines and what stands behind a `#` are left out.
+/// counts. Empty lines and text after a `#` are ignored.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct ClockOffsets {
     hosts: Vec<(String, OffsetOfHost)>,

@@ -1,4 +1,4 @@
-//! Clocks that were set while they ran: where their calibration points say that they went on elsewhere.
+//! Clocks that were set while they ran: detects the steps between their calibration points.
 
 use annals_format::ticks::unwrap_near;
 use annals_format::{Clock, ClockKind};
@@ -6,12 +6,13 @@ use annals_format::{Clock, ClockKind};
 use crate::clocks::hosts::{RATE_PPB, parts_of};
 use crate::clocks::{Point, ticks_in};
 
-/// A clock that is off by less was not set: it may be one that goes on in leaps, or was slewed.
+/// A smaller deviation does not mean that the clock was set: it may have a coarse resolution, or
+/// was slewed.
 const LEAST_STEP_NS: u64 = 10_000_000;
 
-/// Runs before and behind one that tell how the clock goes.
+/// Number of runs before and after one from which the clock's rate is estimated.
 const AROUND: usize = 4;
-/// So often a clock is followed; beyond, what it does counts in the bound.
+/// Maximum number of steps that are undone for a clock; later ones count in the error bound.
 const MOST_EPOCHS: usize = 4096;
 
 /// A stretch of a clock's time in which it was not set.
@@ -66,8 +67,8 @@ impl Run {
         }
     }
 
-    /// How many more ticks would have passed in another run, had the clock gone on as in this one; none when no clock
-    /// goes like that.
+    /// Returns how many more ticks would have passed in another run at the rate of this one. `None` means that no clock
+    /// has such a rate.
     fn drift_in(&self, other: &Self) -> Option<i128> {
         const PART: i128 = 10;
         let is_plausible = self.more.saturating_abs() <= self.expected / PART;
@@ -76,7 +77,8 @@ impl Run {
     }
 }
 
-/// By how many more ticks than by the nominal rate a clock may have gone on in a run, if it went as in those around it.
+/// Returns how many more ticks than at the nominal rate may have passed in a run, if the clock had the rate of the runs
+/// around it.
 fn drifts_of<'a>(run: &Run, around: impl Iterator<Item = &'a Run>) -> Vec<i128> {
     let drifts = around.filter_map(|other| other.drift_in(run));
     let mut drifts: Vec<i128> = drifts.collect();
@@ -89,8 +91,8 @@ fn drifts_of<'a>(run: &Run, around: impl Iterator<Item = &'a Run>) -> Vec<i128> 
     vec![drifts[drifts.len() / 2]]
 }
 
-/// Undoes wraps and steps of calibration ticks: each is near where the one before says it should be. A clock goes on at
-/// its nominal rate, or as it does just before or behind.
+/// Undoes wraps and steps of calibration ticks: each is near the tick that the previous one predicts. A clock has its
+/// nominal rate, or the rate just before or after.
 pub(crate) fn unwrap_points(clock: &Clock, raw: &[(u64, i64, u64)]) -> ClockPoints {
     let mut found = ClockPoints::default();
     // The others are read by the processor, or are the reference itself.
@@ -146,7 +148,7 @@ impl ClockPoints {
         if wrong_ns <= allowed_ns {
             return run.more;
         }
-        // Should it have been set: beside what it did before, rather than by what it says.
+        // If the clock was set, the step is relative to its rate before, not to its nominal rate.
         let step = run.more.saturating_sub(drifts[0]);
         let step_ns = ns_of(clock, step);
         let is_far = wrong_ns - allowed_ns >= LEAST_STEP_NS && run.passed_ns > 0;
@@ -188,7 +190,7 @@ impl ClockPoints {
     }
 }
 
-/// How long so many ticks are, rounded up.
+/// Returns the duration of `ticks` ticks, rounded up.
 fn ns_of(clock: &Clock, ticks: i128) -> u64 {
     let ns = ticks.unsigned_abs().saturating_mul(1_000_000_000);
     let ns = ns.div_ceil(clock.ticks_per_second.into());
@@ -218,7 +220,7 @@ mod tests {
     #[test]
     fn a_clock_that_was_set_goes_on_from_where_it_was() {
         let clock = clock(SECOND as u64, u64::MAX);
-        // Back by an hour behind the third point, on by two seconds behind the sixth.
+        // Set back by an hour after the third point, and forward by two seconds after the sixth.
         let set = |n: i64| match n {
             ..3 => 0,
             3..6 => -3600 * SECOND,
@@ -245,7 +247,7 @@ mod tests {
     #[test]
     fn a_clock_of_another_rate_than_it_says_is_not_set_all_the_time() {
         let clock = clock(SECOND as u64, u64::MAX);
-        // Two parts in a hundred, and set back by a second behind the fifth point.
+        // Two per cent too fast, and set back by a second after the fifth point.
         let raw = (0..9_i64).map(|n| {
             let set = if n < 5 { 0 } else { -SECOND };
             (

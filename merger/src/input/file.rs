@@ -1,4 +1,4 @@
-//! Files that are read at offsets; only so many are open at a time.
+//! Files that are read at offsets; only a limited number of them is open at a time.
 
 use crate::error::{MergeError, Result};
 use annals_format::{FormatError, ReadAt};
@@ -39,7 +39,8 @@ static OPEN_FILES: LazyLock<Mutex<OpenFiles>> = LazyLock::new(|| {
     })
 });
 
-/// Files that may be open at once: half of what the system allows, the rest is for others.
+/// Returns the maximum number of open files: half of the system's limit, the rest is for other
+/// uses.
 fn most_files() -> usize {
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = limits
@@ -83,7 +84,7 @@ impl OpenFiles {
     }
 }
 
-/// Opens what can be read at any place. A pipe would wait for whoever writes to it, perhaps for ever.
+/// Opens a file that can be read at any offset. Opening a pipe would wait for a writer, perhaps for ever.
 fn open_regular(path: &Path) -> std::io::Result<(File, fs::Metadata)> {
     let mut options = File::options();
     let file = options

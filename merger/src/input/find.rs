@@ -1,4 +1,4 @@
-//! Finding inputs: what the paths that a user names stand for.
+//! Finds the inputs at the paths of a user.
 
 use super::file::FileAt;
 use crate::error::{MergeError, Result};
@@ -15,7 +15,7 @@ pub struct RejectedInput {
     pub why: String,
 }
 
-/// What the paths given by a user stand for.
+/// The inputs at the paths of a user.
 #[derive(Debug, Default)]
 pub struct Found {
     /// Recordings.
@@ -28,8 +28,8 @@ pub struct Found {
     pub rejected: Vec<RejectedInput>,
 }
 
-/// Looks at files and directories. In a directory, files named `*.annals` count (and what a killed
-/// process left: `*.annals-live`) but `skip`: it is the output; in one without them, archives (`*.otf2`).
+/// Finds inputs among files and directories. In a directory, these are the files named `*.annals` (and `*.annals-live`
+/// of killed processes) except `skip`, which is the output. In a directory without them, these are archives (`*.otf2`).
 ///
 /// # Errors
 /// If a path does not exist or a directory cannot be listed.
@@ -45,7 +45,7 @@ pub fn find(paths: &[PathBuf], skip: Option<&Path>) -> Result<Found> {
         };
         let metadata = match fs::metadata(path) {
             Ok(metadata) => metadata,
-            // An archive whose anchor is missing goes by the name that it had.
+            // An archive whose anchor is missing is listed under the anchor's name.
             Err(_) if crate::otf2::anchor_for(path).is_some() => {
                 if seen.insert(path.clone()) {
                     found.archives.push(path.clone());
@@ -83,7 +83,7 @@ pub fn find(paths: &[PathBuf], skip: Option<&Path>) -> Result<Found> {
             files.push(path.clone());
         }
         for file in files {
-            // A live file stands for the recording it belongs to.
+            // A live file means the recording it belongs to.
             let file = if is_live(&file) && file.with_extension("annals").exists() {
                 file.with_extension("annals")
             } else {

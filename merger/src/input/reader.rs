@@ -94,7 +94,8 @@ impl<'a> InputReader<'a> {
         }
     }
 
-    /// Events of the chunks that begin behind one time and before another, loaded or not.
+    /// Returns the number of events in chunks that begin after one time and before another, loaded
+    /// or not.
     pub(crate) fn events_of_chunks(&self, from_ns: i64, until_ns: i64) -> u64 {
         match self {
             Self::Stream(reader) => reader.events_of_chunks(from_ns, until_ns),
@@ -175,7 +176,8 @@ impl<'a> InputReader<'a> {
         }
     }
 
-    /// The same, with a look at each chunk where that tells more.
+    /// Returns first and last time of its chunks and the size of their events, read from each chunk
+    /// if that is more exact.
     pub(crate) fn measured_spans(
         &self,
         sizes: &FxHashMap<EventTypeId, u64>,

@@ -1,4 +1,4 @@
-//! An opened recording: its file, or an archive's, and the live file beside it.
+//! An opened recording: its file, or an archive's, and its live file.
 
 use super::file::FileAt;
 use super::host::is_alive;
@@ -56,7 +56,8 @@ impl InputRecording {
             if has_end || opened.has_its_name() {
                 break;
             }
-            // Whoever recovers gives the name to a whole recording, and then takes the live file away: that one it is.
+            // A recovery first moves a complete recording to this name and then removes the live file: this is that
+            // recording.
             opened = Self::open_once(path)?;
         }
         Ok(opened)
@@ -128,11 +129,13 @@ impl InputRecording {
         };
         Err(MergeError::NoProcess {
             path: self.path.clone(),
-            why: format!("at byte {at}: the definition of a process expected, found none: {how}"),
+            why: format!(
+                "at byte {at}: expected the definition of a process, but there is none, since {how}"
+            ),
         })
     }
 
-    /// Looks at the parts of its file that nothing else reads, and notes what is damaged there.
+    /// Checks the parts of its file that nothing else reads, and notes any damage there.
     ///
     /// # Errors
     /// If the storage fails.
@@ -166,7 +169,7 @@ impl InputRecording {
         (definitions.worlds, definitions.strings) = (worlds, names);
     }
 
-    /// Gives it back the definitions that were packed.
+    /// Restores the definitions that were packed.
     pub(crate) fn unpack_definitions(&mut self) {
         let packed = std::mem::take(&mut self.packed);
         // What was encoded a moment ago is whole.
@@ -174,8 +177,8 @@ impl InputRecording {
         debug_assert!(outcome.is_ok(), "{outcome:?}");
     }
 
-    /// The live file of a recording that has its footer, when its process was killed before it could remove it, or
-    /// whoever recovered was.
+    /// Returns the live file of a recording that has its footer, if its process, or a recovery, was killed before it
+    /// could remove the file.
     pub(crate) fn live_file_left(&self) -> Option<PathBuf> {
         if !self.recording.has_footer {
             return None;

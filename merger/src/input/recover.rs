@@ -48,8 +48,8 @@ impl RecoverOptions {
     /// the same events, counts and losses as before. `progress` gets the number of bytes written so far, and can stop the work.
     ///
     /// Returns `None` when there is nothing to do: the recording is whole, there is no live file, or the process
-    /// still runs. A live file beside a whole recording, left by a recovery that was killed before it could remove it, is
-    /// removed.
+    /// still runs. A live file of a complete recording, left by a recovery that was killed before it could remove it,
+    /// is removed.
     ///
     /// # Errors
     /// [`MergeError::LiveFileUnread`] if parts of the live file cannot be read and no directory is given;

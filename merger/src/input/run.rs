@@ -13,7 +13,8 @@ use crate::error::{MergeError, Result};
 use crate::input::stream::LossPlace;
 use crate::input::trace::Queue;
 
-/// The file that runs are in, one behind the other. It has no name: it is gone with the program.
+/// The file that contains runs, one after the other. It has no name, so that it is freed when the
+/// program ends.
 #[derive(Debug)]
 pub(crate) struct RunFile {
     directory: PathBuf,
@@ -42,7 +43,7 @@ impl RunFile {
         &self.directory
     }
 
-    /// Writes a block; gives its offset.
+    /// Writes a block; returns its offset.
     pub(crate) fn append(&self, block: &[u8]) -> std::io::Result<u64> {
         let mut len = self.len.lock().unwrap_or_else(PoisonError::into_inner);
         let offset = *len;
@@ -62,7 +63,7 @@ impl ReadAt for RunFile {
     }
 }
 
-/// A run: where its chunks stand, and losses that stand beside no event.
+/// A run: the positions of its chunks, and losses that are placed at no event.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     /// Offset, first time, events.

@@ -1,6 +1,5 @@
-//! One stream's events on the axis: its chunks are loaded when the merge comes to them. For an ordered
-//! source they follow each other; of an unordered one several may be open, and the exact bounds that
-//! their heads give tell which.
+//! One stream's events on the axis: its chunks are loaded when the merge reaches them. For an ordered source they
+//! follow each other. For an unordered one several may be open, which the exact bounds in their heads determine.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -57,12 +56,12 @@ impl StreamFindings {
     }
 }
 
-/// Where a loss stands in the trace.
+/// Where a loss is placed in the trace.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LossPlace {
     /// Before the event with this index of the lane with this number.
     Event(u64, usize),
-    /// Behind the events before this time.
+    /// After the events before this time.
     Time(i64),
 }
 
@@ -166,7 +165,8 @@ impl EventTimes {
 struct Planned {
     /// Its index among the stream's.
     chunk: usize,
-    /// The least time that an event in it can have; none: not before the end of the chunk before.
+    /// The least time that an event in it can have; `None` means not before the end of the previous
+    /// chunk.
     bound_ns: Option<i64>,
     /// The largest time that an event in it can have.
     end_ns: i64,
@@ -211,7 +211,7 @@ pub(crate) struct StreamReader<'a> {
     contents: &'a StreamContents,
     clock: StreamClock<'a>,
     keep: &'a Keep,
-    /// For the proof; none: nothing is to be proved.
+    /// For the proof; `None` means that nothing is proved.
     references: Option<&'a ElementReferences>,
     is_sorted: bool,
     process_start_ns: i64,
@@ -393,8 +393,8 @@ impl<'a> StreamReader<'a> {
         heads.chain(self.next_bound_ns()).min()
     }
 
-    /// Events of the chunks that begin behind one time and before another, loaded or not. Chunks of which
-    /// that is not known beforehand do not count.
+    /// Returns the number of events in chunks that begin after one time and before another, loaded or not. Chunks whose
+    /// begin is not known in advance do not count.
     pub(crate) fn events_of_chunks(&self, from_ns: i64, until_ns: i64) -> u64 {
         let events_before = |time_ns: i64| {
             let is_before = |planned: &Planned| planned.bound_ns.is_some_and(|b| b < time_ns);
@@ -406,7 +406,7 @@ impl<'a> StreamReader<'a> {
         events_before(until_ns).saturating_sub(first)
     }
 
-    /// The chunks: first and last time, and what stands for their events' bytes.
+    /// Returns first and last time of all chunks, and an estimate of their events' bytes.
     fn spans(
         &self,
         bytes_of: impl Fn(&StoredChunk, u64) -> u64,
@@ -435,7 +435,8 @@ impl<'a> StreamReader<'a> {
         })
     }
 
-    /// The same by what their bodies have, which a look into the file tells.
+    /// Returns first and last time of all chunks, and their events' bytes by the sizes of their
+    /// bodies, which are read from the file.
     pub(crate) fn spans_by_bodies(
         &self,
         sizes: &FxHashMap<EventTypeId, u64>,
@@ -651,7 +652,7 @@ impl<'a> StreamReader<'a> {
 
     /// Takes the next chunk in.
     pub(crate) fn take(&mut self, decoded: Decoded) {
-        // Nothing at or behind this time was handed out: whoever hands out loads first.
+        // Nothing at or after this time was handed out: the merge loads chunks first.
         let bound_ns = self.next_bound_ns().unwrap_or(i64::MIN);
         let planned = self.order[self.next];
         let index = planned.chunk;
@@ -738,13 +739,13 @@ impl<'a> StreamReader<'a> {
         self.hash = self.hash.then(run);
     }
 
-    /// Brings a chunk's events behind what came before, and finds which of them are in the window.
+    /// Moves a chunk's events after all previous ones, and finds which of them are in the window.
     fn place_batch(&mut self, mut batch: Batch, bound_ns: i64) -> (Batch, Range<usize>) {
         if batch.len() == 0 {
             return (batch, 0..0);
         }
-        // An ordered source promises that a time behind the one before is the clock's fault, not the
-        // event's. A sorted stream can only meet one when its head's bounds were wrong.
+        // An ordered source promises its order: a time that is earlier than the previous one is the clock's fault, not
+        // the event's. A sorted stream can only meet one when its head's bounds were wrong.
         let front_ns = match self.front_ns {
             Some(front_ns) if !self.is_sorted => front_ns.max(bound_ns),
             _ => bound_ns,
@@ -796,7 +797,7 @@ impl<'a> StreamReader<'a> {
             at: range.start,
             end: range.end,
         });
-        // Lanes stand in the order of their positions.
+        // Lanes are sorted by their positions.
         if self.is_sorted {
             self.lanes.sort_by_key(|lane| lane.batch.base_position());
         }
@@ -1050,7 +1051,7 @@ impl<'a> StreamReader<'a> {
         any.dropped.set(Cause::BufferFull, others);
         any.raised = any.recorded.saturating_add(any.dropped_sum());
         any.raised_is_lower_bound = true;
-        // A row of 0 says nothing beside others, and alone that nothing is known.
+        // A row of 0 means nothing next to other rows; a single one means that nothing is known.
         let is_alone = totals.rows.len() == 1;
         totals.rows.retain(|row| {
             is_alone || row.raised != 0 || row.event_type != annals_format::ANY_EVENT_TYPE
@@ -1064,7 +1065,7 @@ pub(crate) fn count_elsewhere(row: &mut annals_format::TypeTotals) {
     (row.skipped, row.truncated) = (0, 0);
 }
 
-/// Keeps the events of some types, by type of the chunk; gives their former indexes.
+/// Keeps the events of some types, by type of the chunk; returns their former indexes.
 fn keep_types(chunk: &mut Chunk, keeps: &[bool]) -> Vec<u32> {
     let indexes = chunk.type_index.iter().enumerate();
     let kept: Vec<u32> = indexes

@@ -18,8 +18,8 @@ use crate::error::{MergeError, Result};
 /// Where distributions put debug information apart from its file, by build id.
 const DEBUG_DIRECTORY: &str = "/usr/lib/debug";
 
-/// Files that tell what functions are called. A file counts for a module when it has the module's build
-/// id; that many files with the id exist, as one stripped and one with debug information, is usual.
+/// Files with the names of functions. A file counts for a module when it has the module's build id; that many files
+/// with the id exist, as one stripped and one with debug information, is usual.
 #[derive(Debug, Default)]
 pub struct Symbols {
     by_build_id: BTreeMap<Vec<u8>, Vec<PathBuf>>,
@@ -66,7 +66,7 @@ impl Symbols {
     /// The files of this host, and those in and below these directories.
     ///
     /// # Errors
-    /// As [`Symbols::in_directories`].
+    /// If [`Symbols::in_directories`] fails.
     pub fn of_host_and(directories: &[PathBuf]) -> Result<Self> {
         let symbols = Self::in_directories(directories)?;
         Ok(Self {
@@ -359,7 +359,7 @@ mod tests {
     #[test]
     fn a_function_of_this_host_is_found_by_build_id() {
         let (address, id) = here();
-        assert!(!id.is_empty(), "the linker gives build ids");
+        assert!(!id.is_empty(), "the linker writes build ids");
         let d = definitions(id, address);
         let records = Symbols::of_host().resolve(&d);
         let mut d = d;

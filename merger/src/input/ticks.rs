@@ -10,11 +10,11 @@ use crate::clocks::steps::Epoch;
 use crate::input::recording::InputRecording;
 use crate::messages::repair::Shifts;
 
-/// How far beyond the moments that an epoch or a chunk has an event may stand, nanoseconds. Times that are no farther
-/// apart are not told apart.
+/// How far an event may be outside of the time of its epoch or chunk, nanoseconds. Times that differ by less are
+/// treated as equal.
 const SLACK_NS: i64 = 1_000_000;
 
-/// So long before a chunk was opened its first event's tick may have been read: there may have been no room for it.
+/// How long before a chunk was opened its first event's tick may have been read: the event may have waited for room.
 const BLOCKED_NS: i64 = 1_000_000_000;
 
 /// A clock is set no more often in the life of a chunk; what is beyond that is ambiguous.
@@ -107,8 +107,8 @@ impl StreamClock<'_> {
         }
     }
 
-    /// When a chunk's events were, reference clock: before it was closed. What tells its own ticks, or an unordered
-    /// source, may have been told late.
+    /// Returns when a chunk's events happened, reference clock: before it was closed. A clock whose ticks the program
+    /// reports, or an unordered source, may report them late.
     fn life(&self, header: &ChunkHeader, is_sorted: bool) -> (i64, i64) {
         let is_late = is_sorted || self.clock.kind == ClockKind::Unreadable;
         let open_ns = header.open_reference_ns;
@@ -191,9 +191,9 @@ impl StreamClock<'_> {
         found
     }
 
-    /// The same where it may have been set within the chunk. Of each event, the epochs are found that fit what the
-    /// references say, for an ordered source those with which all its events are in order. Where more than one does, the
-    /// event is ambiguous.
+    /// Unwraps the ticks of a chunk within which the clock may have been set. For each event, the epochs are found that
+    /// agree with the references, for an ordered source those with which all its events are in order. Where more than
+    /// one does, the event is ambiguous.
     fn unwrap_steps(
         &self,
         header: &ChunkHeader,
@@ -245,7 +245,7 @@ impl StreamClock<'_> {
             let before_ns = |epoch: &usize| opened_ns.saturating_sub(time_ns(*epoch)).max(0);
             let chosen = fitting.clone().min_by_key(before_ns);
             let epoch = chosen.or_else(nearest).unwrap_or(0);
-            // What fits nowhere is told as well.
+            // An event that fits no epoch is reported as well.
             let is_undecided = turns[epoch].undecided.binary_search(&index).is_ok();
             let is_ambiguous =
                 is_undecided || range.is_none_or(|(a, b)| a.abs_diff(b) > SLACK_NS.unsigned_abs());
@@ -256,7 +256,7 @@ impl StreamClock<'_> {
         found
     }
 
-    /// When each event of a chunk was at the latest, axis time: before whatever was observed behind it, and before `last`.
+    /// Returns the latest possible axis time of each event of a chunk: before any later observation, and before `last`.
     fn latest(&self, chunk: &Chunk, last: i64) -> Vec<i64> {
         let mut latest = vec![last; chunk.ticks.len()];
         let mut observations = chunk.observations.iter().rev().peekable();
@@ -302,14 +302,15 @@ impl StreamClock<'_> {
         period_ns < LONG_NS
     }
 
-    /// Whether a chunk's head cannot tell the bounds of its times: the clock may wrap between two
-    /// events, and the observations that count the wraps stand in the body; or it was set.
+    /// Returns whether a chunk's head is not enough to determine the bounds of its times: the clock
+    /// may wrap between two events, and the observations that count the wraps are in the body; or
+    /// it was set.
     pub(crate) fn head_is_vague(&self) -> bool {
         let is_observed = self.is_short() || self.clock.kind == ClockKind::Unreadable;
         self.wraps() && (is_observed || !self.epochs.is_empty())
     }
 
-    /// Bounds of a chunk's axis times: from its head where that can tell them, else from its events.
+    /// Returns the bounds of a chunk's axis times: from its head if possible, otherwise from its events.
     pub(crate) fn bounds(
         &self,
         input: &InputRecording,
@@ -320,7 +321,7 @@ impl StreamClock<'_> {
         (self.moved(first), self.moved(last))
     }
 
-    /// The same as the clock says.
+    /// Returns the bounds of a chunk's times by the clock, without the moves of a repair.
     fn read_bounds(
         &self,
         input: &InputRecording,

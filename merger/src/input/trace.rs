@@ -129,7 +129,7 @@ impl RenumberedTrace {
                 let start = process.start_reference_ns;
                 (i128::from(start), start, 0)
             } else {
-                // Maps count ticks from where the first point stands.
+                // Maps count ticks from the first point.
                 let own = self.own.get(&clock.process);
                 let points = own.into_iter().flat_map(|own| &own.calibration);
                 let of_clock = points.filter(|point| point.clock == clock.id);
@@ -157,7 +157,7 @@ impl RenumberedTrace {
         best
     }
 
-    /// Finds where the trace stands on the axis of these hosts.
+    /// Determines the position of the trace on the axis of these hosts.
     pub(crate) fn relate(&mut self, hosts: &Hosts) {
         let anchor = self.anchor();
         let host = anchor.as_ref().and_then(|anchor| hosts.get(anchor.boot_id));
@@ -196,8 +196,8 @@ impl RenumberedTrace {
         })
     }
 
-    /// The error bounds of its clocks, on the axis. `is_shared`: whether another input has processes of a
-    /// boot; then what ties the trace to the axis stands between their clocks.
+    /// Returns the error bounds of its clocks, on the axis. `is_shared`: whether another input has processes of a boot;
+    /// then the error of the trace's position on the axis is between their clocks.
     pub(crate) fn clock_errors(
         &self,
         is_shared: impl Fn(&BootId) -> bool,
@@ -345,14 +345,15 @@ type GroupBatch = (Batch, Vec<(StreamId, Range<usize>)>);
 #[derive(Default)]
 struct Renumbered {
     batches: Vec<GroupBatch>,
-    /// Times of the chunk's first and last event, before a repair moves any; none: it has none.
+    /// Times of the chunk's first and last event, before a repair moves any; `None` means that it
+    /// has no events.
     span_ns: Option<(i64, i64)>,
     /// Losses, each before the event of this batch with this index, or by its time.
     losses: Vec<(Option<(usize, usize)>, TraceLoss)>,
     /// Events by stream and type: kept, and left out by the filter.
     kept: FxHashMap<(StreamId, EventTypeId), u64>,
     filtered: FxHashMap<(StreamId, EventTypeId), u64>,
-    /// Losses that stand before events of other slices.
+    /// Losses before events of other slices.
     elsewhere: Vec<TraceLoss>,
     /// Events of streams that are not defined.
     unplaced: u64,
@@ -364,7 +365,7 @@ struct Renumbered {
 pub(crate) struct TraceReader<'a> {
     pub(crate) earlier: &'a RenumberedTrace,
     keep: &'a Keep,
-    /// For the proof; none: nothing is to be proved.
+    /// For the proof; `None` means that nothing is proved.
     references: Option<&'a ElementReferences>,
     sorted: SortedStreams,
     /// How a repair moves events, by stream; only those of which it moves any.
@@ -453,7 +454,7 @@ impl<'a> TraceReader<'a> {
         }
         reader.plan();
         if !trace.has_footer {
-            // Of what is missing only the heads tell.
+            // Only the heads show what is missing.
             let losses = trace.losses.iter().filter_map(|loss| reader.loss(loss));
             let losses = losses.filter(|loss| keep.has(loss.to_ns));
             let losses = losses.map(|loss| (LossPlace::Time(loss.to_ns), loss));
@@ -474,7 +475,7 @@ impl<'a> TraceReader<'a> {
         shifts.map_or(0, |shifts| shifts.at(time_ns))
     }
 
-    /// A time of the trace on the axis, as far as a repair may move what stands there: it only moves forward.
+    /// Returns the axis time of a trace time, including the largest move by a repair, which only moves forward.
     fn latest(&self, time_ns: i64) -> i64 {
         let time_ns = self.time(time_ns);
         let each = self.shifts.values().map(|shifts| shifts.most());
@@ -533,7 +534,8 @@ impl<'a> TraceReader<'a> {
         self.queue = Queue::new(chunks.into_iter());
     }
 
-    /// Counts the events of a chunk as filtered, by its head; gives whether that could be read.
+    /// Counts the events of a chunk as filtered, by its head; returns whether the head could be
+    /// read.
     fn leave_out(&mut self, number: usize) -> bool {
         let input = &self.earlier.input;
         let Some(head) = input.trace.head(&input.file, &input.trace.chunks[number]) else {
@@ -560,7 +562,8 @@ impl<'a> TraceReader<'a> {
         totals.row(event_type)
     }
 
-    /// The chunks: first and last time, and events by type as far as the index tells.
+    /// Returns first and last time of all chunks, and events by type as far as the index contains
+    /// them.
     pub(crate) fn spans(&self, event_bytes: u64) -> impl Iterator<Item = (i64, i64, u64)> {
         let chunks = &self.earlier.input.trace.chunks;
         self.queue.order.iter().map(move |(number, first_ns)| {
@@ -611,11 +614,11 @@ impl<'a> TraceReader<'a> {
         };
         if found.span_ns.is_some_and(|(first, _)| first < bound_ns) {
             return Err(
-                "its events are before the time that the index gives, or the last chunk's"
+                "its events are before the time in the index, or before the last chunk's"
                     .to_owned(),
             );
         }
-        // Of each event before which a loss stands: its group, its index there, the loss.
+        // For each event that follows a loss: its group, its index there, the loss.
         let points = chunk.losses.iter().map(|(before, loss)| {
             let place = match chunk.point_of(*before, loss) {
                 LossPoint::Before(_, group, index) => Some((group as usize, index as usize)),
@@ -853,7 +856,7 @@ impl<'a> TraceReader<'a> {
         }
     }
 
-    /// Without a footer, totals know only what heads tell: events.
+    /// Without a footer, totals contain only what heads contain: events.
     fn count_loss(&mut self, loss: &TraceLoss, is_here: bool) {
         if self.earlier.input.trace.has_footer {
             return;
@@ -950,7 +953,7 @@ impl<'a> TraceReader<'a> {
         }
     }
 
-    /// What chunks without a head held is what the totals have and nobody found.
+    /// Events in the totals that were not found anywhere were in chunks without a head.
     fn finish(&mut self) {
         let Some((from_ns, to_ns)) = self.headless else {
             return;

@@ -191,7 +191,7 @@ impl Merge {
         check
     }
 
-    /// What each process lost, nobody can say when.
+    /// Returns the messages that each process lost at unknown times.
     fn lost_by_process(&self, keep: &Keep) -> Vec<(ProcessId, Lost)> {
         let mut each = Vec::new();
         for member in &self.members {
@@ -230,9 +230,9 @@ impl Merge {
         each
     }
 
-    /// Messages that a process lost, and nobody can say when: what a sample or a limit kept out has no
-    /// place in its stream; what was lost from one stream of several, or from one that is sorted, stands
-    /// behind events that came after it.
+    /// Returns the messages that a process lost at unknown times. Events that a sample or a limit left out have no
+    /// place in their stream. Losses from one stream of several, or from a sorted one, are placed after events that
+    /// happened later.
     pub(super) fn lost_somewhere(&self, member: &Member) -> Lost {
         let streams = member.input.recording.streams.iter();
         let streams = streams.map(|(id, contents)| {
@@ -287,7 +287,7 @@ impl Merge {
     }
 }
 
-/// Pairs of hosts whose messages are looked at for a fit.
+/// Maximum number of pairs of hosts whose messages are used for a fit.
 const MOST_HOST_PAIRS: usize = 1 << 16;
 
 pub(super) fn shifts_of(chunk: &TraceChunk) -> Vec<(StreamId, i64)> {

@@ -187,7 +187,8 @@ fn points_from_events(
             of_clock.extend(&contents.chunks);
         }
     }
-    // As they were observed, whatever stream they are of: each tells how often the clock has wrapped since the last.
+    // In the order of observation, across all streams: each shows how often the clock has wrapped since the previous
+    // one.
     of_clock.sort_by_key(|stored| stored.header.open_reference_ns);
     let mut observed = Observed::new(&definitions.clocks[&clock_number]);
     for stored in of_clock {

@@ -106,7 +106,7 @@ fn check(slices: &[(Slice, InputTrace)], definitions: &Definitions) -> Result<()
         let (number, of) = (slice.number + 1, slice.of);
         return Err(refuse(
             input,
-            format!("slice {number} of {of} is missing behind this one"),
+            format!("slice {number} of {of} is missing after this one"),
         ));
     }
     Ok(())

@@ -61,7 +61,7 @@ pub struct MergeOptions {
     pub clock_offsets: Option<ClockOffsets>,
     /// What is done about messages that are received before they are sent. Default: they are counted.
     pub causality: Causality,
-    /// Messages that may be in flight at once, about 150 bytes each; those beyond are counted, not matched.
+    /// Maximum number of messages in flight, about 150 bytes each; more are counted, not matched.
     pub messages_in_flight: usize,
     /// Which events are kept; the others are counted as filtered. Default: all.
     pub filter: EventFilter,
@@ -120,8 +120,8 @@ impl MergeOptions {
         Self::default()
     }
 
-    /// Finds and opens the inputs, and settles everything that comes before the events: who takes part, definitions, how clocks
-    /// are related, what a repair does.
+    /// Finds and opens the inputs, and determines everything that must be known before the events are merged:
+    /// processes, definitions, relations of clocks, moves of a repair.
     ///
     /// # Errors
     /// If a path does not exist, nothing can be read, the options do not fit the inputs, or the merge is strict and an input
@@ -213,7 +213,7 @@ impl MergePlan {
         self.merge.recording_ids()
     }
 
-    /// The number of events in the inputs, as far as their chunks' heads tell: for a progress bar.
+    /// Returns the number of events in the inputs by the heads of their chunks, for a progress bar.
     pub fn expected_events(&self) -> u64 {
         self.merge.expected_events()
     }

@@ -181,8 +181,8 @@ pub(crate) fn start_trace(
     Ok(())
 }
 
-/// Writes a trace's footer and gives the file its name. `footer` has the positions of its chunks, snapshots and statistics.
-/// Returns the length of the trace in bytes.
+/// Writes a trace's footer and renames the file to its final name. `footer` has the positions of its chunks, snapshots
+/// and statistics. Returns the length of the trace in bytes.
 pub(crate) fn finish_trace(
     mut file: TraceFile,
     definitions: &Definitions,

@@ -16,7 +16,7 @@ use crate::whole_file::{OutputError, Replace, WholeFile};
 /// The version that is read and written. The first had no corrections of hosts' clocks.
 const VERSION: u32 = 2;
 
-/// A plan as it stands in its file, JSON. Times are trace times, nanoseconds.
+/// A plan in the form of its file, JSON. Times are trace times, nanoseconds.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {

@@ -274,7 +274,7 @@ fn renumber_traces(mut traces: Vec<InputTrace>) -> Vec<RenumberedTrace> {
     traces.into_iter().map(RenumberedTrace::new).collect()
 }
 
-/// Gives the processes of recordings, and those taken from traces, their ranks. Returns them in the order of ranks.
+/// Assigns ranks to the processes of recordings, and to those of traces. Returns them in the order of ranks.
 fn rank_processes(
     inputs: Vec<InputRecording>,
     traces: &[RenumberedTrace],
@@ -444,7 +444,7 @@ fn types_of_chunks(input: &InputRecording) -> BTreeSet<EventTypeId> {
 }
 
 /// Leaves a recording only the definitions that clocks are fitted with, and those that live pages are read with: the
-/// others stand in the trace now, and a run has many recordings.
+/// others are in the trace now, and a run has many recordings.
 fn forget_names(input: &mut InputRecording) {
     let has_pages = input.recording.has_pages();
     let definitions = &mut input.recording.definitions;

@@ -34,7 +34,7 @@ impl RankClaim {
             ..rank
         };
         Self {
-            // What a merger gave is given anew.
+            // Ranks that an earlier merge assigned are assigned anew.
             rank: rank.filter(|rank| !rank.is_assigned).map(own),
             run: process.map_or_else(String::new, |process| texts.string(process.run).to_owned()),
             world: world

@@ -1,7 +1,6 @@
-//! Runs: what many streams have become in a first pass, when all of them at once would take more memory
-//! than there may be, or more of the processor's cache than there is. Groups of streams are merged into runs, runs into
-//! fewer of them, and the last few are what the merge itself reads. Events keep their order and their numbers, so the
-//! trace is the same.
+//! Runs: the results of a first pass over many streams. It is needed when reading all streams together would exceed the
+//! memory limit or the processor's cache. Groups of streams are merged into runs, runs into fewer runs, and the merge
+//! itself reads the last few. Events keep their order and their numbers, so the trace does not change.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,12 +22,12 @@ use crate::workers::Workers;
 const MOST_EVENTS: u64 = 1 << 16;
 /// Least events of one: below that, its own cost is more than its events'.
 const LEAST_EVENTS: u64 = 64;
-/// Runs that a pass reads at once, as memory allows.
+/// Maximum number of runs that a pass reads in parallel, if memory allows.
 const RUNS_AT_ONCE: u64 = 64;
-/// Streams that a pass reads at once at most, however much memory there is: of more streams so few events follow each
-/// other that each look at one waits for memory. Two passes are then faster than one.
+/// Maximum number of streams that a pass reads in parallel, however much memory there is. With more streams, so few
+/// events of one stream follow each other that each access waits for memory. Two passes are then faster than one.
 const STREAMS_AT_ONCE: usize = 4096;
-/// Groups that are merged beside each other.
+/// Maximum number of groups that are merged in parallel.
 const GROUPS_BESIDE: usize = 4;
 /// Streams of a group, when memory allows: fewer, and there are more runs than need be.
 const LEAST_GROUP: usize = 64;
@@ -46,7 +45,8 @@ pub(crate) struct Budget {
 const STREAM_BYTES: u64 = 12 << 10;
 
 impl Budget {
-    /// What is left of a limit beside what is kept of so many streams; a quarter of it in any case.
+    /// Returns the budget that remains of a limit after the fixed costs of `streams` streams; at
+    /// least a quarter of the limit.
     pub(crate) fn of(limit_bytes: u64, streams: usize) -> Self {
         let kept = STREAM_BYTES.saturating_mul(streams as u64);
         let bytes = limit_bytes.saturating_sub(kept).max(limit_bytes / 4);
@@ -56,7 +56,7 @@ impl Budget {
         }
     }
 
-    /// One of so many equal shares.
+    /// Returns one of `of` equal shares.
     const fn share(self, of: u64) -> Self {
         Self {
             open: self.open / of,
@@ -115,8 +115,8 @@ pub(crate) struct Runs<'a> {
 type Reduced<'a> = (Vec<InputReader<'a>>, Vec<Vec<InputOutcome<'a>>>);
 
 impl Runs<'_> {
-    /// Makes so few readers of these that what they must have open at once fits into memory. `numbers`
-    /// leaves references as they are.
+    /// Merges readers into fewer ones until all the chunks that must be open together fit into memory. `numbers` leaves
+    /// references unchanged.
     pub(crate) fn reduce<'a>(
         &self,
         readers: Vec<InputReader<'a>>,
@@ -160,7 +160,7 @@ impl Runs<'_> {
             .map(|spans| most_at_once(spans.into_iter()))
             .collect();
         let sum = measured.iter().copied().fold(0, u64::saturating_add);
-        // Groups are merged beside each other, if that does not make more runs than can be read at once.
+        // Groups are merged in parallel, unless that makes more runs than can be read in parallel.
         let most_beside = self.workers.count().min(GROUPS_BESIDE) as u64;
         let beside = (1..=most_beside)
             .rev()
@@ -213,7 +213,7 @@ impl Runs<'_> {
         Ok((runs, done))
     }
 
-    /// Merges some readers into a run; gives it, and what is left of them.
+    /// Merges some readers into a run; returns it, and what is left of the readers.
     fn write<'a>(
         &self,
         readers: Vec<InputReader<'a>>,
@@ -239,7 +239,8 @@ impl Runs<'_> {
                 return Ok((run, outcomes));
             }
             for strip in &mut strips {
-                // What stands by its time stands among all streams, not among these.
+                // A loss that is placed by its time has its place among all streams, not only
+                // these.
                 for (place, loss) in &strip.losses {
                     if let StripPlace::Time(time_ns) = place {
                         run.losses.push((LossPlace::Time(*time_ns), *loss));

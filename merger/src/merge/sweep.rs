@@ -1,7 +1,7 @@
-//! The sweep over the axis: loads chunks when their time comes, and cuts strips of equally many events.
+//! The sweep over the axis: loads chunks when their time is reached, and cuts strips of equally many events.
 //!
-//! Where strips end is a matter of the order alone: every so many events. What is loaded when, and by how
-//! many threads, changes nothing about them.
+//! The ends of strips depend on the order alone: they are a fixed number of events apart. The time of loading and the
+//! number of threads do not affect them.
 
 use annals_format::TraceLoss;
 use rustc_hash::FxHashMap;
@@ -13,20 +13,21 @@ use crate::input::stream::{Lane, LossPlace};
 use crate::stages::{self, Stage};
 use crate::workers::Workers;
 
-/// Strips that are worked on at once, for each thread: so that none waits long for the others.
+/// Number of strips in progress for each thread, so that none waits long for the others.
 const STRIPS_PER_THREAD: usize = 2;
 
-/// Of so many readers each has so little in a strip that several strips are worked on together.
+/// Number of readers from which on each has so few events in a strip that several strips are
+/// processed together.
 const MANY_READERS: usize = 256;
 
-/// Strips that are loaded at once, at least: each time, every stream is looked at.
+/// Minimum number of strips that are loaded together, since each load checks every stream.
 const STRIPS_AHEAD: usize = 4;
 
-/// Most strips that are worked on at once.
+/// Maximum number of strips in progress.
 const STRIPS_AT_ONCE: usize = 16;
 
-/// What an event of a strip takes, from its decoded chunk to its encoded one and while that waits beside the strips
-/// behind it, bytes.
+/// Memory for an event of a strip, bytes: from its decoded chunk to its encoded one, which also waits while later
+/// strips are processed.
 const EVENT_BYTES: u64 = 144;
 
 /// Events of each stream in a strip, if there are many streams: each stream costs a strip something.
@@ -35,7 +36,7 @@ const EVENTS_PER_STREAM: usize = 64;
 /// Most events of a strip of many streams.
 const MOST_EVENTS: usize = 1 << 18;
 
-/// By so many lanes memory is asked for before it is looked at.
+/// Prefetch distance, in lanes.
 const LANES_AHEAD: usize = 4;
 
 /// Longest step of the sweep, nanoseconds.
@@ -57,7 +58,7 @@ pub(crate) struct Sweep<'a> {
     ready: usize,
     /// How long it takes, about, until a strip's events have happened.
     span_ns: i64,
-    /// Strips that are worked on at once.
+    /// Number of strips in progress.
     at_once: usize,
     is_done: bool,
 }
@@ -72,8 +73,8 @@ struct Border {
 }
 
 impl<'a> Sweep<'a> {
-    /// A sweep over all events of so many streams. Strips have `strip_events`, more with many streams; as many are worked
-    /// on at once as this much memory allows.
+    /// Creates a sweep over all events of `streams` streams. Strips have `strip_events` events, more with many streams;
+    /// the memory limit determines how many of them are in progress.
     pub(crate) fn new(
         readers: Vec<InputReader<'a>>,
         streams: usize,
@@ -115,10 +116,10 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// Strips that so many threads work on at once, at most.
+    /// Returns the maximum number of strips in progress with this number of threads.
     pub(crate) fn at_once(&self, threads: usize) -> usize {
         let bundles = match threads {
-            // It waits for nobody, and what it works on is still in its cache.
+            // A single thread waits for no other, and its strip is still in its cache.
             1 => 1,
             _ => threads.saturating_mul(STRIPS_PER_THREAD),
         };
@@ -161,15 +162,15 @@ impl<'a> Sweep<'a> {
         self.readers.iter().flat_map(InputReader::lanes)
     }
 
-    /// Loads until more than so many events are ready, or all are loaded.
+    /// Loads until more than `wanted` events are ready, or all are loaded.
     fn load_events(&mut self, workers: &Workers, wanted: usize) {
         while !self.is_all_loaded() {
             let Some(head_ns) = self.head_ns().filter(|_| self.ready <= wanted) else {
                 return;
             };
             let from_ns = head_ns.max(self.loaded_ns);
-            // As far as the events that are still wanted may reach, by what is known of them.
-            // Never in small steps: each looks at every stream.
+            // Up to the estimated time of the last wanted event. Never in small steps: each step
+            // checks every stream.
             let missing = (wanted - self.ready).max(self.strip_events / 2) as i128 + 1;
             let span_ns = i128::from(self.span_ns) * missing / self.strip_events as i128;
             let span_ns = span_ns.clamp(1, LONGEST_NS.into()) as i64;
@@ -214,7 +215,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// The longest step, of this one and its halves, in which no more than so many events begin to be
+    /// Returns the longest step, out of this one and its repeated halves, in which at most `most` events begin to be
     /// needed.
     fn affordable(&self, from_ns: i64, span_ns: i64, most: u64) -> i64 {
         let mut span_ns = span_ns;
@@ -244,16 +245,17 @@ impl<'a> Sweep<'a> {
         counts.sum()
     }
 
-    /// Cuts a strip of the next events, of which there are more than so many.
+    /// Cuts a strip of the next `count` events; there must be more.
     fn cut_events(&mut self, count: usize) -> Option<Strip<'a>> {
         let border = self.border(count, self.head_ns()?);
         self.cut(Some(border))
     }
 
-    /// The border after so many events in the global order; there are more, and `head_ns` is the first's time.
+    /// Returns the border after `count` events in the global order. There must be more, and `head_ns` is the first's
+    /// time.
     fn border(&self, count: usize, head_ns: i64) -> Border {
         // How many are before `low_ns` is at most `count`, before `high_ns` more. Lane by lane, the first event that is not
-        // before them: each look at a lane leaves less of it to search.
+        // before them: each access to a lane leaves less of it to search.
         let (mut low_ns, mut below) = (head_ns, 0);
         let mut high_ns = i64::MAX;
         let mut above = None;
@@ -318,7 +320,7 @@ impl<'a> Sweep<'a> {
         count
     }
 
-    /// Moves the ends of lanes after so many of the events at a time, the first in the order. The ends are before all of
+    /// Moves the ends of lanes after the first `more` events at a time, in the global order. The ends are before all of
     /// them.
     fn share_ties(&self, time_ns: i64, mut more: usize, ends: &mut [usize]) {
         if more == 0 {
@@ -332,7 +334,7 @@ impl<'a> Sweep<'a> {
                 ties.push((lane.stream, number, count));
             }
         }
-        // Lanes of a stream stand in its order.
+        // Lanes of a stream are in its order.
         ties.sort_by_key(|(stream, ..)| *stream);
         for (_, number, count) in ties {
             let own = count.min(more);
@@ -341,7 +343,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// Takes the events before a border out of the readers, and the losses that stand there; none: all.
+    /// Takes the events and losses before a border out of the readers. `None` means all.
     fn cut(&mut self, border: Option<Border>) -> Option<Strip<'a>> {
         let until_ns = border.as_ref().map_or(i64::MAX, |border| border.time_ns);
         let mut ends = border.map(|border| border.ends.into_iter());

@@ -1,6 +1,6 @@
-//! OTF2 archives as inputs and as outputs. Opening one goes once through all its files: which parts they have, which types of
-//! events, what they refer to, what is damaged. Each process of the archive then is a recording like any other,
-//! whose chunks are decoded from the archive's files when the merge comes to them.
+//! OTF2 archives as inputs and as outputs. Opening an archive reads all its files once, to find their parts, types of
+//! events, references and damage. Each process of the archive then is a recording like any other, whose chunks are
+//! decoded from the archive's files when the merge reaches them.
 
 mod names;
 mod read;

@@ -12,18 +12,18 @@ pub(crate) const FORMAT: &str = "OTF2";
 /// The number of the first definition of markers among the foreign records of the whole.
 pub(crate) const FIRST_OF_MARKERS: u32 = 1 << 31;
 
-/// The text that stands for a string that is not defined.
+/// Returns the text that replaces an undefined string.
 pub(crate) fn text_of_undefined(number: u64) -> String {
     format!("string {number}")
 }
 
-/// The number of a string by the text that stands for it when it is not defined.
+/// Returns the number of an undefined string from the text that replaces it.
 pub(crate) fn number_of_undefined(text: &str) -> Option<u64> {
     let number = text.strip_prefix("string ")?.parse().ok()?;
     (text_of_undefined(number) == text).then_some(number)
 }
 
-/// Strings beside those of the archive.
+/// Strings in addition to those of the archive.
 #[derive(Debug)]
 pub(crate) struct Strings {
     first: u32,

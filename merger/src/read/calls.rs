@@ -1,7 +1,8 @@
 //! Region calls in a window of an input: one pass that everything about regions is built on.
 //!
-//! What a call is, [`crate::calls`] says. In a window a pass starts with what was entered before it and stops
-//! at its end; what is then open ends there, or at the location's last event if none comes after the window.
+//! [`crate::calls`] defines what a call is. In a window, a pass starts with the regions that were entered before it and
+//! stops at its end. Calls that are then open end there, or at the location's last event if there is none after the
+//! window.
 
 use annals_format::names::element;
 use std::ops::ControlFlow;
@@ -33,8 +34,8 @@ struct Kind {
 /// What takes calls in, and what happens in them. Locations are numbered as [`Calls::locations`] lists them.
 /// Called for what is before the window, too.
 pub trait Sink: CallSink {
-    /// Whether the calls of a chunk may come location by location instead of in the global order: several times as fast, and
-    /// what the query does not take is not even read.
+    /// Whether the calls of a chunk may be passed location by location instead of in the global order: several times as
+    /// fast, and events outside of the query are not even read.
     const BY_LOCATION: bool = false;
 
     /// The next chunk, before any of the calls and events in it.
@@ -42,7 +43,8 @@ pub trait Sink: CallSink {
         let _ = chunk;
     }
 
-    /// The same with its global order. Not called of a sink [by location](Sink::BY_LOCATION).
+    /// Receives the next chunk with its global order. Not called on a sink [by
+    /// location](Sink::BY_LOCATION).
     fn ordered(&mut self, chunk: &OrderedChunk) {
         let _ = chunk;
     }
@@ -384,7 +386,7 @@ impl Calls {
         self.plan.kinds.contains_key(&event_type)
     }
 
-    /// Whether a stream's enters and leaves are looked at.
+    /// Returns whether a stream's enters and leaves are read.
     pub fn follows(&self, stream: StreamId) -> bool {
         self.plan.streams.get(stream).is_some()
     }
@@ -503,7 +505,7 @@ impl Calls {
         }
     }
 
-    /// Takes a loss in that stands at a time.
+    /// Adds a loss at a time.
     fn take_gap(&mut self, loss: &TraceLoss, time_ns: i64, mixed: &mut Vec<(usize, i64, Step)>) {
         let (enters, leaves) = self.role_of_loss(loss);
         if (!enters && !leaves) || self.is_after(loss.from_ns) {

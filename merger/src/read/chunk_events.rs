@@ -1,4 +1,4 @@
-//! Events of a chunk, for those who want many of them at once or as columns.
+//! Events of a chunk, for callers that read many of them together or as columns.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};

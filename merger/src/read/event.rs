@@ -24,7 +24,7 @@ pub enum Item<'a> {
 #[derive(Clone, Copy)]
 pub struct Event<'a> {
     batch: &'a Batch<'a>,
-    /// Its group, and where it stands there.
+    /// Its group, and its place there.
     group: &'a StreamGroup,
     place: EventPlace,
     /// The place of its type among those of the chunk.

@@ -100,13 +100,14 @@ impl Query {
         self.selection.takes_event_type(event_type)
     }
 
-    /// Whether a region is looked at.
+    /// Returns whether the query includes a region.
     pub fn takes_region(&self, region: RegionId) -> bool {
         let regions = self.regions.as_ref();
         regions.is_none_or(|set| set.contains(&region))
     }
 
-    /// Whether only some regions are looked at. Events that belong to no region are then left out.
+    /// Returns whether the query includes only some regions. Events that belong to no region are
+    /// then left out.
     pub const fn is_by_region(&self) -> bool {
         self.regions.is_some()
     }

@@ -201,7 +201,7 @@ struct SliceDamage<'a> {
 
 /// States that threads add further slices to, where the order of the slices does not matter.
 struct Spare<S> {
-    /// `None` if every slice has a state of its own.
+    /// `None` if every slice has a separate state.
     states: Option<Mutex<Vec<S>>>,
 }
 

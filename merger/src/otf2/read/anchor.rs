@@ -14,8 +14,8 @@ pub(crate) fn is_anchor(path: &Path) -> bool {
     file.is_ok_and(|file| file.read_exact_at(0, &mut bytes).is_ok() && Anchor::is_one(&bytes))
 }
 
-/// The anchor of the archive that a file or a directory is a part of, although it is not there or no anchor: for a
-/// name `NAME.otf2` when `NAME.def` or files of events are beside it; for a directory of files of events.
+/// Returns the path of a missing or invalid anchor, from a file or directory of its archive: for a name `NAME.otf2`
+/// when `NAME.def` or files of events are in the same directory, and for a directory of files of events.
 pub(crate) fn anchor_for(path: &Path) -> Option<PathBuf> {
     let is_named = path
         .extension()
@@ -87,7 +87,7 @@ pub(crate) fn anchor_at(
     Ok((anchor, bytes))
 }
 
-/// The files of events beside an anchor, by their names.
+/// Returns the files of events that belong to an anchor, by their names.
 pub(crate) fn event_files(stem: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(stem).into_iter().flatten().flatten();
     let paths = entries.map(|entry| entry.path());

@@ -311,7 +311,7 @@ fn bits_of(archive: &Archive, value: &AttributeValue) -> u64 {
     }
 }
 
-/// Appends a value as it stands in a list of attributes.
+/// Appends a value in the encoding of a list of attributes.
 fn put_attribute(value: &AttributeValue, out: &mut Vec<u8>) {
     out.put_c32(value.attribute);
     out.push(value.type_code);

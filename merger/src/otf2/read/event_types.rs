@@ -32,11 +32,11 @@ pub(crate) enum ElementSource {
     Place(usize),
     /// The sum of two fields.
     Sum(usize, usize),
-    /// What the end of the collective operation tells.
+    /// A field from the end of the collective operation.
     Collective(CollectiveField),
-    /// Of a list from this value on, the one that is so many values further; absent if there are fewer.
+    /// The value at this index of a list; absent if the list is shorter.
     Item(usize),
-    /// The same, a string.
+    /// The string at this index of a list.
     TextItem(usize),
     /// The rest of the list, as bytes: eight for each value.
     Rest(usize),
@@ -44,13 +44,13 @@ pub(crate) enum ElementSource {
     Payload,
     /// An additional value: attribute and type.
     Attribute(u32, u8),
-    /// Additional values that have no place of their own, as bytes.
+    /// Additional values that have no separate place, as bytes.
     Attributes,
     /// Of a marker.
     Marker(MarkerField),
 }
 
-/// What an event made of a marker tells.
+/// A field of an event that was made from a marker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum MarkerField {
     Category,
@@ -244,7 +244,7 @@ pub(crate) fn element_name(field: &Field) -> &'static str {
     }
 }
 
-/// What an event type tells: names of the values of its enumerations.
+/// Returns the description of an event type: the names of the values of its enumerations.
 fn description_of(record: &Record) -> String {
     let mut text = format!("{} of OTF2 {}", record.name, record.since);
     for field in record.fields {
@@ -661,7 +661,7 @@ fn add_metric(
             types::DOUBLE => types::DOUBLE,
             _ => types::UINT64,
         });
-        // Types and values take turns behind the metric.
+        // Types and values alternate after the metric.
         let from = ElementSource::Item(2 + 2 * index);
         let element = elements.add(&name, element_type, from);
         element.unit = unit;

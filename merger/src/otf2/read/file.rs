@@ -14,7 +14,7 @@ use std::path::Path;
 #[derive(Debug)]
 pub(crate) struct LocationFile {
     pub(crate) id: u64,
-    /// None: it cannot be opened.
+    /// `None` means that it cannot be opened.
     pub(crate) file: Option<FileAt>,
     pub(crate) local: LocalDefinitions,
     pub(crate) correction: ClockCorrection,
@@ -51,8 +51,8 @@ pub(crate) fn problem_of(
     }
 }
 
-/// Gives the chunks of a file of definitions to `take`, which tells how the chunk ends; notes what cannot be read.
-/// Tells whether the file's end was there.
+/// Passes the chunks of a file of definitions to `take`, which returns how the chunk ends; notes what cannot be read.
+/// Returns whether the file is complete.
 pub(crate) fn each_chunk(
     path: &Path,
     chunk_size: u64,

@@ -1,5 +1,5 @@
-//! The markers of an archive. Their file is gone through as that of a location, and becomes a stream of its own: each
-//! marker is an event at its time, with what its definition says as elements.
+//! The markers of an archive. Their file is read like that of a location, and becomes a separate stream: each marker is
+//! an event at its time, with the contents of its definition as elements.
 
 use super::event_types::{ElementSource, EventTypePlan, EventTypes, MarkerField};
 use super::file::{LocationFile, disagreement, each_chunk, problem_of, with_cause};
@@ -109,7 +109,7 @@ impl Pass {
         part.length = end - part.offset;
     }
 
-    /// Takes a record in; gives what is wrong with it.
+    /// Adds a record, or returns what is wrong with it.
     fn record(&mut self, raw: RawRecord<'_>, offset: u64, end: u64, endian: Endian) -> Result<()> {
         let Some(record) = Record::find(records::MARKERS, raw.id) else {
             return Ok(());
@@ -178,7 +178,7 @@ impl Pass {
 }
 
 impl Markers {
-    /// Goes through the file of markers, if there is one.
+    /// Reads the file of markers, if there is one.
     pub(crate) fn of(path: &Path, chunk_size: u64) -> Option<Self> {
         if !path.exists() {
             return None;

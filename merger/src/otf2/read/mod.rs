@@ -1,6 +1,6 @@
 //! Archives as inputs.
 //!
-//! From the bottom up: [`scan`] goes once through a file of events; [`world`] knows the ranks of
+//! From the bottom up: [`scan`] reads a file of events once; [`world`] knows the ranks of
 //! communicators; [`event_types`] makes event types of what was found; [`file`] reads files of
 //! definitions, [`anchor`] the anchor, [`markers`] the markers. [`archive`] holds the result, by
 //! which [`decode`] and [`part`] turn parts of files into chunks; [`process`] makes the recordings,

@@ -22,8 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Opens an archive: reads its definitions, goes once through all of its events, and makes a recording of each
-/// process.
+/// Opens an archive: reads its definitions, reads all of its events once, and makes a recording of each process.
 ///
 /// # Errors
 /// If the anchor cannot be read, or no threads can be had.
@@ -127,7 +126,7 @@ fn open_location(stem: &Path, anchor: &Anchor, id: u64, expected: Option<u64>) -
     }
     let (correction, is_whole) = ClockCorrection::new(&local.clock_offsets);
     if !is_whole {
-        let what = "the times of its clock offsets do not ascend: those behind are not used";
+        let what = "the times of its clock offsets do not ascend: later offsets are not used";
         problems.push(problem_of(&path, 0, 0, what));
     }
     let path = stem.join(format!("{id}.evt"));

@@ -41,7 +41,7 @@ impl TimeBase {
         let unix = bits("realtime_timestamp").filter(|unix| *unix != u64::MAX);
         let resolution = resolution.unwrap_or(1_000_000_000);
         let told = bits("global_offset").or(least).unwrap_or(0);
-        // A start that lies decades before or behind the first event is none, and times since would not fit.
+        // A start that is decades before or after the first event is invalid, and times since it would overflow.
         let is_far = |least: &u64| {
             let apart_ns =
                 u128::from(least.abs_diff(told)) * 1_000_000_000 / u128::from(resolution);
@@ -72,7 +72,8 @@ pub(super) struct Group {
     pub(super) rank: Option<u64>,
 }
 
-/// The processes of an archive by the location group that each is: accelerators count to who created them.
+/// Returns the processes of an archive by the location group that each corresponds to: accelerators belong to the
+/// process that created them.
 pub(super) fn groups_of(
     definitions: &GlobalDefinitions,
     world: &World,
@@ -133,7 +134,7 @@ pub(super) struct Maker<'a> {
     pub(super) is_first: bool,
     /// Of the whole archive: the first process has them.
     pub(super) problems: Vec<Problem>,
-    /// Regions that others cannot be told from by name, file, line and paradigm.
+    /// Regions that share name, file, line and paradigm with others.
     pub(super) alike: BTreeSet<u64>,
     /// Objects of the process that is being made.
     pub(super) taken_objects: BTreeSet<u32>,

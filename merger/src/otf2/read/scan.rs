@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Events of a part: what is decoded at once.
+/// Number of events in a part, which is decoded in one piece.
 pub(crate) const PART_EVENTS: u32 = 1 << 14;
 
 /// Times of one part are less apart than this, so that they fit where distances are kept.
@@ -21,22 +21,22 @@ pub(crate) const PART_TICKS: u64 = 1 << 62;
 /// Kinds of additional values that an event type has places for.
 pub(crate) const MOST_ATTRIBUTES: usize = 150;
 
-/// Compositions of metric events of one location that get event types of their own.
+/// Maximum number of compositions of metric events of one location that get separate event types.
 const MOST_METRICS: usize = 4096;
 
-/// Arguments of a program that have places of their own.
+/// Maximum number of arguments of a program that have separate places.
 pub(crate) const MOST_ARGUMENTS: usize = 50;
 
-/// Values of a metric event that have places of their own.
+/// Maximum number of values of a metric event that have separate places.
 pub(crate) const MOST_VALUES: usize = 100;
 
-/// What events of one location are counted by: the id of their record, or behind that a composition of metrics.
+/// Key by which events of one location are counted: the id of their record, or, above these, a composition of metrics.
 pub(crate) type Key = u32;
 
 /// The first key of a composition.
 pub(crate) const FIRST_COMPOSITION: Key = 256;
 
-/// What a collective operation's end tells of its begin: operation, communicator, root, sent, received.
+/// Fields of a collective operation's end that describe its begin: operation, communicator, root, sent, received.
 pub(crate) type Collective = [u64; 5];
 
 /// A part of a location's file.
@@ -59,7 +59,7 @@ pub(crate) struct FilePart {
     pub(crate) largest_lateness: u64,
     /// Events by key.
     pub(crate) counts: Vec<(Key, u64)>,
-    /// The end of the operation that begins last in it, if that is behind it.
+    /// The end of the operation that begins last in it, if that end is after it.
     pub(crate) collective_behind: Option<Collective>,
 }
 
@@ -360,7 +360,7 @@ impl Scan<'_> {
             let key = |value: &AttributeValue| (value.attribute, value.type_code);
             let before = &reader.attributes[index.saturating_sub(64)..index];
             if before.iter().any(|value| key(value) == key(attribute)) {
-                // The second of one attribute has no place of its own.
+                // The second value of one attribute has no separate place.
                 self.found.overflowing.insert(id);
             }
             let of_event = (id, attribute.attribute, attribute.type_code);
@@ -381,7 +381,7 @@ impl Scan<'_> {
         }
         let time = self.time(reader.time);
         if id == ids::BUFFER_FLUSH {
-            // It goes through the same correction, behind the event's own time.
+            // This time is corrected in the same way, after the event's own time.
             let _ = self.correction.correct(reader.values[0]);
         }
         open.first.get_or_insert(time);
@@ -420,7 +420,7 @@ impl Scan<'_> {
         FIRST_COMPOSITION + number as u32
     }
 
-    /// Goes through a chunk; gives whether the file ends in it, or what stopped the reading and where.
+    /// Reads a chunk; returns whether the file ends in it, or the error that stopped the reading and its offset.
     fn chunk(&mut self, bytes: &[u8], offset: u64) -> Result<bool, (FormatError, u64)> {
         let (mut reader, header) = EventReader::of_chunk(bytes).map_err(|error| (error, 0))?;
         let endian = header.endian;
@@ -490,7 +490,9 @@ impl Scan<'_> {
                         self.found.problems.push(Problem {
                             offset,
                             length: bytes.len() as u64,
-                            what: format!("{missing} events fewer than the chunk's header tells"),
+                            what: format!(
+                                "{missing} events fewer than the chunk's header declares"
+                            ),
                         });
                         self.found.count_lost(None, Cause::Skipped, missing, false);
                         self.numbered += missing;
@@ -622,8 +624,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Counts the events that are missing before a chunk as lost: the number of its first event tells how many. A file of
-    /// `length` bytes cannot have more events than bytes.
+    /// Counts the events that are missing before a chunk as lost, by the number of its first event. A file of `length`
+    /// bytes cannot have more events than bytes.
     fn count_missing_before(&mut self, header: &ChunkHeader, cause: Cause, length: u64) {
         let missing = header.first.wrapping_sub(1).wrapping_sub(self.numbered);
         if missing <= length {
@@ -637,7 +639,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Counts the events that are missing at the end as lost: at least one if nothing tells how many there should be.
+    /// Counts the events that are missing at the end as lost: at least one if their number is unknown.
     fn count_missing_at_end(&mut self, cause: Cause, expected: Option<u64>) {
         match expected.and_then(|expected| expected.checked_sub(self.numbered)) {
             Some(0) => {}
@@ -648,7 +650,7 @@ impl<'a> Scan<'a> {
 }
 
 fn shifted(error: &FormatError, offset: u64) -> String {
-    // What is wrong, without the place, which stands beside.
+    // The error without its offset, which is printed separately.
     match error {
         FormatError::UnexpectedEnd { expected, .. } => {
             format!("{expected} expected, but the data ends there")

@@ -1,4 +1,4 @@
-//! Who is who in an archive's communicators: ranks of the run for ranks of a communicator.
+//! Converts ranks in an archive's communicators to ranks of the run.
 
 use annals_format::otf2::enums::{GLOBAL_MEMBERS, PARADIGM_MPI, group_type};
 use annals_format::otf2::{DefinitionKind, GlobalDefinition, GlobalDefinitions};
@@ -102,12 +102,13 @@ impl World {
         world
     }
 
-    /// Whether each process has a communicator of this number of its own.
+    /// Returns whether each process has a separate communicator of this number.
     pub(crate) fn is_of_one(&self, communicator: u64) -> bool {
         self.communicators.get(&communicator) == Some(&Communicator::Intra(Members::Itself))
     }
 
-    /// The rank in the run of who has a rank in a communicator, seen by a process of this rank.
+    /// Returns the rank in the run for a rank in a communicator, from the perspective of the
+    /// process with rank `own`.
     pub(crate) fn rank(&self, communicator: u64, rank: u64, own: Option<u64>) -> Option<u64> {
         let members = match self.communicators.get(&communicator)? {
             Communicator::Intra(members) => members,

@@ -1,5 +1,5 @@
-//! Writing an archive: the merge's chunks become the files of its locations, piece by piece; the definitions, which
-//! are known at the end, come last, and the anchor behind them.
+//! Writing an archive: the merge's chunks become the files of its locations, piece by piece; the definitions, which are
+//! known at the end, are written last, and the anchor after them.
 
 use super::definitions::OutputDefinitions;
 use super::events::{EventPlan, EventRow, MarkerPlan, Rows, Translated, translate};
@@ -308,7 +308,7 @@ impl<'a> Converter<'a> {
         Ok(self.markers.as_mut().expect("it was made"))
     }
 
-    /// Makes a loss visible: recording is off for its time, and a marker tells it.
+    /// Makes a loss visible: recording is off for its time, and a marker reports it.
     fn loss(&mut self, loss: &TraceLoss, until_ns: i64) -> Result<()> {
         let Some(to) = self.streams.get(loss.stream.index()) else {
             return Ok(());
@@ -520,8 +520,8 @@ impl<'a> Converter<'a> {
     }
 }
 
-/// Whether this is what a writer leaves that was killed while it gave an archive its names. Events of others that have
-/// no anchor are theirs.
+/// Returns whether these files were left by a writer that was killed while it renamed an archive. Other files of events
+/// without an anchor were not written by us.
 fn is_left_over(anchor: &Path, events: &Path) -> bool {
     !anchor.exists() && events.join(UNFINISHED).exists()
 }

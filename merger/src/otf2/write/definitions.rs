@@ -35,7 +35,7 @@ pub(crate) struct OutputDefinitions<'a> {
     pub(crate) has_worlds: bool,
     /// Which of them a process is of.
     archive_of: BTreeMap<ProcessId, usize>,
-    /// The same, by index: every event asks.
+    /// A copy of `archive_of` as a table, because it is read for every event.
     archive_by_process: Vec<Option<usize>>,
     /// Kind and number in their archive, by object.
     pub(crate) objects: Vec<Option<(DefinitionKind, u64)>>,
@@ -54,7 +54,8 @@ pub(crate) struct OutputDefinitions<'a> {
     attributes: HashMap<(String, u8), u64>,
     parameters: HashMap<String, u64>,
     communicators: HashMap<String, u64>,
-    /// The same by what elements say: a reference and its value. Every message asks.
+    /// Communicators by the value of an element: a reference and its number. It is read for every
+    /// message.
     communicator_of: FxHashMap<(Reference, u64), u64>,
     /// Strings that name what elements refer to, so too.
     name_of: FxHashMap<(Reference, u64), u64>,
@@ -62,7 +63,7 @@ pub(crate) struct OutputDefinitions<'a> {
     world: Option<u64>,
     /// By paradigm.
     worlds: BTreeMap<u64, ParadigmLocations>,
-    /// By paradigm, the group that stands for each by itself.
+    /// By paradigm, the group for communicators of a single process.
     selves: BTreeMap<u64, u64>,
     /// Of all archives.
     pub(crate) marker_definitions: Vec<Vec<Datum>>,
@@ -76,7 +77,7 @@ fn record(name: &str) -> &'static Record {
         .expect("the table has every definition that is made here")
 }
 
-/// The order in which definitions are written: what is referred to stands before.
+/// The order in which definitions are written: after all definitions that they refer to.
 const ORDER: [&str; 11] = [
     "SystemTreeNode",
     "LocationGroup",
@@ -97,7 +98,8 @@ fn order_of(name: &str) -> u8 {
     place.unwrap_or(ORDER.len()) as u8
 }
 
-/// Where a definition stands among those of several sources: what it may refer to stands before.
+/// Returns the place of a definition among those of several sources: after all definitions that it
+/// may refer to.
 fn place_of(record: &Record) -> usize {
     const ORDER: [&str; 38] = [
         "String",
@@ -308,7 +310,7 @@ impl<'a> OutputDefinitions<'a> {
         }
     }
 
-    /// Gives definitions of markers their numbers: those of the first archive keep their own.
+    /// Numbers the definitions of markers: those of the first archive keep their numbers.
     fn number_markers(&mut self, archive: &mut InputArchive, is_first: bool) {
         for mut data in std::mem::take(&mut archive.markers) {
             let known = data[0].bits().unwrap_or(0);
@@ -343,7 +345,7 @@ impl<'a> OutputDefinitions<'a> {
         }
     }
 
-    /// Gives an archive's definitions their numbers: the first keeps its own.
+    /// Numbers an archive's definitions: the first archive keeps its numbers.
     fn number(&mut self, archive: &mut InputArchive, is_first: bool) {
         self.number_markers(archive, is_first);
         if is_first {
@@ -486,7 +488,7 @@ impl<'a> OutputDefinitions<'a> {
     }
 
     /// Finds the location of every stream. Streams of an archive have theirs; those of ordered sources at one thread
-    /// share it; all others get locations of their own.
+    /// share it; all others get separate locations.
     fn place_streams(&mut self) {
         let ours = self.ours;
         let mut known: HashMap<(ProcessId, Option<u32>, Option<u32>), usize> = HashMap::new();
@@ -987,7 +989,8 @@ impl<'a> OutputDefinitions<'a> {
             all.push((record(ORDER[usize::from(*order)]), data.clone()));
         }
         if !self.is_one_archive() {
-            // Of several sources, what is referred to must stand before, whoever defines it.
+            // With several sources, definitions must follow those that they refer to, of any
+            // source.
             all.sort_by_key(|(record, _)| place_of(record));
         }
         all

@@ -1,4 +1,4 @@
-//! Our events as records of OTF2: those that were made of such records by the way they came, all others by their
+//! Converts our events to records of OTF2: events that were made of such records back to these, all others by their
 //! roles.
 
 use annals_format::names::element;
@@ -49,7 +49,7 @@ pub(crate) enum FieldValue {
 /// How the events of one type of one archive, or of ours, are written.
 #[derive(Clone, Debug)]
 pub(crate) enum EventPlan {
-    /// As the record that they came from.
+    /// As the record that they were made of.
     Record {
         id: u8,
         parts: Vec<FieldValue>,
@@ -209,7 +209,7 @@ impl EventPlan {
                     place("metric")?,
                     Conversion::Object(DefinitionKind::Metric),
                 ));
-                // One beyond the limit of compositions; of no values there is nothing to be told.
+                // A composition beyond the limit; without values, nothing is written.
                 if let (true, Some(values)) = (type_codes.is_empty(), place("values")) {
                     parts.push(FieldValue::Rest(values, false));
                 }
@@ -370,7 +370,7 @@ pub(crate) struct EventRow<'a> {
     pub(crate) ordinal: usize,
     /// The archive that its process is of.
     pub(crate) archive: Option<usize>,
-    /// What is added to ranks that its elements tell: the first rank of the process's world.
+    /// Added to ranks in its elements: the first rank of the process's world.
     pub(crate) first_rank: u32,
 }
 
@@ -626,7 +626,7 @@ fn by_role(
     }
 }
 
-/// The events of one type in a chunk as records that are all made alike: made at once, column by column.
+/// The events of one type in a chunk as records of one form: made together, column by column.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
     pub(crate) id: u8,
@@ -656,7 +656,8 @@ impl Rows {
         self.values.resize(width * count, 0);
     }
 
-    /// Fills the place of a value from a column; tells whether it has one for each event.
+    /// Fills the place of a value from a column; returns whether the column has a value for each
+    /// event.
     fn fill(&mut self, place: usize, column: Option<&Column>, map: impl FnMut(u64) -> u64) -> bool {
         if !take_bits(column, &mut self.scratch, map) {
             return false;

@@ -20,7 +20,7 @@ const MOST_WAITING_ALL: usize = 64 << 20;
 /// Files that are kept open.
 const MOST_OPEN: usize = 128;
 
-/// Stands among an archive's events while they have no anchor.
+/// File name that marks an archive's directory of events as incomplete until the anchor is written.
 pub(crate) const UNFINISHED: &str = ".annals-unfinished";
 
 /// The events of a location on their way to its file.
@@ -31,7 +31,7 @@ pub(super) struct Waiting {
     written: u64,
 }
 
-/// The archive in the making: in a directory beside its place.
+/// The archive during its creation: in a temporary directory next to its final path.
 pub(crate) struct Files {
     pub(crate) temporary: PathBuf,
     pub(crate) stem: String,
@@ -139,7 +139,7 @@ impl Files {
             file.write_all_at(&value.to_le_bytes(), at)
                 .map_err(&failed)?;
         }
-        // Room is kept for what comes next; that of many would be too much.
+        // The buffer is kept for later events, unless there are too many of them.
         match is_few {
             true => location.writer.clear(),
             false => location.writer.release(),
@@ -153,7 +153,7 @@ impl Files {
         fs::write(&path, bytes).map_err(io("write", &path))
     }
 
-    /// Gives the archive its name, or leaves nothing of it under that.
+    /// Moves the archive to its final name, or leaves nothing under that name.
     pub(crate) fn complete(&mut self, anchor: &Path) -> Result<()> {
         let mut placed = Vec::new();
         let outcome = self.place(anchor, &mut placed);
@@ -170,7 +170,7 @@ impl Files {
         outcome
     }
 
-    /// Moves everything to where it belongs, and notes what is there. The anchor comes last: without it there is no
+    /// Moves everything to its final path, and notes what was moved. The anchor is last: without it there is no
     /// archive.
     pub(crate) fn place(&self, anchor: &Path, placed: &mut Vec<PathBuf>) -> Result<()> {
         let to = |name: &str| anchor.with_file_name(name);
@@ -233,7 +233,7 @@ pub(crate) struct MarkerFile {
     pub(crate) bytes: Vec<u8>,
     /// Bytes of the file.
     pub(crate) written: u64,
-    /// The definition of those that tell of losses.
+    /// The definition of the markers that report losses.
     pub(crate) of_losses: Option<u64>,
 }
 
@@ -276,7 +276,7 @@ impl MarkerFile {
         Ok(())
     }
 
-    /// Writes the end; gives the bytes of the file.
+    /// Writes the end; returns the size of the file in bytes.
     pub(crate) fn finish(mut self) -> Result<u64> {
         let writer = std::mem::replace(&mut self.writer, RecordWriter::new(DEFINITION_CHUNK));
         writer.finish(&mut self.bytes);

@@ -16,11 +16,11 @@ pub(super) const UNDEFINED: u64 = u32::MAX as u64;
 pub(crate) struct InputArchive {
     pub(super) definitions: GlobalDefinitions,
     pub(crate) anchor: Option<Anchor>,
-    /// New numbers by kind; none: all stay as they are.
+    /// New numbers by kind; `None` means that all stay unchanged.
     pub(super) maps: Option<Vec<FxHashMap<u64, u64>>>,
     /// Numbers of regions by ours, in the archive that is written; undefined: not of this archive.
     pub(super) regions: Vec<u64>,
-    /// By paradigm, how many locations stand before its own in the group of all.
+    /// By paradigm, the number of locations before those of this archive in the group of all.
     pub(super) shifts: BTreeMap<u64, u64>,
     /// Groups that have become part of another archive's.
     pub(super) joined: BTreeSet<u64>,

@@ -49,7 +49,8 @@ pub(crate) struct StreamPlace<'a> {
     pub(crate) process: Option<ProcessId>,
     /// The archive that it is of.
     pub(crate) archive: Option<usize>,
-    /// Processes of one archive have their event types in common; behind the archives: ours.
+    /// Group of event types: one for each archive, whose processes share them, and the last one for
+    /// ours.
     pub(crate) group: usize,
     /// Its location, if it has one: markers have none.
     pub(crate) location: Option<usize>,
@@ -57,7 +58,7 @@ pub(crate) struct StreamPlace<'a> {
 }
 
 impl StreamPlace<'_> {
-    /// The archive's time: of its own ticks, or nanoseconds of the trace.
+    /// Returns the time in the archive: the ticks of its clock, or nanoseconds of the trace.
     #[inline]
     pub(crate) fn time(&mut self, has_own_ticks: bool, time_ns: i64, residual: i64) -> u64 {
         match has_own_ticks {
