@@ -308,8 +308,8 @@ impl<'v> Values<'v> for &[Value<'v>] {
 }
 
 /// A value as it is in memory, whatever its type: values that are known only at run time are raised
-/// from it. Its types are told apart by comparisons, which a processor predicts, and not by a jump
-/// to a separate place for each type, which it does not (benches/c_path).
+/// from it. Its types are distinguished by comparisons, which a processor predicts, and not by a
+/// jump to a separate place for each type, which it does not (benches/c_path).
 #[derive(Clone, Copy, Debug)]
 pub struct RawValue<'v> {
     /// Code of its element type.

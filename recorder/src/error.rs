@@ -1,5 +1,5 @@
 //! What can go wrong when a recorder is set up.
-//! On the event path nothing goes wrong: there, an error costs events, which are counted.
+//! The event path reports no errors: there, an error costs events, which are counted.
 
 use std::io;
 use std::path::PathBuf;
@@ -35,8 +35,8 @@ pub enum RecorderError {
     /// The recorder was finished; nothing can be added any more.
     #[error("the recording is finished")]
     Finished,
-    /// The calling thread is in a clock that the program gave to a recorder.
-    /// Nothing can be added there.
+    /// The calling thread is in a clock function that the program passed to a recorder. Nothing can
+    /// be added there.
     #[error("a clock's function cannot define anything")]
     InClock,
     /// A name is taken by a different definition.

@@ -80,7 +80,7 @@ impl RegionSite {
 
 /// Leaves the region of its site when it is dropped.
 #[derive(Debug)]
-#[must_use = "the region is left when the guard goes"]
+#[must_use = "the region is left when the guard is dropped"]
 pub struct SiteGuard {
     entered: Option<(&'static Recorder, RegionId)>,
 }

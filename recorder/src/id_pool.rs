@@ -41,7 +41,7 @@ impl IdPool {
         None
     }
 
-    /// Gives a number back. Only its owner may.
+    /// Returns a number to the pool. Only its owner may do so.
     pub(crate) fn release(&self, number: usize) {
         self.words[number / 64].fetch_and(!(1 << (number % 64)), Ordering::Release);
     }

@@ -157,7 +157,7 @@ impl Pages {
         self.owner[number as usize].load(Ordering::Relaxed) as usize
     }
 
-    /// Gives a page to the stream with this slot.
+    /// Assigns a page to the stream with this slot.
     pub(crate) fn set_owner(&self, number: u32, slot: usize) {
         self.owner[number as usize].store(slot as u32, Ordering::Relaxed);
     }

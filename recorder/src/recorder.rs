@@ -171,7 +171,7 @@ impl Recorder {
     }
 
     /// Enters a region until the guard is dropped.
-    #[must_use = "the region is left when the guard goes"]
+    #[must_use = "the region is left when the guard is dropped"]
     pub fn region(&self, region: RegionId) -> RegionGuard<'_> {
         self.enter(region);
         RegionGuard {
@@ -408,7 +408,8 @@ impl Recorder {
         self.status()
     }
 
-    /// Tells recorders of one process apart; never 0, and never used again.
+    /// Returns the number that identifies this recorder in its process; never 0, and never used
+    /// again.
     pub fn number(&self) -> u32 {
         self.shared().number
     }

@@ -12,7 +12,7 @@ use crate::rules::Rules;
 use crate::storage::{Storage, StorageStatus};
 use crate::sync::lock;
 
-/// After this many bytes of a recording, its definitions are written a second time.
+/// Size of a recording after which its definitions are written a second time.
 const REPEAT_DEFINITIONS_BYTES: u64 = 4 << 20;
 /// Most bytes of definitions that wait for their second copy.
 const MAX_WRITTEN_ONCE: usize = 1 << 20;

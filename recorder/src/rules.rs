@@ -24,7 +24,7 @@ pub(crate) enum Verdict {
     Off,
     /// One event of the given number.
     Sample(u32),
-    /// So many events a second, in each stream.
+    /// Maximum number of events per second in each stream.
     Limit(u32),
 }
 
@@ -55,7 +55,7 @@ enum Rule {
 /// | `off source GLOB`, `on source GLOB` | all events of sources by name |
 /// | `verbosity LEVEL` | event types of a level above are off (`user-basic` … `developer-all`) |
 /// | `sample N event GLOB` | one event in N, counted per stream |
-/// | `limit N/s event GLOB` | at most N events a second in each stream, and up to 16 at once after a pause |
+/// | `limit N/s event GLOB` | at most N events a second in each stream, and a burst of up to 16 after a pause |
 ///
 /// What is off is not raised. What sampling and limits leave out is counted as *suppressed*. They
 /// do not apply to event types that enter or leave regions: pairs would be torn.

@@ -1,8 +1,8 @@
 //! What a recorder's threads share: memory, page queues, streams, definitions, counters without a
 //! stream.
 //!
-//! This module and `stream` need each other: a stream that gives up a page counts in the counters
-//! of the page's owner, and streams live in cells that are shared.
+//! This module and `stream` need each other: a stream that drops a page counts in the counters of
+//! the page's owner, and streams live in cells that are shared.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -35,7 +35,7 @@ use crate::trigger::{Sight, Triggers};
 
 /// The part of a recorder that its threads share.
 pub(crate) struct Shared {
-    /// Tells recorders of one process apart; never 0.
+    /// Identifies a recorder in its process; never 0.
     pub(crate) number: u32,
     /// The key of the streams of source 0; those of the others follow.
     pub(crate) first_key: u64,
@@ -71,7 +71,7 @@ pub(crate) struct Shared {
     /// The writer thread has ended.
     pub(crate) is_writer_gone: AtomicBool,
     pub(crate) snapshots_begun: AtomicU64,
-    /// Somebody wants everything written.
+    /// Whether a write of everything was requested.
     pub(crate) is_flush_asked: AtomicBool,
     pub(crate) storage_status: Arc<StorageStatus>,
     pub(crate) sources: Box<[OnceLock<SourceState>]>,
@@ -243,7 +243,7 @@ impl Shared {
         count: u64,
         cause: Cause,
     ) {
-        // Whoever finishes the recording waits for this, too.
+        // The thread that finishes the recording waits for this, too.
         self.in_flight.fetch_add(1, Ordering::SeqCst);
         if self.guard.word().load(Ordering::SeqCst) == crate::sys::GUARD_RECORDING {
             self.count_unattributed(source, event_type, count.min(1 << 40), cause);
@@ -312,7 +312,7 @@ impl Shared {
         slot.stream().store(opening.id.get() + 1, Ordering::Release);
     }
 
-    /// Gives a stream the counters of 32 event types; false when there are none left.
+    /// Assigns the counters of 32 event types to a stream; returns false when there are none left.
     pub(crate) fn give_segment(&self, stream: &Stream, block: usize) -> bool {
         let open = |own: &[OwnRow]| self.set_gates(stream, block, own);
         self.streams.give_segment(&self.memory, stream, block, open)
@@ -363,8 +363,7 @@ impl Shared {
         shape.and_then(OnceLock::get)
     }
 
-    /// Returns the number of a new region, or `None` when there are as many as references can tell
-    /// apart.
+    /// Returns the number of a new region, or `None` when references cannot distinguish more.
     pub(crate) fn next_region_id(&self) -> Option<RegionId> {
         const MOST: u32 = 1 << 24;
         let next = |count: u32| (count < MOST).then_some(count + 1);

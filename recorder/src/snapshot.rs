@@ -299,7 +299,7 @@ fn write_stream(
     totals
 }
 
-/// Returns dropped records for the events that a stream gave up before its first page.
+/// Returns dropped records for the events that a stream dropped before its first page.
 pub(crate) fn overwritten_records(
     stream: &Stream,
     totals: &StreamTotals,

@@ -46,7 +46,7 @@ impl EventTypeSpec {
         self
     }
 
-    /// Sets for whom the event type is.
+    /// Sets the intended audience of the event type.
     #[must_use]
     pub const fn verbosity(mut self, verbosity: Verbosity) -> Self {
         self.verbosity = verbosity;

@@ -11,7 +11,7 @@ pub struct Status {
     /// The recording's file.
     pub path: PathBuf,
     /// Why the live file could not be created.
-    /// `None` means that a killed process loses no committed event.
+    /// `None` means that committed events survive when the process is killed.
     pub not_kill_safe: Option<String>,
     /// Why writing failed, once it did; events since then are dropped, or wait in the live file.
     pub storage_failure: Option<String>,

@@ -34,7 +34,7 @@ use crate::sys::{self, GUARD_RECORDING};
 use crate::thread::QueueUse;
 use crate::trigger::WatchedRegions;
 
-/// Stands for "no page".
+/// Means "no page".
 const NO_PAGE: u64 = u64::MAX;
 
 /// In place of a page's number: the writer took it while the stream was idle; the rest is how many
@@ -135,7 +135,7 @@ unsafe impl Send for Stream {}
 // used as shared references to atomics only.
 unsafe impl Sync for Stream {}
 
-/// Who a stream is, when it is opened.
+/// The identity of a stream that is being opened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opening {
     pub(crate) id: StreamId,
@@ -479,8 +479,8 @@ impl Stream {
         let commit = self.commit(start);
         let before = commit.load(relaxed);
         let offset = before as u32 as usize;
-        // Whoever finishes the recording switches the guard off, passes a barrier through this
-        // thread, and then waits for the busy mark to go.
+        // The thread that finishes the recording switches the guard off, passes a barrier through
+        // this thread, and then waits until the busy mark is cleared.
         if self.guard() != GUARD_RECORDING
             || own.gate.load(relaxed) != Gate::PLAIN.0
             || offset + bound + ROW_OVERHEAD > self.room.load(relaxed)
@@ -517,7 +517,7 @@ impl Stream {
         let busy = self.busy();
         // The program may read `errno` after the event.
         let _errno = sys::ErrnoKept::new();
-        // Goes when this function ends, also by a panic in the program's own clock.
+        // Dropped when this function ends, also by a panic in the program's own clock.
         let _mark = BusyMark::set(busy, u64::from(event_type.get()) + 1);
         if self.guard() != GUARD_RECORDING {
             self.shared().count_unrecorded();
@@ -840,8 +840,8 @@ impl Stream {
         commit.store(events | cursor.offset_from(start) as u64, Ordering::Release);
     }
 
-    /// Gives the current page to the writer; false when that is not possible now (a handler that
-    /// interrupted this thread in a queue).
+    /// Passes the current page to the writer; returns false when that is not possible now (a
+    /// handler that interrupted this thread in a queue).
     fn hand_on_page(&self) -> bool {
         let relaxed = Ordering::Relaxed;
         if self.page.load(relaxed) == NO_PAGE {
@@ -938,7 +938,7 @@ impl Drop for BusyMark<'_> {
     }
 }
 
-/// Stands for rows when there is no page: nothing committed, and never any room.
+/// Replaces rows when there is no page: nothing is committed, and there is never any room.
 struct NoRows {
     _header: [AtomicU64; l::PAGE_HEADER_LEN / 8],
     rows: [AtomicU64; 1],
@@ -949,8 +949,7 @@ static NO_ROWS: NoRows = NoRows {
     rows: [const { AtomicU64::new(0) }],
 };
 
-/// Stands for what belongs to counters that are not there yet: every gate sends events the long
-/// way.
+/// Replaces the rows of counters that do not exist yet: every gate sends events to the slow path.
 static SHUT_ROWS: [OwnRow; l::ROWS_PER_SEGMENT] = [const { OwnRow::shut() }; l::ROWS_PER_SEGMENT];
 
 #[cfg(test)]

@@ -104,7 +104,7 @@ impl Streams {
         &self.own[segment]
     }
 
-    /// Gives a segment back, its counters at 0.
+    /// Returns a segment to the pool, with its counters at 0.
     pub(crate) fn release_segment(&self, memory: &LiveMemory, number: usize) {
         for (row, own) in memory.segment(number).iter().zip(&self.own[number]) {
             row.clear();

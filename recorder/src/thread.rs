@@ -152,7 +152,8 @@ impl Drop for Inside {
 }
 
 /// The number of nested calls of an intercepted library that the calling thread is in. An
-/// interceptor tells by it the program's calls from those that the library makes to itself.
+/// interceptor uses it to distinguish the program's calls from those that the library makes to
+/// itself.
 #[derive(Debug)]
 pub struct Depth(());
 

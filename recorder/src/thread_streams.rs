@@ -6,8 +6,8 @@
 //!
 //! Invariants:
 //! - LIST-ALIVE: streams on the calling thread's list, and the one it used last, are alive. Each
-//!   holds a count of its recorder, which `open` takes and `release` gives back, after the stream
-//!   is off the list.
+//!   holds a count of its recorder, which `open` takes and `release` drops, after the stream is off
+//!   the list.
 #![expect(
     unsafe_code,
     reason = "streams hang on raw pointers so that thread-local storage has no destructor"
@@ -63,8 +63,8 @@ unsafe extern "C" fn thread_ended(_: *mut c_void) {
     });
 }
 
-/// Releases the calling thread's streams of recorders that are finished, or that a fork left behind
-/// in the parent. Not for signal handlers.
+/// Releases the calling thread's streams of recorders that are finished, or that belong to the
+/// parent after a fork. Not for signal handlers.
 pub(crate) fn release_finished() {
     release(|shared| !shared.guard.is_on());
 }

@@ -228,7 +228,7 @@ impl Writer {
             .store(true, Ordering::Relaxed);
     }
 
-    /// Gives up the oldest pages until there are enough free ones for the threads to go on.
+    /// Drops the oldest pages until there are enough free ones for the threads to continue.
     fn evict(&mut self) {
         let pages = &self.shared.pages;
         while pages.free_count() < pages.reserve() {
@@ -489,7 +489,7 @@ impl Writer {
             for (cause, counter) in Cause::RECORDER.into_iter().zip(&counters.dropped) {
                 row.dropped.set(cause, counter.load(Ordering::Relaxed));
             }
-            // A thread was stopped in the middle of a raise: that event comes after the cut.
+            // A thread was stopped in the middle of a raise: that event is after the cut.
             let explained = recorded
                 .saturating_add(row.dropped_sum())
                 .saturating_add(row.suppressed);
@@ -517,7 +517,7 @@ impl Writer {
             let page = first.or_else(|| attempts.take_while(|_| stream.is_busy()).flatten().next());
             current.extend(page.map(|page| (stream.slot, page)));
         }
-        // What came before a page that is current was handed on before that page became visible.
+        // Earlier pages of the stream were handed on before its current page became visible.
         let full = shared.pages.take_all_kept();
         let mut pages: HashMap<usize, Vec<PageCopy>> = HashMap::new();
         for number in &full {

@@ -117,7 +117,7 @@ impl CvarSpec {
         self
     }
 
-    /// Sets for whom the variable is.
+    /// Sets the intended audience of the variable.
     #[must_use]
     pub const fn verbosity(mut self, verbosity: Verbosity) -> Self {
         self.verbosity = verbosity;
@@ -161,7 +161,7 @@ pub struct CvarInfo {
     pub name: String,
     /// What it sets; may be empty.
     pub description: String,
-    /// For whom it is.
+    /// Its intended audience.
     pub verbosity: Verbosity,
     /// Type of its values.
     pub datatype: Datatype,

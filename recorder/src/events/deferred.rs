@@ -21,7 +21,7 @@ pub(crate) struct Waiting {
 const HEAD: usize = 6;
 
 /// A cell of the ring, a bounded queue after Vyukov's.
-/// `turn` tells its state: at the position of the next write it is free, and at one more it can be
+/// `turn` is its state: at the position of the next write it is free, and at one more it can be
 /// read.
 #[derive(Debug)]
 struct Cell {
@@ -132,7 +132,8 @@ impl Ring {
                 count += 1;
             }
             drop(turn);
-            // Whoever added one while this call still had the turn left it to this call.
+            // A thread that added an event while this call still had the turn has left it to this
+            // call.
             if self.first().is_none() {
                 return count;
             }
@@ -169,7 +170,7 @@ impl Ring {
     }
 }
 
-/// Goes when a delivery ends, also by a panic in a callback.
+/// Dropped when a delivery ends, also by a panic in a callback.
 struct Delivering<'a>(&'a AtomicBool);
 
 impl Drop for Delivering<'_> {

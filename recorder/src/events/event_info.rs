@@ -49,7 +49,7 @@ impl EventTypeSpec {
         self
     }
 
-    /// Sets for whom the event type is.
+    /// Sets the intended audience of the event type.
     #[must_use]
     pub const fn verbosity(mut self, verbosity: Verbosity) -> Self {
         self.verbosity = verbosity;
@@ -151,7 +151,7 @@ pub struct EventInfo {
     /// What it reports.
     /// May be empty.
     pub description: String,
-    /// For whom it is.
+    /// Its intended audience.
     pub verbosity: Verbosity,
     /// Types of its elements.
     pub datatypes: Vec<Datatype>,

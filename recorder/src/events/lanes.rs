@@ -232,7 +232,7 @@ impl Lanes {
         Some(distance / size_of::<Lane>()).filter(|number| *number < self.lanes.len())
     }
 
-    /// Gives the calling thread a lane, if its end can be reported.
+    /// Claims a lane for the calling thread, if its end can be reported.
     fn claim(&self) -> Option<usize> {
         if crate::thread::is_ended() || !crate::sys::at_thread_end() {
             return None;

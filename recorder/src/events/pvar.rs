@@ -180,7 +180,7 @@ impl PvarSpec {
         self
     }
 
-    /// Sets for whom the variable is.
+    /// Sets the intended audience of the variable.
     #[must_use]
     pub const fn verbosity(mut self, verbosity: Verbosity) -> Self {
         self.verbosity = verbosity;
@@ -272,7 +272,7 @@ pub struct PvarInfo {
     /// What it reports.
     /// May be empty.
     pub description: String,
-    /// For whom it is.
+    /// Its intended audience.
     pub verbosity: Verbosity,
     /// What kind of value it has.
     pub class: PvarClass,

@@ -467,7 +467,8 @@ impl Slot {
             }
         }
         heavy_fence();
-        // Nobody can free what is over: what else was parked for that is not called any more.
+        // A finished registration cannot be freed again: other callbacks that were parked for that
+        // are not called any more.
         let mut former = match is_live {
             true => Vec::new(),
             false => std::mem::take(&mut book.parked),

@@ -121,8 +121,8 @@ impl SourceSpec {
         self
     }
 
-    /// Numbers the events within a tick: for an ordered source whose clock is too coarse to tell
-    /// the events of several threads apart.
+    /// Numbers the events within a tick: for an ordered source whose clock is too coarse to
+    /// distinguish the events of several threads.
     ///
     /// Each instance gets a timestamp larger than that of every instance raised before it: the
     /// clock's tick, and the number in the lower bits. Ticks per second are multiplied accordingly.

@@ -173,8 +173,8 @@ impl Recorder {
         self.define(|definer| definer.object(kind, name))
     }
 
-    /// Tells that events of this type are recorded because a tool registered for them, for this
-    /// object if they are bound.
+    /// Records that events of this type are recorded because a tool registered for them, and for
+    /// which object if they are bound.
     ///
     /// # Errors
     /// If the event type or the object is not one of this recorder, the recording is finished, or

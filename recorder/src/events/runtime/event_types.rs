@@ -33,7 +33,7 @@ impl Runtime {
             return Err(Error::InvalidName);
         }
         let index = shared.event_types.len();
-        // Looked at before anything is added.
+        // Checked before anything is added.
         EventTypeData::new(index, spec, None)?;
         let names: Vec<(i32, &str)> = (0..).zip(spec.element_names()).collect();
         let enumeration = if names.is_empty() {

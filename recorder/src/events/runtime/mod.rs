@@ -57,7 +57,7 @@ struct Shared {
     /// Held by threads that change what is there.
     changes: Mutex<()>,
     watchers: Mutex<Vec<Watcher>>,
-    /// Counts registrations, to tell which were made before an instance.
+    /// Counts registrations, to determine which were made before an instance.
     stamp: AtomicU64,
 }
 
