@@ -1,5 +1,5 @@
-//! What an event costs from C, through `libannals.so`, beside what it costs from Rust: the same loops,
-//! in one process, taken in turns.
+//! Compares the costs of an event from C, through `libannals.so`, and from Rust: the same loops, in one process,
+//! alternating.
 //!
 //! `cargo bench -p annals-capi --bench c_path`; `ANNALS_BENCH_ROUNDS` sets the number of rounds
 //! (default 101).
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use annals_recorder::{EventType, EventTypeSpec, Options, Recorder, RegionId, Text};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-/// So few that they fit the buffer: the writers work between the rounds, not beside them.
+/// Few enough to fit the buffer: the writers work between the rounds, not in parallel with them.
 const CALLS: u64 = 20_000;
 /// How long the writers have, after each loop.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -80,7 +80,7 @@ impl C {
     }
 }
 
-/// The same in Rust. Each function that raises is out of line, as the calls from C are.
+/// The loops in Rust. Each function that raises is out of line, as the calls from C are.
 struct Rust {
     recorder: Recorder,
     region: RegionId,

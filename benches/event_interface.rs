@@ -1,5 +1,5 @@
-//! What raising an event costs in the event interface: with nobody registered, beside an empty loop; with
-//! one callback that does nothing; with the recorder attached, beside the floor of an event (the same clock
+//! Measures what raising an event costs in the event interface: without a registration, compared with an empty loop;
+//! with one callback that does nothing; with the recorder attached, compared with the floor of an event (the same clock
 //! read and the same number of bytes stored). All in one run, interleaved.
 //!
 //! `cargo bench --bench event_interface`; `ANNALS_BENCH_ROUNDS` sets the number of rounds (default 300).
@@ -121,7 +121,7 @@ fn main() {
         .register_callback(registration, Safety::None, &Info::new(), callback)
         .expect("a callback");
 
-    // The same with a callback that shows it was called: the answers are checked.
+    // A second producer, whose callback counts its calls: the results are checked.
     let checked = Producer::new();
     let registration = checked.runtime.handle_alloc(0, None, &Info::new());
     let counted = Arc::clone(&calls);

@@ -1,6 +1,5 @@
-//! What an event costs the program that raises it, beside its floor: the same clock read and the same
-//! number of bytes stored, in the same run, interleaved. Then what it costs in all, whichever thread
-//! does it, and on disk.
+//! Measures what an event costs the program that raises it, compared with its floor: the same clock read and the same
+//! number of bytes stored, in the same run, interleaved. Then measures its total cost in all threads, and on disk.
 //!
 //! `cargo bench --bench event_path`; `ANNALS_BENCH_ROUNDS` sets the number of rounds (default 15).
 

@@ -26,7 +26,7 @@ fn bytes_of(path: &Path) -> u64 {
         .sum()
 }
 
-/// Exports a trace; gives what it took, and the bytes of the output, which goes.
+/// Exports a trace; returns the resources used and the size of the output, which is then deleted.
 fn export(trace: &Path, name: &str, directory: &Path) -> (Run, u64) {
     let to = directory.join(format!("export-{name}"));
     let format = name.rsplit_once('.').map_or(name, |(_, format)| format);

@@ -78,7 +78,7 @@ impl Halo {
         (self.rank + places) % self.ranks
     }
 
-    /// Appends an event so many ticks after the last at most.
+    /// Appends an event at most `most` ticks after the previous one.
     fn put(&mut self, tick: &mut u64, most: u64, what: Happening) {
         *tick += 1 + self.random.next() % most;
         self.left.push((*tick, what));

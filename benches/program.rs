@@ -20,7 +20,8 @@ pub(crate) fn number(name: &str, otherwise: u64) -> u64 {
     text.trim().parse().expect("a number")
 }
 
-/// Where traces are kept, and the directory that goes at the end if nobody named one.
+/// Returns the directory for traces, and a guard that deletes it at the end if it is a temporary
+/// one.
 pub(crate) fn directory() -> (PathBuf, Option<tempfile::TempDir>) {
     match std::env::var_os("ANNALS_BENCH_DIR") {
         Some(directory) => (PathBuf::from(directory), None),
@@ -31,8 +32,8 @@ pub(crate) fn directory() -> (PathBuf, Option<tempfile::TempDir>) {
     }
 }
 
-/// A trace of so many events of so many ranks, made if it is not there yet. Events are about 200 ns apart in each rank, or
-/// so far that all take `seconds`.
+/// Returns a trace of `events` events of `ranks` ranks, and creates it if it does not exist. Events are about 200 ns
+/// apart in each rank, or far enough that all take `seconds`.
 pub(crate) fn trace(directory: &Path, events: u64, ranks: u64, seconds: Option<u64>) -> PathBuf {
     trace_of(directory, (events, ranks), seconds, Mix::Random)
 }
@@ -110,7 +111,8 @@ pub(crate) fn run_into(arguments: &[&str], output: impl Into<Stdio>) -> Run {
         let text = read("status");
         let line = text.lines().find(|line| line.starts_with("VmHWM:"));
         let peak = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
-        // Behind the name, which is in brackets: user and system time are the 12th and the 13th.
+        // After the name, which is in brackets: user and system time are the 12th and the 13th
+        // field.
         let text = read("stat");
         let rest = text.rsplit_once(')').map_or("", |(_, rest)| rest);
         let times = rest.split_whitespace().skip(11).take(2);

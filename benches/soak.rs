@@ -74,7 +74,7 @@ fn plan() -> Option<Plan> {
     })
 }
 
-/// Raises events at the rate until it is told to stop; counts them behind each burst.
+/// Raises events at the rate until `stop` is set; counts them after each burst.
 fn work(recorder: &Recorder, events_a_second: u64, stop: &AtomicBool, raised: &AtomicU64) {
     let region = recorder.add_region("solve").expect("a region");
     let spec = EventTypeSpec::new("mark").element("number").element("size");
@@ -183,7 +183,7 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(!problems.is_empty()))
 }
 
-/// Looks every second while the threads record; says how it stands ten times in all.
+/// Checks the recorder every second while the threads record; prints the state ten times in all.
 fn watch(
     plan: &Plan,
     recorder: &Recorder,

@@ -32,7 +32,7 @@ pub(crate) const MEAN_STEP: u64 = 519;
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// One that gives the same numbers for the same seed.
+    /// Creates a generator; equal seeds result in equal numbers.
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
@@ -92,7 +92,7 @@ pub(crate) enum Mix {
     /// Events of eight types at random; messages mostly never match.
     #[default]
     Random,
-    /// The same, but points of the fourth type begin collective operations, their value is the communicator.
+    /// Like `Random`, but points of the fourth type begin collective operations, and their value is the communicator.
     Collectives,
     /// Ranks exchange halos and reduce.
     Halo,

@@ -1,4 +1,4 @@
-//! Finds the libraries of the rivals that are C, and compiles the shims beside `c/`. A rival whose
+//! Finds the libraries of the rivals that are C, and compiles the shims in `c/`. A rival whose
 //! library is missing is left out, and the bench says so by name, with the reason.
 
 use std::process::Command;
@@ -23,7 +23,7 @@ fn main() {
     );
     rival("lttng", &["c/lttng.c"], "liblttng-ust-dev", || {
         // Linkers that drop unused sections would drop the list of tracepoints, which is only reached
-        // through the names that the linker gives its start and end.
+        // through the names that the linker defines for its start and end.
         println!("cargo::rustc-link-arg-bins=-Wl,-z,nostart-stop-gc");
         output("pkg-config", &["--cflags", "--libs", "lttng-ust"])
     });

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the rivals need (Debian, Ubuntu), builds, and measures. Arguments go to the bench; with
-# --merging as the first, to the one of merging (OTF2's global reader and babeltrace2 beside); with --archives, to
-# the one of OTF2 archives (the reference library beside).
+# --merging as the first, to the one of merging (with OTF2's global reader and babeltrace2); with --archives, to the one
+# of OTF2 archives (with the reference library).
 set -euo pipefail
 cd "$(dirname "$0")"
 bench=compare
@@ -25,7 +25,7 @@ if [ ${#missing[@]} -gt 0 ]; then
     echo "installing ${missing[*]}" >&2
     {
         "${sudo[@]}" apt-get update
-        # One by one: a rival that cannot be had is reported by the bench, and the rest goes on.
+        # One by one: a rival that is not available is reported by the bench, and the others are still measured.
         for package in "${missing[@]}"; do
             "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install --yes \
                 --no-install-recommends "$package" || echo "$package cannot be installed" >&2

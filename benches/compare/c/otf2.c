@@ -41,7 +41,7 @@ struct compare_otf2 {
     bool fresh;
 };
 
-/* OTF2 asks here for each chunk. When NULL comes back it asks the pre-flush callback, writes all
+/* OTF2 asks here for each chunk. When this returns NULL it asks the pre-flush callback, writes all
  * chunks to the file, hands them back through free_all, and asks again: so a pool of chunks that
  * are all touched makes a writer that never meets a fresh page, and its flush is the normal one. */
 static void *allocate(void *user, OTF2_FileType type, OTF2_LocationRef location, void **per_buffer,
@@ -114,7 +114,7 @@ static OTF2_FlushType pre_flush(void *user, OTF2_FileType type, OTF2_LocationRef
     return OTF2_FLUSH;
 }
 
-/* No post-flush callback: OTF2 then writes no record of its own about the flush. */
+/* No post-flush callback: OTF2 then writes no record about the flush. */
 static const OTF2_FlushCallbacks flush_callbacks = {.otf2_pre_flush = pre_flush};
 static const OTF2_MemoryCallbacks memory_callbacks = {allocate, free_all};
 
@@ -175,14 +175,14 @@ void *compare_otf2_attributes(struct compare_otf2 *self, uint32_t lane) {
     return self->attributes[lane];
 }
 
-/* String 0 is empty, 1 to 64 are the regions' names, 65 stands for every other name. */
+/* String 0 is empty, 1 to 64 are the regions' names, 65 is used for every other name. */
 static bool define(struct compare_otf2 *self, const uint64_t *events) {
     OTF2_GlobalDefWriter *w = OTF2_Archive_GetGlobalDefWriter(self->archive);
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     const OTF2_StringRef other = COMPARE_OTF2_REGIONS + 1;
     bool bad = w == NULL;
-    /* Ticks per second: nobody reads these times as seconds. */
+    /* Ticks per second: these times are never read as seconds. */
     bad = bad || OTF2_GlobalDefWriter_WriteClockProperties(
                      w, 1000000000, 0, UINT64_MAX / 2, (uint64_t)now.tv_sec * 1000000000);
     bad = bad || OTF2_GlobalDefWriter_WriteString(w, 0, "");

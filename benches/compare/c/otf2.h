@@ -19,8 +19,7 @@ struct compare_otf2 *compare_otf2_open(const char *directory, uint32_t lanes, in
 /* The OTF2_EvtWriter of a lane, and an OTF2_AttributeList. */
 void *compare_otf2_writer(struct compare_otf2 *archive, uint32_t lane);
 void *compare_otf2_attributes(struct compare_otf2 *archive, uint32_t lane);
-/* Flushes to disk, writes the definitions, closes. Gives the number of events written by the
- * writers' own count, or -1. */
+/* Flushes to disk, writes the definitions, closes. Returns the number of events by the writers' own count, or -1. */
 int64_t compare_otf2_close(struct compare_otf2 *archive);
 /* Events that OTF2's reader finds, or -1. */
 int64_t compare_otf2_read(const char *anchor, uint32_t lanes);

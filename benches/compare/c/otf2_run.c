@@ -191,7 +191,7 @@ int64_t compare_run_read(const char *anchor, uint32_t locations, uint64_t *sum, 
     return bad ? -1 : (int64_t)seen.events;
 }
 
-/* Reads all events location by location, with a callback for each; gives how many came, -1: it failed. */
+/* Reads all events location by location, with a callback for each; returns their number, or -1 if it failed. */
 struct local {
     uint64_t events;
     uint64_t sum;

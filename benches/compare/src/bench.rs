@@ -23,7 +23,7 @@ const WHOLE_CALLS: u64 = 5;
 /// The longest that one contestant times single events before the next has its turn.
 const SLICE: Duration = Duration::from_secs(1);
 
-/// Runs everything and gives the figures.
+/// Runs everything and returns the figures.
 ///
 /// # Errors
 /// If the processor has no clock that all contestants can share.
@@ -165,7 +165,7 @@ fn rounds(
         return;
     }
     report.section(
-        "5. pairs on two threads at once, each on a processor of its own, beside one alone",
+        "5. pairs on two threads in parallel, each on a separate processor, compared with one alone",
     );
     if !has_two {
         report.not_measured("two threads", "there is one processor only");

@@ -54,7 +54,7 @@ pub(crate) trait Contestant: Sync {
     /// Its events on one thread.
     type Lane: Lane;
 
-    /// Untimed, before a measurement on this many threads.
+    /// Untimed, before a measurement on `lanes` threads.
     ///
     /// # Errors
     /// Why it cannot go on; it is then reported as not measured.
@@ -66,10 +66,10 @@ pub(crate) trait Contestant: Sync {
     /// A lane; called on the thread that raises events.
     fn lane(&self, number: usize) -> Self::Lane;
 
-    /// Untimed, after a measurement in which this many events were raised.
+    /// Untimed, after a measurement in which `raised` events were raised.
     ///
     /// # Errors
-    /// As [`Contestant::prepare`].
+    /// Why it cannot go on; it is then reported as not measured.
     fn settle(&mut self, raised: u64) -> Result<(), String>;
 
     /// After the last round: were the events written that were raised?
@@ -84,7 +84,7 @@ pub(crate) trait Contestant: Sync {
 pub(crate) struct Check {
     /// Events raised.
     pub(crate) raised: u64,
-    /// Events read back; none: not checked.
+    /// Events read back; `None` means not checked.
     pub(crate) read: Option<u64>,
     /// Events that the recorder itself says it lost.
     pub(crate) lost: u64,

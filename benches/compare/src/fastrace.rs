@@ -1,5 +1,5 @@
 //! fastrace as a contestant. A region is a local span; elements are an event's properties, which
-//! fastrace keeps as text. A root may hold some thousands of spans before it loses them, so every
+//! fastrace keeps as text. A root can hold some thousands of spans before it drops them, so every
 //! [`SPANS_PER_ROOT`] there is a new one, inside the measured time.
 
 use std::sync::Arc;
@@ -88,7 +88,7 @@ impl Contestant for Fastrace {
 /// One thread that records.
 pub(crate) struct FastraceLane {
     names: Arc<[&'static str]>,
-    /// The guard stands first: it must go before its span.
+    /// The guard is first: it must be dropped before its span.
     root: Option<(LocalParentGuard, Span)>,
     left: u32,
     is_open: bool,

@@ -1,4 +1,4 @@
-//! LTTng-UST as a contestant, with a session daemon of its own. Times are of its default clock, the
+//! LTTng-UST as a contestant, with a private session daemon. Times are of its default clock, the
 //! monotonic one. Its buffer is as large as Annals': four sub-buffers of 4 MiB for each processor.
 #![expect(unsafe_code, reason = "tracepoints are C macros")]
 
@@ -86,7 +86,7 @@ fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
     Err(format!("`{program} {}`: {line}", arguments.join(" ")))
 }
 
-/// The number behind `label` in what a tool prints.
+/// Returns the number after `label` in the output of a tool.
 fn number_behind(label: &str, text: &str) -> Option<u64> {
     let rest = text
         .lines()

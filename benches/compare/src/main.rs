@@ -1,4 +1,4 @@
-//! What an event costs in Annals, beside its floor and beside rivals, in one interleaved run.
+//! Compares the cost of an event in Annals with its floor and with rivals, in one interleaved run.
 //!
 //! Every round runs the same seeded program once with each contestant, in an order that turns from
 //! round to round; the program's own time, measured in the same rounds with calls that record
@@ -40,7 +40,7 @@ use clap::Parser;
 
 use crate::workload::Workload;
 
-/// What an event costs in Annals, beside its floor and beside rivals.
+/// Compares the cost of an event in Annals with its floor and with rivals.
 #[derive(Clone, Debug, Parser)]
 pub(crate) struct Arguments {
     /// Rounds; each measures every contestant once.
@@ -58,7 +58,7 @@ pub(crate) struct Arguments {
     /// Only the whole costs.
     #[arg(long, conflicts_with_all = ["only", "workload", "long"])]
     pub(crate) whole: bool,
-    /// Also time single events of each contestant, for this many seconds each.
+    /// Also time single events of each contestant, for the given number of seconds each.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub(crate) long: u64,
     /// Print one JSON object per line instead of tables.

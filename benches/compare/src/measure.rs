@@ -11,7 +11,7 @@ use crate::processor::{Processors, thread_cpu_ns};
 use crate::random::Random;
 use crate::workload::{WARM_UP, Workload, warm_up, work};
 
-/// How long the threads behind the contestants get, after each measurement, to catch up.
+/// Time for the contestants' background threads to catch up after each measurement.
 const CATCH_UP: Duration = Duration::from_millis(30);
 
 /// Time per unit of a workload, nanoseconds.
@@ -26,8 +26,8 @@ pub(crate) struct Time {
 
 /// A contestant of whatever type.
 pub(crate) trait Measured {
-    /// Runs a workload on `threads` threads at once, each pinned to a processor of its own; gives
-    /// the mean over the threads.
+    /// Runs a workload on `threads` threads in parallel, each pinned to a separate processor;
+    /// returns the mean over the threads.
     ///
     /// # Errors
     /// Why it cannot go on.
@@ -129,7 +129,7 @@ impl<C: Contestant> Measured for C {
     }
 }
 
-/// Runs a workload on this thread; gives the events raised, too.
+/// Runs a workload on this thread; also returns the number of events raised.
 fn time_lane<L: Lane>(
     lane: &mut L,
     workload: Workload,

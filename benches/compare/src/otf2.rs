@@ -113,14 +113,14 @@ const NOTE_STRING: u32 = 65;
 /// Whether chunk memory was touched before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Memory {
-    /// It comes from a pool of touched memory.
+    /// It is from a pool of touched memory.
     Warm,
     /// It is newly mapped.
     Fresh,
 }
 
 fn last_error() -> String {
-    // SAFETY: the shim gives a string that is always terminated and lives as long as the process.
+    // SAFETY: the shim returns a string that is always terminated and lives as long as the process.
     let text = unsafe { CStr::from_ptr(compare_otf2_error()) };
     text.to_string_lossy().into_owned()
 }
@@ -137,8 +137,8 @@ pub(crate) struct Archive {
     lanes: u32,
 }
 
-// SAFETY: the archive is opened and closed by one thread; other threads only ask for the writer of
-// their own lane, which changes nothing in it.
+// SAFETY: the archive is opened and closed by one thread; each other thread only requests the
+// writer of its lane, which changes nothing in the archive.
 unsafe impl Sync for Archive {}
 
 impl Archive {
@@ -175,12 +175,12 @@ impl Archive {
         }
     }
 
-    /// Flushes and closes; gives the events that OTF2 counted.
+    /// Flushes and closes; returns the number of events that OTF2 counted.
     ///
     /// # Errors
     /// OTF2's own.
     pub(crate) fn close(self) -> Result<Closed, String> {
-        // SAFETY: the archive is open, and `self` goes with this call.
+        // SAFETY: the archive is open, and `self` is consumed by this call.
         let written = unsafe { compare_otf2_close(self.raw) };
         let written = u64::try_from(written).map_err(|_| last_error())?;
         Ok(Closed {
@@ -316,7 +316,7 @@ impl Lane for Otf2Lane {
         unsafe { OTF2_EvtWriter_Leave(self.writer, null_mut(), tsc(), region) };
     }
 
-    /// OTF2 has no event types of one's own; this one has just these three fields.
+    /// OTF2 has no user-defined event types; this one has just these three fields.
     #[inline(never)]
     fn three(&mut self, a: u32, b: u32, c: u64) {
         // SAFETY: as in `enter`.

@@ -42,7 +42,7 @@ fn allow(processors: &[usize]) {
     // SAFETY: as in `here`.
     let mut set: libc::cpu_set_t = unsafe { zeroed() };
     for &number in processors {
-        // SAFETY: the number came out of such a set.
+        // SAFETY: the number was read from such a set.
         unsafe { libc::CPU_SET(number, &mut set) };
     }
     // SAFETY: the set is as large as is said. A refusal leaves the thread where it was.

@@ -6,7 +6,7 @@
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// A generator; the same seed gives the same numbers.
+    /// Creates a generator; equal seeds result in equal numbers.
     pub(crate) const fn new(seed: u64) -> Self {
         Self(seed ^ 0x9e37_79b9_7f4a_7c15 | 1)
     }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::contestant::Check;
 use crate::series::Figure;
 
-/// One line of a report; with `--json`, one object per line, told apart by `kind`.
+/// One line of a report; with `--json`, one object per line, distinguished by `kind`.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub(crate) enum Line {
@@ -16,7 +16,7 @@ pub(crate) enum Line {
     },
     /// A contestant's time for a workload, the program's own subtracted.
     Time {
-        /// Who.
+        /// Its name.
         contestant: String,
         /// Nanoseconds of time.
         ns: Figure,
@@ -27,20 +27,20 @@ pub(crate) enum Line {
         /// By OTF2's.
         by_otf2: Option<Figure>,
     },
-    /// Two threads at once beside one alone.
+    /// Two threads in parallel, compared with one alone.
     Threads {
-        /// Who.
+        /// Its name.
         contestant: String,
         /// Nanoseconds per pair, one thread.
         alone_ns: Figure,
-        /// Nanoseconds per pair and thread, two threads at once.
+        /// Nanoseconds per pair and thread, two threads in parallel.
         together_ns: Figure,
         /// The second by the first.
         ratio: Option<Figure>,
     },
     /// Whole cost and size.
     Whole {
-        /// Who.
+        /// Its name.
         contestant: String,
         /// Nanoseconds of processor time per event raised.
         cpu_ns: Figure,
@@ -57,7 +57,7 @@ pub(crate) enum Line {
     },
     /// Single events, each between two clock reads, nothing subtracted.
     Single {
-        /// Who.
+        /// Its name.
         contestant: String,
         /// What was timed.
         event: String,
@@ -74,7 +74,7 @@ pub(crate) enum Line {
     },
     /// Whether the events written are those raised.
     Check {
-        /// Who.
+        /// Its name.
         contestant: String,
         /// What was found.
         #[serde(flatten)]
@@ -82,7 +82,7 @@ pub(crate) enum Line {
     },
     /// A contestant, or a part of one, that is missing.
     NotMeasured {
-        /// Who.
+        /// Its name.
         contestant: String,
         /// Why.
         reason: String,

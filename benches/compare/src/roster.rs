@@ -1,4 +1,4 @@
-//! Who takes part, and why others do not.
+//! The contestants that take part, and why others do not.
 
 use std::path::Path;
 
@@ -90,7 +90,7 @@ fn fastrace() -> Result<Box<dyn Measured>, String> {
     Err("built without the feature `fastrace`".to_owned())
 }
 
-/// What listens to a program that uses `tracing`, behind the registry of spans that all of them need.
+/// Subscribers of a program that uses `tracing`, in addition to the registry of spans that all of them need.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Tracing {
     Alone,

@@ -21,7 +21,7 @@ impl Series {
         self.0.push(value);
     }
 
-    /// Minimum and median; none: no round.
+    /// Returns minimum and median. `None` means that there was no round.
     pub(crate) fn figure(&self) -> Option<Figure> {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
@@ -47,7 +47,8 @@ impl Figure {
         }
     }
 
-    /// Minimum by minimum, median by median; none: a divisor is not above 0, as noise can make it.
+    /// Divides minimum by minimum and median by median. `None` means that noise made a divisor 0 or
+    /// less.
     pub(crate) fn by(self, other: Self) -> Option<Self> {
         (other.min > 0.0 && other.median > 0.0).then(|| Self {
             min: self.min / other.min,

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-/// Tells the child where its scratch folder is.
+/// Passes the path of the scratch folder to the child.
 const SCRATCH: &str = "ANNALS_COMPARE_SCRATCH";
-/// Tells the child why there is no session daemon.
+/// Passes the reason to the child why there is no session daemon.
 const NO_DAEMON: &str = "ANNALS_COMPARE_NO_DAEMON";
 
 /// The scratch folder, when this is the child.
@@ -23,7 +23,7 @@ pub(crate) fn daemon_failure() -> Option<String> {
     std::env::var(NO_DAEMON).ok()
 }
 
-/// Runs this very command again as the child; gives its exit code.
+/// Runs this very command again as the child; returns its exit code.
 ///
 /// # Errors
 /// If the scratch folder or the child cannot be had.
@@ -33,7 +33,7 @@ pub(crate) fn supervise() -> std::io::Result<ExitCode> {
     bench.args(std::env::args_os().skip(1));
     bench.env(SCRATCH, scratch.path());
     bench.env("LTTNG_HOME", scratch.path());
-    // Free now; Tracy's client takes it at once.
+    // Free now; Tracy's client takes it immediately.
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
         .local_addr()?
         .port();

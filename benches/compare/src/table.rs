@@ -32,7 +32,7 @@ const fn heading_of(line: &Line) -> Option<&'static str> {
             "                         ns:  min  median   thread's CPU:  min  median   x floor: min  median   x OTF2: min  median",
         ),
         Line::Threads { .. } => Some(
-            "  ns per pair       alone: min      median   two at once: min  median     ratio: min  median",
+            "  ns per pair       alone: min      median   in parallel: min  median     ratio: min  median",
         ),
         Line::Whole { .. } => Some(
             "                      CPU ns/event: min  median     x OTF2: min  median   bytes/event   OTF2's bytes / these   dropped",

@@ -30,7 +30,7 @@ enum Listener {
     Chrome(Mutex<FlushGuard>, Arc<Written>),
 }
 
-/// The program, and who listens.
+/// The program and its listener.
 pub(crate) struct Instrumented {
     dispatch: Dispatch,
     listener: Listener,
@@ -41,7 +41,7 @@ pub(crate) struct Instrumented {
 }
 
 impl Instrumented {
-    /// Nobody listens.
+    /// Without a listener.
     pub(crate) fn alone() -> Self {
         Self::new(Dispatch::new(Registry::default()), Listener::Alone)
     }
@@ -59,7 +59,7 @@ impl Instrumented {
         Ok(Self::new(dispatch, Listener::Annals(recorder)))
     }
 
-    /// tracing-chrome listens; what it writes is looked at and thrown away.
+    /// tracing-chrome listens; its output is counted and discarded.
     pub(crate) fn chrome() -> Self {
         let written = Arc::new(Written::default());
         let writer = Lines {

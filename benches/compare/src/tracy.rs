@@ -1,7 +1,7 @@
 //! Tracy's client as a contestant. A zone is entered and left; elements are the zone's values
 //! (Tracy has no other numbers), metrics are plots, texts are messages. Without a profiler its memory
-//! would grow without bound, so [`drain`] stands in for one: it speaks the first words of Tracy's
-//! protocol over the loopback address, then reads everything and throws it away.
+//! would grow without bound, so [`drain`] replaces one: it performs the handshake of Tracy's protocol over the loopback
+//! address, then reads and discards everything.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -13,7 +13,7 @@ use tracy_client::{Client, PlotName, Span, SpanLocation, plot_name, span_locatio
 
 use crate::contestant::{Check, Contestant, Lane};
 
-/// The variable that tells Tracy's client where to listen.
+/// The variable with the port on which Tracy's client listens.
 pub(crate) const PORT: &str = "TRACY_PORT";
 
 /// The protocol of the client that `Cargo.lock` names.
@@ -26,7 +26,7 @@ macro_rules! locations {
     };
 }
 
-/// Tracy's client, and what stands in for its profiler.
+/// Tracy's client, and the replacement for its profiler.
 pub(crate) struct Tracy {
     client: Client,
     locations: [&'static SpanLocation; 64],
@@ -67,7 +67,7 @@ impl Tracy {
     }
 }
 
-/// Connects to the client, and reads what it sends on a thread of its own.
+/// Connects to the client, and reads what it sends in a separate thread.
 fn drain(port: u16, received_bytes: Arc<AtomicU64>) -> Result<(), String> {
     let deadline = Instant::now() + Duration::from_secs(5);
     let mut stream = loop {
@@ -120,11 +120,11 @@ impl Contestant for Tracy {
     fn finish(&mut self) -> Result<Check, String> {
         let bytes = self.received_bytes.load(Ordering::Relaxed);
         if bytes == 0 {
-            return Err("nothing came out of Tracy's client".to_owned());
+            return Err("Tracy's client sent nothing".to_owned());
         }
         Ok(Check {
             raised: self.raised,
-            how: format!("not checked: there is no reader; {bytes} bytes came out of the client"),
+            how: format!("not checked: there is no reader; the client sent {bytes} bytes"),
             ..Check::default()
         })
     }

@@ -14,8 +14,8 @@ use crate::processor::process_cpu_ns;
 use crate::random::Random;
 use crate::workload::WholeProgram;
 
-/// Calls between two pauses, in which the threads behind catch up: what is compared is the cost, not
-/// what happens under overload.
+/// Calls between two pauses, in which background threads catch up: this compares the cost, not the behaviour under
+/// overload.
 const BATCH: u64 = 50_000;
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -32,7 +32,7 @@ pub(crate) struct Cost {
     pub(crate) bytes: u64,
 }
 
-/// Who takes part.
+/// The contestants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Recording {
     /// The program alone.

@@ -43,7 +43,7 @@ impl Workload {
         }
     }
 
-    /// Runs the program; gives what to divide the time by, and the events raised.
+    /// Runs the program; returns the divisor for the time, and the number of events raised.
     pub(crate) fn run<L: Lane>(self, lane: &mut L, calls: u64, seed: u64) -> (u64, u64) {
         let random = &mut Random::new(seed);
         match self {
@@ -77,7 +77,7 @@ pub(crate) fn warm_up<L: Lane>(lane: &mut L) {
     lane.leave(0, open);
 }
 
-/// What the program does beside raising events: a chain of 0 to 15 dependent steps, about 1 ns each.
+/// The program's work in addition to raising events: a chain of 0 to 15 dependent steps, about 1 ns each.
 #[inline(always)]
 pub(crate) fn work(word: u64) {
     let mut value = word;
@@ -86,7 +86,7 @@ pub(crate) fn work(word: u64) {
     }
 }
 
-/// As [`work`], but with lengths as programs have them: 1 to 255 steps, each power of two as likely.
+/// Works like [`work`], but with lengths as in programs: 1 to 255 steps, each power of two equally likely.
 #[inline(always)]
 fn spread_work(word: u64) {
     let bits = word % 8;
@@ -201,7 +201,7 @@ impl WholeProgram {
         }
     }
 
-    /// Runs the program; gives the events raised.
+    /// Runs the program; returns the number of events raised.
     pub(crate) fn run<L: MessageLane>(self, lane: &mut L, calls: u64, random: &mut Random) -> u64 {
         match self {
             Self::Regions => {

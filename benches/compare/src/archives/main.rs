@@ -1,5 +1,5 @@
-//! How fast OTF2 archives are read and written, beside the reference library on the same events, interleaved, with
-//! one thread: its local readers with a callback for each event, its event writers into files.
+//! How fast OTF2 archives are read and written, compared with the reference library on the same events, interleaved,
+//! with one thread: its local readers with a callback for each event, its event writers into files.
 //!
 //! `bash benches/compare/run.sh --archives` installs the library and runs it.
 
@@ -22,7 +22,7 @@ use annals_format::otf2::{
 use clap::Parser;
 use synthetic::{Happening, Program};
 
-/// How fast OTF2 archives are read and written, beside the reference library.
+/// How fast OTF2 archives are read and written, compared with the reference library.
 #[derive(Clone, Debug, Parser)]
 struct Arguments {
     /// Events of a location
@@ -36,7 +36,7 @@ struct Arguments {
     rounds: u32,
 }
 
-/// Reads all locations; gives number of events and sum of their values.
+/// Reads all locations; returns the number of events and the sum of their values.
 fn read(directory: &Path, locations: u32) -> (u64, u64) {
     let (mut events, mut sum) = (0_u64, 0_u64);
     for location in 0..locations {

@@ -1,5 +1,5 @@
-//! The same run in the Common Trace Format, laid out as LTTng-UST lays it out on this kind of machine:
-//! compact event headers of five bits of id and 27 of time, packets of 256 KiB, a file a stream.
+//! Writes the run in the Common Trace Format, in the layout of LTTng-UST on this kind of machine: compact event headers
+//! of five bits of id and 27 of time, packets of 256 KiB, a file a stream.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

@@ -1,9 +1,9 @@
-//! How fast a run of many processes is merged, beside OTF2's global reader and babeltrace2 on the same
-//! events, interleaved. Annals decodes, orders, encodes and writes a compressed trace with its proof; the
-//! rivals only read, order, and call back (OTF2) or count (babeltrace2).
+//! How fast a run of many processes is merged, compared with OTF2's global reader and babeltrace2 on the same events,
+//! interleaved. Annals decodes, orders, encodes and writes a compressed trace with its proof; the rivals only read,
+//! order, and call back (OTF2) or count (babeltrace2).
 //!
-//! `bash benches/compare/run.sh --merging` installs what the rivals need and runs it. Every measurement is a process of
-//! its own: its peak memory is its own, too.
+//! `bash benches/compare/run.sh --merging` installs what the rivals need and runs it. Every measurement runs in a
+//! separate process, so that its peak memory is separate, too.
 
 mod ctf;
 #[cfg(otf2)]
@@ -25,7 +25,7 @@ use annals_merger::{
 };
 use clap::{Parser, Subcommand};
 
-/// How fast a run of many processes is merged, beside OTF2's global reader and babeltrace2.
+/// How fast a run of many processes is merged, compared with OTF2's global reader and babeltrace2.
 #[derive(Clone, Debug, Parser)]
 struct Arguments {
     /// Events in all; several: one after the other
@@ -116,7 +116,7 @@ impl Contestant {
     }
 }
 
-#[expect(unsafe_code, reason = "the peak memory of a child comes with wait4")]
+#[expect(unsafe_code, reason = "wait4 returns the peak memory of a child")]
 fn wait(pid: u32) -> Result<(std::process::ExitStatus, f64), String> {
     // SAFETY: a rusage of zeros is a valid one.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };

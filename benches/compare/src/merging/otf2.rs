@@ -1,4 +1,4 @@
-//! The same run as an OTF2 archive, and OTF2's own reader of it in global order.
+//! Writes the run as an OTF2 archive, and reads it with OTF2's reader in global order.
 #![expect(unsafe_code, reason = "OTF2 is a C library")]
 
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -215,8 +215,8 @@ pub(crate) fn read(directory: &Path, ranks: u32) -> Result<(u64, u64), String> {
     Ok((count, sum))
 }
 
-/// Reads it location by location, with a callback for each event; gives how many there were, and the sum of their
-/// times and fields.
+/// Reads it location by location, with a callback for each event; returns their number, and the sum of their times and
+/// fields.
 ///
 /// # Errors
 /// If OTF2 cannot.
