@@ -1,4 +1,4 @@
-//! What the fuzzer found worth keeping goes through the fuzz targets once more, with the stable compiler.
+//! Runs the fuzz targets on all inputs that the fuzzer kept, with the stable compiler.
 
 #[expect(unreachable_pub, reason = "a crate of its own, for the fuzzer")]
 #[path = "../format/fuzz/src/lib.rs"]
@@ -17,7 +17,7 @@ fn every_input_of_the_corpora_is_survived() {
         assert!(paths.len() > 20, "{name} has {} inputs", paths.len());
         for path in paths {
             let bytes = std::fs::read(&path).expect("an input");
-            // Told when it does not survive.
+            // Printed only when the target fails.
             eprintln!("{}", path.display());
             target(&bytes);
             // And each half of it.

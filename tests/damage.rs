@@ -1,5 +1,5 @@
-//! Damage: whatever is cut, flipped, zeroed, dropped, doubled or swapped in one recording of a set, a merge
-//! gives only true events, all that are whole, and counts the others.
+//! Damage: whatever is cut, flipped, zeroed, dropped, doubled or swapped in one recording of a set, a merge returns
+//! only true events, all that are undamaged, and counts the others.
 //!
 //! `ANNALS_LONG=1` damages every byte of every recording.
 
@@ -266,14 +266,14 @@ fn regions(bytes: &[u8]) -> Vec<Region> {
     found
 }
 
-/// What a case may lose.
+/// The events that may be lost in a case.
 #[derive(Clone, Debug)]
 enum Loses {
     /// Nothing.
     Nothing,
     /// This chunk of the damaged recording.
     Chunk(usize, usize),
-    /// These and all other events of the damaged recording that do not stand wholly before this offset.
+    /// All events of the damaged recording that do not lie completely before this offset.
     Behind(usize),
     /// Anything of the damaged recording.
     Recording,
@@ -359,7 +359,7 @@ fn check_events(
             .known
             .get(number)
             .ok_or_else(|| format!("event {number} was never raised"))?;
-        ensure!(seen.insert(*number), "event {number} stands twice");
+        ensure!(seen.insert(*number), "event {number} occurs twice");
         ensure!(
             *time_ns == known.time_ns - START_NS,
             "event {number} at {time_ns}: {known:?}"
@@ -492,15 +492,15 @@ fn merge_into(inputs: &[PathBuf], trace: &Path, jobs: usize) -> Result<Report, S
     options.chunk_events = 16;
     options.compression = CompressionLevel::None;
     options.jobs = jobs;
-    // Traces of other damage stood there before.
+    // Traces of other damage were there before.
     options.force = true;
     let plan = options.plan(inputs).map_err(say)?;
     let merged = plan.write_trace(trace, no_progress).map_err(say)?;
     Ok(merged.report)
 }
 
-/// Merges a directory with one job and with two, and holds the trace against the truth; gives the report
-/// and the numbers of the events that are there.
+/// Merges a directory with one job and with two, and compares the trace with the truth; returns the report and the
+/// numbers of the events that are there.
 fn check_merge(set: &Set, directory: &Path) -> Result<(Report, BTreeSet<u64>), String> {
     let outputs = tempfile::tempdir().map_err(|error| error.to_string())?;
     let inputs = [directory.to_owned()];
@@ -554,7 +554,7 @@ fn check_merge(set: &Set, directory: &Path) -> Result<(Report, BTreeSet<u64>), S
                         || input.ended.name() == "truncated")
             }
         };
-        ensure!(is_told, "not told: {known:?} {report:?}");
+        ensure!(is_told, "not reported: {known:?} {report:?}");
     }
     let verified = verify(&trace, &inputs).map_err(|error| error.to_string())?;
     ensure!(verified.holds(), "verify: {:?}", verified.mismatches);
@@ -569,8 +569,8 @@ fn check_merge(set: &Set, directory: &Path) -> Result<(Report, BTreeSet<u64>), S
     Ok((report, seen))
 }
 
-/// Runs the cases, one after the other in the place of recording `at`; says which of them fail. `is_told`: the
-/// report of each must tell of it.
+/// Runs the cases, one after the other in the place of recording `at`, and reports those that fail. `is_told`: the
+/// report of each must mention the damage.
 fn run_cases(set: &Set, at: usize, name: &str, is_told: bool, cases: impl Iterator<Item = Case>) {
     let directory = tempfile::tempdir().expect("a directory");
     for made in &set.made {
@@ -586,7 +586,10 @@ fn run_cases(set: &Set, at: usize, name: &str, is_told: bool, cases: impl Iterat
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             let (report, seen) = check_merge(set, directory.path())?;
             let is_told = whole.as_ref().is_none_or(|whole| *whole != report);
-            ensure!(is_told || case.bytes == damaged.bytes, "nothing is told");
+            ensure!(
+                is_told || case.bytes == damaged.bytes,
+                "nothing is reported"
+            );
             for (number, known) in &set.known {
                 let may_be_lost = known.recording == damaged.recording.recording_id()
                     && may_lose(&damaged.bytes, &case.loses, known);
@@ -840,7 +843,7 @@ fn files_that_are_no_recordings_cost_only_themselves() {
     run_cases(&set, 0, "foreign", false, cases);
 }
 
-/// Writes the set's recordings into a directory of their own.
+/// Writes the set's recordings into a separate directory.
 fn written(set: &Set) -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a directory");
     for made in &set.made {
@@ -1044,7 +1047,7 @@ fn merged(set: &Set, directory: &Path) -> (Vec<u8>, BTreeMap<usize, BTreeSet<u64
     (bytes, numbers)
 }
 
-/// Holds a damaged trace against the truth; gives the numbers of the events that are there.
+/// Compares a damaged trace with the truth; returns the numbers of the events that are there.
 fn check_trace(set: &Set, trace: &Path) -> Result<BTreeSet<u64>, String> {
     let opened = match Reader::open(trace) {
         Ok(opened) => opened,
@@ -1071,7 +1074,7 @@ fn check_trace(set: &Set, trace: &Path) -> Result<BTreeSet<u64>, String> {
         let outcome = opened.summary().map_err(|error| error.to_string())?;
         ensure!(
             !outcome.damage.is_empty() || outcome.has_skipped_now,
-            "no damage is told"
+            "no damage is reported"
         );
         return Ok(BTreeSet::new());
     }
@@ -1082,7 +1085,7 @@ fn check_trace(set: &Set, trace: &Path) -> Result<BTreeSet<u64>, String> {
     if seen.len() < set.known.len() {
         ensure!(
             outcome.has_skipped_now && !outcome.complete,
-            "events are missing, and it is not told"
+            "events are missing, and it is not reported"
         );
         ensure!(
             verified.has_loss(),

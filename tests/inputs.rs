@@ -106,8 +106,8 @@ fn events(path: &Path) -> Vec<Event> {
     found
 }
 
-/// Losses in an order of their own: where several stand at one place, or between places that only other
-/// streams tell apart, theirs may be another.
+/// Returns losses in a canonical order. Several losses at one place, or between places that only other streams
+/// distinguish, may be in any order.
 fn losses(losses: &[TraceLoss]) -> Vec<String> {
     let mut lines: Vec<String> = losses.iter().map(|loss| format!("{loss:?}")).collect();
     lines.sort();
@@ -118,7 +118,7 @@ fn bytes(path: &Path) -> Vec<u8> {
     std::fs::read(path).expect("a trace")
 }
 
-/// Writes recordings into two directories and merges each; gives the traces.
+/// Writes recordings into two directories and merges each; returns the traces.
 fn halves(made: &[Made], mask: u8, scratch: &Path, chunk_events: usize) -> Vec<PathBuf> {
     let mut traces = Vec::new();
     for half in 0..2 {
@@ -143,7 +143,7 @@ fn halves(made: &[Made], mask: u8, scratch: &Path, chunk_events: usize) -> Vec<P
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
-    /// Merging traces of parts of a run is merging all recordings at once: the same events, totals, order
+    /// Merging traces of parts of a run is equal to merging all recordings together: the same events, totals, order
     /// hashes and losses.
     #[test]
     fn traces_of_parts_merge_as_their_recordings(
@@ -170,7 +170,8 @@ proptest! {
         let verified = verify(&in_two, std::slice::from_ref(&all)).expect("a trace");
         prop_assert!(verified.holds(), "{:?}", verified.mismatches);
 
-        // The order of the arguments is nothing, and a trace beside its recordings changes nothing.
+        // The order of the arguments does not matter, and a trace among its recordings changes
+        // nothing.
         let again = scratch.path().join("again.annals");
         traces.reverse();
         merged(&traces, &again, chunk_events.0);
@@ -181,7 +182,7 @@ proptest! {
         prop_assert_eq!(both.report.duplicates.len(), traces.len() - 1);
     }
 
-    /// A rank that comes late is merged into the trace of the others.
+    /// A rank that is added later is merged into the trace of the others.
     #[test]
     fn a_late_rank_joins_a_trace(plans in ranks(), chunk_events in prop_oneof![1..30_usize, Just(1 << 16)]) {
         let made = make(&plans);
@@ -203,7 +204,7 @@ proptest! {
         prop_assert_eq!(losses(&found.losses), losses(&expected.losses));
     }
 
-    /// Merging a trace alone gives its events; a filter counts what it leaves out of it.
+    /// Merging a trace alone returns its events; a filter counts what it leaves out of it.
     #[test]
     fn a_trace_alone_stays_what_it_is(
         plans in ranks(),

@@ -1,4 +1,4 @@
-//! Threads, forks and ends of every kind: the recording stands, and its counts add up.
+//! Threads, forks and ends of every kind: the recording is complete, and its counts add up.
 #![expect(unsafe_code, reason = "fork, exec and the ways to end a process")]
 
 use std::os::unix::process::CommandExt;
@@ -21,7 +21,8 @@ fn is_long() -> bool {
     std::env::var_os("ANNALS_LONG").is_some()
 }
 
-/// Runs a test in a process of its own: what it measures is the process's. True in that process.
+/// Runs a test in a separate process, because it measures the whole process. Returns true in that
+/// process.
 fn is_alone(test: &str) -> bool {
     const ALONE: &str = "ANNALS_ALONE";
     if std::env::var_os(ALONE).is_some() {
@@ -37,8 +38,8 @@ fn is_alone(test: &str) -> bool {
     false
 }
 
-/// Resident memory of this process, bytes, without that of mapped files: how much of the live file was
-/// touched so far depends on how far behind the writer has been.
+/// Resident memory of this process, bytes, without that of mapped files: how much of the live file was touched so far
+/// depends on how late the writer has been.
 fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("the system tells");
     let line = status
@@ -135,7 +136,7 @@ fn a_hundred_children_leave_their_parents_recording_alone_and_make_their_own() {
         let mut children = Vec::new();
         for number in 0..100_u64 {
             recorder.raise(&mark, (raised.fetch_add(1, Ordering::Relaxed),));
-            // SAFETY: the child allocates, which glibc makes safe behind fork, and ends by `_exit`.
+            // SAFETY: the child allocates, which glibc makes safe after fork, and ends by `_exit`.
             let pid = unsafe { libc::fork() };
             if pid == 0 {
                 let code = in_child(&recorder, &mark, number, own.path());
@@ -261,7 +262,7 @@ fn a_finished_recorder_lets_go_of_its_live_file_and_keeps_its_counters() {
 
 const ENDING: &str = "ANNALS_ENDING_CHILD";
 
-/// Not a test of its own: a process that records and ends in one of several ways.
+/// Not a separate test: a process that records and ends in one of several ways.
 #[test]
 fn child() {
     let Ok(task) = std::env::var(ENDING) else {
@@ -395,7 +396,7 @@ fn a_file_size_limit_is_a_full_disk() {
 
 const LIMITED: &str = "ANNALS_LIMITED_CHILD";
 
-/// Not a test of its own: a process that may write 600 kB to a file and no more.
+/// Not a separate test: a process that may write at most 600 kB to a file.
 #[test]
 fn limited() {
     let Ok(task) = std::env::var(LIMITED) else {
@@ -411,7 +412,7 @@ fn limited() {
         rlim_cur: 600_000,
         rlim_max: 600_000,
     };
-    // SAFETY: the limit is complete; the signal that comes with it is not wanted.
+    // SAFETY: the limit is initialised; the signal that the system sends at the limit is ignored.
     unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
         libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit);
@@ -472,7 +473,7 @@ fn a_descriptor_that_the_program_closes_costs_events_and_none_of_its_files() {
             links()
         );
         if takes_it_again {
-            // SAFETY: the number is the recording's; the recorder finds out.
+            // SAFETY: the number is the recording's; the recorder notices the replacement.
             unsafe { libc::dup2(file.as_raw_fd(), numbers[0]) };
         } else {
             // SAFETY: as above.
@@ -528,7 +529,7 @@ fn a_file_system_that_is_full_is_counted() {
 
 const SMALL: &str = "ANNALS_CHILD_ON_A_SMALL_DISK";
 
-/// Not a test of its own: a process whose disk gets full, with and without room for the live file.
+/// Not a separate test: a process whose disk gets full, with and without room for the live file.
 #[test]
 fn on_a_small_disk() {
     let Ok(task) = std::env::var(SMALL) else {

@@ -1,6 +1,7 @@
 //! Losses against a truth that is known event by event: recordings that dropped or overwrote events, finished or
-//! killed, are cut, lose blocks, definitions or their live file. Whatever is left, nothing is counted twice, no lower bound
-//! is above the truth, every loss lies where its events were raised, and a recovery removes only what it has taken over.
+//! killed, are cut, or miss blocks, definitions or their live file. Whatever is left, nothing is counted twice, no
+//! lower bound is above the truth, every loss lies where its events were raised, and a recovery removes only what it
+//! has taken over.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -189,7 +189,7 @@ proptest! {
     }
 
     /// In = out + filtered: what a filter keeps is what the oracle keeps, every other event is counted, and
-    /// no loss goes away.
+    /// no loss disappears.
     #[test]
     fn a_filter_keeps_what_it_says_and_counts_the_rest(
         plans in prop::collection::vec((0..3_u32, prop::collection::vec(stream_plan(), 0..5)), 1..5),

@@ -84,7 +84,7 @@ fn blocking_ends_at_its_limit() {
     assert_eq!(dropped_by(&outcome, Cause::BufferFull), 1);
 }
 
-/// Raises so many marks that most of them are overwritten; pauses let the writer keep up.
+/// Raises enough marks that most of them are overwritten; pauses let the writer keep up.
 fn overrun(recorder: &Recorder, mark: &EventType<(u64,)>, numbers: std::ops::Range<u64>) {
     for number in numbers {
         recorder.raise(mark, (number,));
@@ -113,7 +113,7 @@ fn a_flight_recorder_keeps_the_newest_and_counts_the_rest() {
     assert!(numbers.is_sorted());
     let overwritten = dropped_by(&outcome, Cause::Overwritten);
     assert_eq!(overwritten, numbers[0], "what is overwritten is the oldest");
-    // The loss stands before the first event that is left.
+    // The loss precedes the first event that is left.
     let told: u64 = outcome.losses.iter().map(|loss| loss.count).sum();
     assert_eq!(told, sums.dropped);
 }
@@ -407,7 +407,7 @@ fn what_sampling_and_limits_leave_out_is_counted_as_suppressed() {
         recorder.point(&fast);
         drop(recorder.region(region));
     }
-    // The limit lets this one through, and what it kept out before is told in front of it.
+    // The limit accepts this event, and the previously suppressed ones are reported before it.
     std::thread::sleep(Duration::from_millis(5));
     recorder.point(&fast);
     let seconds = begun.elapsed().as_secs_f64();
@@ -494,7 +494,7 @@ fn pages_of_idle_streams_are_written_and_used_by_others() {
     let copied = copy.path().join("copy.annals");
     std::fs::copy(recorder.status().path, &copied).expect("a copy");
     assert_eq!(read(&copied).0, [1]);
-    // The stream goes on, and is idle again, and so on.
+    // The stream continues, and is idle again, and so on.
     for number in 2..6 {
         recorder.raise(&mark, (number,));
         std::thread::sleep(Duration::from_millis(100));
@@ -575,6 +575,6 @@ fn losses_that_a_source_reports_stand_where_they_were_told() {
     let told = outcome.losses.iter();
     let told = told.filter(|loss| loss.cause == Cause::ReportedBySource);
     let told: Vec<(u64, bool)> = told.map(|loss| (loss.count, loss.is_lower_bound)).collect();
-    // Counters stay where events can still be added: at 2⁶³, eleven of which are told already.
+    // Counters stop where events can still be added: at 2⁶³, eleven of which are already reported.
     assert_eq!(told, [(3, true), (5, true), ((1 << 63) - 11, true)]);
 }

@@ -125,7 +125,7 @@ fn after_its_first_event_a_stream_allocates_nothing() {
 
 const CHILD: &str = "ANNALS_TRACED_CHILD";
 
-/// Not a test of its own: what runs under strace.
+/// Not a separate test: what runs under strace.
 #[test]
 fn child() {
     let Some(directory) = std::env::var_os(CHILD) else {
@@ -133,7 +133,7 @@ fn child() {
     };
     let program = Program::start(Path::new(&directory));
     program.recorder.enter(program.region);
-    // SAFETY: the calls touch no memory; they mark the part that is looked at.
+    // SAFETY: the calls touch no memory; they mark the part that is checked.
     unsafe { libc::syscall(libc::SYS_getppid) };
     program.work();
     // SAFETY: as above.
@@ -156,7 +156,7 @@ fn the_event_path_makes_no_system_call_but_a_wake_up_for_each_page() {
         .expect("strace is installed (Debian: apt-get install strace)");
     assert!(status.status.success(), "{status:?}");
     let log = std::fs::read_to_string(&log).expect("strace's log");
-    // `PID call(arguments) = result`; the marks tell the thread and the part.
+    // `PID call(arguments) = result`; the marks identify the thread and the part.
     let marked: Vec<(usize, &str)> = log
         .lines()
         .enumerate()

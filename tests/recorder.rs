@@ -300,7 +300,8 @@ fn a_clock_that_is_set_back_and_forth_is_followed() {
         of_number.push(event.time_ns);
     }
     assert_eq!(times.len(), 300);
-    // Each was raised beside one of the processor's clock; a thread may be stopped between them.
+    // Each was raised together with one of the processor's clock; a thread may be stopped between
+    // them.
     let far = times
         .values()
         .filter(|pair| pair[0].abs_diff(pair[1]) > 5_000_000);
@@ -318,7 +319,7 @@ fn a_clock_that_only_its_owner_reads_has_a_bound_when_it_was_calibrated() {
         .add_source(&SourceSpec::ordered("device").clock(clock))
         .expect("a source");
     let mark = mark(&recorder);
-    // A second behind the host's reference clock.
+    // One second less than the host's reference clock.
     let now = || Recorder::reference_ns() as u64 - 1_000_000_000;
     recorder.calibrate(clock, now).expect("a point");
     for number in 0..20_u64 {
@@ -341,7 +342,7 @@ fn a_clock_that_only_its_owner_reads_has_a_bound_when_it_was_calibrated() {
     let clock = clock.expect("the clock");
     assert_eq!(clock.points, 2);
     assert!(clock.error_ns.is_some() && clock.bound_max_ns.is_some());
-    // Each was raised behind the one beside it, and the thread that raised both may have been stopped.
+    // The second of each pair was raised after the first, and the thread that raised both may have been stopped.
     let pairs = events.chunks(2).filter(|pair| pair.len() == 2);
     let near = pairs.filter(|pair| pair[1].time_ns.abs_diff(pair[0].time_ns) < 5_000_000);
     assert!(near.count() >= 10);
@@ -484,7 +485,7 @@ fn a_recording_says_where_its_live_file_is_before_anything_is_recorded() {
     let mut options = Options::new(scratch.path());
     options.live_directory = Some(elsewhere.path().to_owned());
     let recorder = Recorder::start(&options).expect("a recorder");
-    // A process that is killed now has told nobody else.
+    // If the process were killed now, only the recording would contain the path.
     let bytes = std::fs::read(recorder.status().path).expect("the recording");
     let recording = Recording::read(&bytes, None, |_| false).expect("a recording");
     let d = &recording.definitions;
@@ -541,7 +542,7 @@ fn the_index_of_a_long_recording_is_written_while_it_grows() {
     };
     assert_eq!((events.len(), problems(&bytes)), (BLOBS, 0));
     assert!(is_balanced(&outcome));
-    // What is wrong with the index is told and costs no event.
+    // Damage of the index is reported and costs no event.
     for (body, len) in index {
         bytes[body + len / 2] ^= 0x55;
         std::fs::write(&path, &bytes).expect("the recording");
@@ -590,7 +591,7 @@ fn references_are_resolved_and_survive_renumbering() {
 
 const CHILD: &str = "ANNALS_EXITING_CHILD";
 
-/// Not a test of its own: a process that ends in the way it is told.
+/// Not a separate test: a process that ends in the given way.
 #[test]
 fn exiting_child() {
     let (Some(directory), Ok(how)) = (std::env::var_os(CHILD), std::env::var("ANNALS_HOW")) else {

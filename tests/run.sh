@@ -14,7 +14,7 @@ need() {
 need cargo "install Rust 1.93 or newer"
 need cc "install a C compiler (Debian: apt-get install gcc)"
 
-# Tells how long the part before took.
+# Prints how long the previous part took.
 step() {
     echo "tests/run.sh: $((SECONDS / 60)) min $((SECONDS % 60)) s: $*"
 }
@@ -37,7 +37,7 @@ install() {
 install strace g++ pkg-config binutils uftrace tmux python3-venv graphviz otf2-tools libopen-trace-format2-dev \
     eztrace gfortran openmpi-bin libopenmpi-dev mpich libmpich-dev
 
-# Open MPI and MPICH with mpi4py, each in a directory of its own.
+# Open MPI and MPICH with mpi4py, each in a separate directory.
 for mpi in openmpi mpich; do
     [ -x "target/mpi/$mpi/bin/mpirun" ] && "target/mpi/$mpi/bin/python" -c 'import mpi4py' && continue
     rm -rf "target/mpi/$mpi"

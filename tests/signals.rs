@@ -26,7 +26,7 @@ static CURRENT: Mutex<()> = Mutex::new(());
 static HANDLER_USES: std::sync::atomic::AtomicPtr<Shared> =
     std::sync::atomic::AtomicPtr::new(std::ptr::null_mut());
 static HANDLED: AtomicU64 = AtomicU64::new(0);
-/// Signals that came, whether their handler recorded or not.
+/// Number of signals that arrived, whether their handler recorded or not.
 static SIGNALS: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn handler(_: libc::c_int) {
@@ -35,7 +35,7 @@ extern "C" fn handler(_: libc::c_int) {
     if shared.is_null() {
         return;
     }
-    // SAFETY: what stands here is leaked.
+    // SAFETY: the pointer is to leaked memory.
     let shared = unsafe { &*shared };
     let number = HANDLED.fetch_add(1, Ordering::Relaxed);
     shared.recorder.enter(shared.region);
@@ -130,7 +130,7 @@ fn handlers_that_interrupt_their_threads_own_recording_are_recorded() {
                         shared.recorder.raise(&mark, (number,));
                         number += 1;
                     }
-                    // A full pool would hide what is tested. A sleep would begin again behind each signal.
+                    // A full pool would hide what is tested. A sleep would begin again after each signal.
                     let until = Instant::now() + Duration::from_micros(200);
                     while Instant::now() < until {
                         std::thread::yield_now();
@@ -149,7 +149,7 @@ fn handlers_that_interrupt_their_threads_own_recording_are_recorded() {
     for name in ["told", "enter", "leave"] {
         assert_eq!(sums[name].raised, handled, "{name}");
     }
-    // Lost are those that came while their thread was in a queue, and overload.
+    // Signals that arrived while their thread was in a queue are lost, and so is overload.
     let lost = sums["told"].dropped;
     assert!(lost * 20 <= handled, "{lost} of {handled} lost");
     let opened = Reader::open(&status.path).expect("a recording");

@@ -19,8 +19,7 @@ use proptest::prelude::*;
 
 use crate::deeds::{Deed, ranks, write};
 
-/// By location: open calls as (region, entered, whether a loss came since), and the time of the last enter or
-/// leave.
+/// By location: open calls as (region, entered, whether a loss followed), and the time of the last enter or leave.
 type Open = BTreeMap<u32, (Vec<(u32, i64, bool)>, i64)>;
 
 fn region_of(definitions: &Definitions, event_type: annals_format::EventTypeId) -> Option<bool> {
@@ -80,8 +79,8 @@ fn open_before_chunks(opened: &Reader) -> Vec<Open> {
     all
 }
 
-/// Compares every snapshot of a trace with the oracle; gives how many there are, and the most calls that are open
-/// between two chunks.
+/// Compares every snapshot of a trace with the oracle; returns their number, and the maximum number of calls that are
+/// open between two chunks.
 fn check(path: &Path) -> (usize, usize) {
     let opened = Reader::open(path).expect("a trace");
     let expected = open_before_chunks(&opened);
@@ -214,7 +213,7 @@ proptest! {
         check_calls(&Reader::open(&whole).expect("a trace"));
         check_calls(&Reader::open(&inputs).expect("recordings"));
         let (of_snapshots, all) = snapshot_bytes(&whole);
-        // Where much is open beside few bytes of events, none can be had.
+        // With many open calls and few bytes of events, there are no snapshots.
         let is_affordable = |all: u64| all > 40 * (200 + 20 * most_open as u64);
         prop_assert!(snapshots > 0 || !is_affordable(all), "no snapshot at all");
         prop_assert!(of_snapshots * 20 <= all, "{of_snapshots} of {all} bytes");
@@ -235,7 +234,7 @@ proptest! {
     }
 }
 
-/// A snapshot that contradicts the events is found out.
+/// A snapshot that contradicts the events is detected.
 #[test]
 fn verification_compares_snapshots_and_statistics_with_the_events() {
     use annals_format::{
@@ -255,7 +254,7 @@ fn verification_compares_snapshots_and_statistics_with_the_events() {
     let mut wrong = trace.load_snapshot(&bytes, at).expect("a snapshot");
     wrong.locations[0].steps.pop();
 
-    // The same file, with the wrong snapshot behind everything else.
+    // A copy of the file, with the wrong snapshot after everything else.
     let mut file = bytes.clone();
     let offset = file.len() as u64;
     let (mut head, mut body) = (Vec::new(), Vec::new());

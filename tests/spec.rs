@@ -1,5 +1,5 @@
 //! The byte examples of `format/SPEC.md`: each is read out of the spec, decoded, compared with the
-//! values that the spec states beside it, and encoded again.
+//! values that the spec states for it, and encoded again.
 
 use std::collections::{BTreeMap, BTreeSet};
 

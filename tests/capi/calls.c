@@ -1,7 +1,7 @@
 /* What the event path calls: never the dynamic loader for thread-local storage, and never the allocator,
  * from a thread's first event on, in signal handlers too. Arguments: a directory.
  *
- * The program's own definitions of these functions stand before those of the C library. */
+ * The program's definitions of these functions take precedence over those of the C library. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>

@@ -31,7 +31,7 @@ const EVENT_SOURCES: [&str; 7] = [
     include_str!("../../recorder/capi/events/src/pvar.rs"),
 ];
 
-/// Types of the event interface that have names of their own in C.
+/// Types of the event interface that have separate names in C.
 const EVENT_TYPES: [(&str, &str); 22] = [
     ("*mut Info", "annals_t_info"),
     ("*const Source", "annals_t_source"),

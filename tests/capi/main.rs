@@ -1,5 +1,5 @@
 //! The recorder from C and C++: examples, misuse, loading at run time, installation. Everything is
-//! compiled against an installation in a directory of its own, as a user's programs are.
+//! compiled against an installation in a separate directory, as a user's programs are.
 
 #[path = "../support/installation.rs"]
 mod installation;
@@ -219,7 +219,8 @@ fn workers(library: Library) {
         (queue.len(), sum),
         (4000, 4 * (0..1000).map(|n| n - 500).sum::<i64>())
     );
-    // In the order of the device's clock, and of the card's, whose events came in another one.
+    // In the order of the device's clock, and of the card's, whose events were raised in another
+    // one.
     let levels: Vec<f64> = elements(&events, "sample")
         .iter()
         .map(|e| e["level"].as_f64().unwrap())
@@ -338,7 +339,7 @@ fn variables_and_categories_keep_to_the_standard_with_the_archive() {
     conformance("variables.c", Library::Static);
 }
 
-/// Everything of the process's runtime stands in the recording, as it would from Rust.
+/// Everything of the process's runtime is in the recording, as it would be from Rust.
 #[test]
 fn a_recorder_is_attached_from_c() {
     let prefix = Prefix::get();
@@ -463,7 +464,7 @@ fn triggers_fire_for_events_from_c_and_for_signals() {
     }
 }
 
-/// What stands in the recording itself is not lost with the memory file system that the live file is in.
+/// The contents of the recording itself are not lost with the memory file system that the live file is in.
 #[test]
 fn a_chosen_signal_has_all_pages_written() {
     for (what, expected, signal) in [("flush", "it goes on\n", 9), ("end", "", 15)] {

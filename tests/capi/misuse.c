@@ -1,4 +1,4 @@
-/* All that a C program can do wrong gets a status, and the program goes on. Argument: a directory. */
+/* All mistakes of a C program result in a status, and the program continues. Argument: a directory. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
@@ -108,7 +108,7 @@ static void refuse_recorder(annals_recorder recorder, annals_status expected)
     }
 }
 
-/* The same for everything that raises. */
+/* Checks that all functions that raise events refuse. */
 static void refuse_events(uint64_t source_bits, uint64_t event_bits, uint64_t region_bits,
                           annals_status expected)
 {

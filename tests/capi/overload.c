@@ -1,5 +1,5 @@
-/* What becomes of events when there is no room, or nobody asks for them yet: `overload WHAT DIRECTORY`.
- * Prints what the recorder says of it. */
+/* What becomes of events when there is no room, or before any tool asks for them: `overload WHAT DIRECTORY`.
+ * Prints what the recorder reports. */
 #include <annals.h>
 
 #include <signal.h>
@@ -62,7 +62,7 @@ int main(int argc, char **argv) {
                       ANNALS_ENVIRONMENT_IGNORED, &recorder));
     MUST(annals_add_event_type(recorder, &spec, &alarm_type));
     if (!strcmp(what, "drop")) {
-        /* Until the writer is left behind. */
+        /* Until the writer is too slow. */
         for (uint32_t i = 0; i < 50000 && statistics().dropped == 0; i++)
             for (uint32_t j = 0; j < 1000; j++)
                 raise_alarm(i * 1000 + j);

@@ -24,7 +24,7 @@ static void *run(void *argument)
         wrong += enter(region) != ANNALS_OK || leave(region) != ANNALS_OK;
     pthread_barrier_wait(&recorded);
     pthread_barrier_wait(&unloaded);
-    /* And ends: the library is told. */
+    /* And ends, which the library must notice. */
     return (void *)wrong;
 }
 
@@ -66,7 +66,7 @@ int main(int argc, char **argv)
         pthread_join(threads[n], &of_thread);
         wrong += (long)of_thread;
     }
-    /* The program goes on; its end finishes the recording. */
+    /* The program continues; its end finishes the recording. */
     free(malloc(1 << 20));
     usleep(10000);
     return wrong != 0;

@@ -17,7 +17,7 @@ fn check(world: &World) -> CausalityReport {
         .expect("messages")
 }
 
-/// A world in which each process does what it is told, all on one perfect host.
+/// Returns a world in which each process performs the given operations, all on one perfect host.
 fn told(ops: &[&[(i64, Op)]]) -> World {
     let ranks = ops.len() as u32;
     let programs = ops.iter().enumerate().map(|(rank, ops)| {
@@ -32,7 +32,7 @@ fn told(ops: &[&[(i64, Op)]]) -> World {
     }
 }
 
-/// Count, largest and mean of what stands the wrong way round.
+/// Returns count, largest and mean of the sizes of violations.
 fn sizes(sizes: &[i64]) -> (u64, u64, u64) {
     let wrong: Vec<u64> = sizes
         .iter()
@@ -183,7 +183,7 @@ fn a_missing_chunk_makes_the_rest_unmatchable_and_sequence_numbers_mend_it() {
 
 #[test]
 fn started_receives_take_messages_in_the_order_in_which_they_were_started() {
-    // The second is seen to complete before the first; the times tell which message each had.
+    // The second receive completes before the first; the times show which message each of them had.
     let world = told(&[
         &[(10, Op::Send(1, 5)), (2000, Op::Send(1, 5))],
         &[
@@ -200,7 +200,7 @@ fn started_receives_take_messages_in_the_order_in_which_they_were_started() {
         (found.violations.count, found.violations.largest_ns),
         (1, 1000)
     );
-    // The same where the first may take anything.
+    // Now the first receive accepts any message.
     let mut any = world.clone();
     any.programs[1].ops[0].1 = Op::Start(-1, -1, 1);
     assert_eq!(check(&any), found);
@@ -255,7 +255,7 @@ fn collective_operations_order_what_their_semantics_say() {
         (0, 0, 1),  // barrier: rank 2 leaves at 50, rank 0 enters at 100
         (11, 0, 1), // allreduce
         (1, 0, 1),  // broadcast from rank 0
-        (1, 1, 0),  // broadcast from rank 1, who entered at 10
+        (1, 1, 0),  // broadcast from rank 1, which entered at 10
         (12, 2, 1), // reduce to rank 2
         (12, 1, 0), // reduce to rank 1
         (14, 0, 1), // scan: rank 2 needs rank 0
@@ -316,7 +316,7 @@ fn a_process_that_receives_nothing_waits_for_no_process() {
         (11, 0, ALL, 2),
         (14, 0, ALL, 2),
         (15, 0, [[4, 0], [4, 4], [4, 4]], 2),
-        // Alltoallv: who sends to whom is not known.
+        // Alltoallv: the pairs of sender and receiver are not known.
         (9, 0, ALL, 0),
         // A barrier has no bytes.
         (0, 0, [[0, 0]; 3], 2),
@@ -369,7 +369,7 @@ fn without_messages_there_is_nothing_to_say() {
     assert_eq!(report(scratch.path(), Causality::Off).causality, None);
 }
 
-/// A recording of another run among these is told; its operations are not waited for, and wait for nobody's.
+/// A recording of another run among these is reported. Its collective operations are matched with no others.
 #[test]
 fn runs_that_are_mixed_are_matched_apart() {
     let hosts = [Host::new(1), Host::new(2)];
@@ -444,7 +444,7 @@ fn worlds_of_a_run_have_ranks_and_messages_of_their_own() {
     let worlds: Vec<(&str, u32, usize)> = worlds
         .map(|world| (world.world.as_str(), world.first_rank, world.recordings))
         .collect();
-    // All start at once: then by name.
+    // All start at the same time: then by name.
     assert_eq!(worlds, [("", 0, 2), ("a", 2, 2), ("b", 4, 2)]);
 
     // A trace is read, and merged again, as its recordings are: whole, and from two parts.
@@ -469,7 +469,7 @@ fn worlds_of_a_run_have_ranks_and_messages_of_their_own() {
     assert_eq!(together.report.causality, merged.report.causality);
     assert_eq!(together.report.worlds, merged.report.worlds);
 
-    // Of a rank of which there is nothing it is told which one it would be.
+    // For a rank without a recording, its number is reported.
     let mut rest: Vec<&Program> = all.iter().collect();
     rest.remove(3);
     let (merged, _) = told(&rest);
@@ -497,7 +497,7 @@ fn what_was_not_sent_is_nobodys_message() {
     let counts = found.messages;
     assert_eq!((counts.sends, counts.receives, counts.matched), (1, 1, 1));
     assert_eq!(counts.unmatched_sends, 0);
-    // It stands before the only message that was sent.
+    // It precedes the only message that was sent.
     assert_eq!(
         (found.violations.count, found.violations.largest_ns),
         (1, 5)

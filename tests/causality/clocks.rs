@@ -33,8 +33,8 @@ fn marks(directory: &std::path::Path) -> (BTreeMap<u64, (u32, i64)>, annals_form
     (found, opened.definitions().clone())
 }
 
-/// Asserts that each mark, numbered by its true time in ns, stands where it should, up to what the trace
-/// states; gives the largest of these bounds. Rank 0 is the axis, and its first mark at true time 0.
+/// Asserts that each mark, numbered by its true time in ns, has this time within the bound in the trace; returns the
+/// largest of these bounds. Rank 0 is the axis, and its first mark at true time 0.
 fn assert_recovered(directory: &std::path::Path, axis: Host) -> u64 {
     let (marks, definitions) = marks(directory);
     let bounds = Bounds::of(&definitions);
@@ -196,9 +196,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Set back and forth by as little as what is told from drift and as much as an hour, seen by readings a second
-    /// apart: every time is right to within its bound, or the event is among those that are called ambiguous. Raw
-    /// ticks stay what was read.
+    /// A clock is set back and forth, by between the smallest step that differs from drift and an hour, and read every
+    /// second. Every time is right to within its bound, or the event counts as ambiguous. Raw ticks do not change.
     #[test]
     fn a_clock_that_is_set_while_it_runs_is_followed(
         steps in [(3..27_i64, -3_600_000..3_600_000_i64), (3..27_i64, -2000..2000_i64), (3..27_i64, -60..60_i64)],
@@ -241,7 +240,7 @@ proptest! {
             wrong += u64::from(time_ns.abs_diff(*true_ns as i64) > bound);
         }
         prop_assert!(wrong <= ambiguous, "{} are wrong, {} ambiguous", wrong, ambiguous);
-        // Only near a step can two turns fit, unless events may be told as late as can be.
+        // Only near a step can two turns fit, unless events may be reported with any delay.
         prop_assert!(is_unordered || ambiguous <= 3 * 7 * 2, "{} are ambiguous", ambiguous);
         for (true_ns, tick) in raw_ticks(scratch.path()) {
             prop_assert_eq!(tick, program.ticking.tick(axis.reference_ns(true_ns as i64)));
@@ -271,7 +270,7 @@ proptest! {
         };
         program.points.clear();
         program.chunk_len = 9;
-        // Now and then one is observed almost at once.
+        // Now and then one is observed almost immediately.
         program.lateness_ns = lateness.iter().enumerate()
             .map(|(n, late_ns)| if n % tight_every == 0 { late_ns / 1000 } else { *late_ns })
             .collect();
@@ -350,7 +349,7 @@ fn a_file_of_offsets_wins_over_what_is_stored() {
         .map(|host| host.relation)
         .collect();
     assert_eq!(relations, ["same-host", "file"]);
-    // Without the file nobody can tell where the recordings' events were.
+    // Without the file, the times of the recordings' events are unknown.
     let verified = {
         let mut options = VerifyOptions::new();
         options.recordings = inputs.to_vec();

@@ -11,7 +11,7 @@ fn place(rank: u32, position: u64) -> EventName {
 
 #[test]
 fn each_rule_is_named_for_what_it_ordered() {
-    // Ranks 0 and 1 on hosts whose clocks nobody has compared, rank 2 beside rank 0.
+    // Ranks 0 and 1 are on hosts whose clocks were never compared, rank 2 is on the host of rank 0.
     let (a, b) = (
         Host::new(1),
         Host {
@@ -73,7 +73,7 @@ fn each_rule_is_named_for_what_it_ordered() {
     assert_eq!((hops.len(), path.bound_ns), (1, None));
     let back = rule(place(0, 1), place(0, 3));
     assert_eq!(back.rule, Rule::SameStream);
-    // What rank 1 did after its receive tells nothing of what rank 0 did meanwhile.
+    // What rank 1 did after its receive is not related to what rank 0 did meanwhile.
     assert_eq!(rule(place(0, 2), place(1, 2)).rule, Rule::Concurrent);
     assert_eq!(rule(place(0, 0), place(1, 0)).rule, Rule::Concurrent);
     // By time: the first event is the trace's first.

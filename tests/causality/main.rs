@@ -1,4 +1,4 @@
-//! What messages say about the order of events, beside an oracle that knows true time.
+//! What messages show about the order of events, compared with an oracle that knows the true time.
 
 mod check;
 mod clocks;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use annals_merger::{Causality, MergeOptions, Merged, Report, no_progress};
 
-/// Merges a directory's recordings into a trace beside them.
+/// Merges a directory's recordings into a trace in this directory.
 fn merge_with(directory: &Path, jobs: usize, set: impl Fn(&mut MergeOptions)) -> (Merged, Vec<u8>) {
     merge_inputs(&[directory.to_owned()], directory, jobs, set)
 }

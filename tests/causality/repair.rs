@@ -1,4 +1,4 @@
-//! After a repair nothing stands before what it waited for, and nothing else has changed.
+//! After a repair nothing precedes what it waited for, and nothing else has changed.
 
 use std::collections::BTreeMap;
 
@@ -129,8 +129,8 @@ proptest! {
         prop_assert_eq!(again.report.causality.expect("messages").violations.count, 0);
     }
 
-    /// Clocks are corrected by more than half the time in which some of them start again: who follows the plan must
-    /// know of the correction, or counts their wraps wrongly.
+    /// Clocks are corrected by more than half the time in which some of them start again. A merge that follows the plan
+    /// must know the correction, otherwise it counts their wraps wrongly.
     #[test]
     fn a_planned_repair_is_the_same_in_slices_and_elsewhere(
         errors in prop::collection::vec(-20_000_000..20_000_000_i64, 4),
@@ -204,7 +204,7 @@ proptest! {
         in_trace in prop::collection::vec(any::<bool>(), 5),
         is_one_host: bool,
         is_repaired_before: bool,
-        // Also where others' events stand in between.
+        // Also with events of others in between.
         chunk_events in prop_oneof![1..30_usize, Just(1 << 16)],
     ) {
         let mut hosts = hosts(&errors);

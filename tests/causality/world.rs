@@ -93,7 +93,7 @@ pub(crate) enum Op {
     /// Peer, tag.
     Send(u32, i64),
     Receive(u32, i64),
-    /// The same with a sequence number.
+    /// Peer, tag, sequence number.
     NumberedSend(u32, i64, u64),
     NumberedReceive(u32, i64, u64),
     /// Peer and tag, any when negative; request.
@@ -110,7 +110,7 @@ pub(crate) enum Op {
     SizedBegin(u64, u32, u64, [u64; 2]),
     SizedEnd(u64, u32, u64, [u64; 2]),
     Mark(u64),
-    /// So many events of a type are lost here; none: of any type.
+    /// A number of events of a type are lost here; `None` means of any type.
     Lost(Option<u32>, u64),
 }
 
@@ -235,7 +235,7 @@ pub(crate) struct Program {
     pub(crate) points: Vec<(i64, u64, i64)>,
     /// Whether its source promises no order.
     pub(crate) is_unordered: bool,
-    /// How long behind each event it is observed; empty: nothing is.
+    /// Delay of the observation after each event; empty means no observations.
     pub(crate) lateness_ns: Vec<i64>,
     /// Events of a chunk.
     pub(crate) chunk_len: usize,

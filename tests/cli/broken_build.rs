@@ -41,7 +41,7 @@ fn a_build_with_one_increment_removed_fails_the_check() {
     }
 }
 
-/// Builds the copy, records more than there is memory for, and gives the exit code of `dropped --check`.
+/// Builds the copy, records more than there is memory for, and returns the exit code of `dropped --check`.
 fn check_of(copy: &Path, broken: &Path) -> Option<i32> {
     let target = broken.join("target");
     let built = Command::new(env!("CARGO"))
@@ -75,7 +75,7 @@ fn copy_tree(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("a directory");
     for entry in std::fs::read_dir(from).expect("a directory").flatten() {
         let target = to.join(entry.file_name());
-        // What builds of a part leave beside it is no source.
+        // The output of earlier builds is no source.
         if entry.file_name() == "target" {
             continue;
         }

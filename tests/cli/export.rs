@@ -193,7 +193,7 @@ fn odd_recordings(directory: &Path) {
     }
 }
 
-/// Two ranks whose threads lose enters, leaves and points, and one that does nothing.
+/// Two ranks whose threads have lost enters, leaves and points, and one that does nothing.
 fn lossy_recordings(directory: &Path) {
     let cycle = [
         Deed::Enter(0),
@@ -333,7 +333,7 @@ fn what_trace_merge_writes_is_the_export_of_its_trace() {
         assert!(done.expect("trace-cli runs").status.success());
         let whole = std::fs::read(&exported).expect("an export");
         if !matches!(format, "arrow" | "parquet") {
-            // Those have the rows in groups as they came.
+            // In those, groups of rows depend on the order in which the rows were written.
             assert_eq!(std::fs::read(&told).expect("an export"), whole, "{format}");
             assert_eq!(std::fs::read(&named).expect("an export"), whole, "{format}");
         }
@@ -388,7 +388,7 @@ fn exporting(arguments: &[&str], input: &Path, to: &Path) -> Command {
     command
 }
 
-/// What stands under a name: the file's bytes, or all files of the directory.
+/// Returns the contents of a path: the file's bytes, or all files of the directory.
 fn standing(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     let mut waiting = vec![path.to_owned()];
@@ -454,7 +454,8 @@ fn a_full_disk_leaves_what_was_there_and_is_told() {
             std::fs::write(&to, b"before").expect("a file");
             standing(&to)
         };
-        // Files may have so many KiB; the signal that says so is ignored, so that writing fails.
+        // Limits of the file size in KiB; the signal at the limit is ignored, so that writing
+        // fails.
         let mut limits = vec![0, largest / 2048, (largest - 1) / 1024];
         limits.dedup();
         for limit in limits {

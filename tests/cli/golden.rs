@@ -228,7 +228,7 @@ fn damage_costs_what_it_hits_and_is_counted() {
     assert!(error.contains("2.9") && error.contains("1.x"), "{error}");
 }
 
-/// Who gets exit code 3 is told why on standard error: the file, the place in it, and what it cost.
+/// Exit code 3 is explained on standard error: the file, the place in it, and what the damage cost.
 #[test]
 fn damage_is_told_with_its_place_and_what_it_costs() {
     let scratch = tempfile::tempdir().expect("a directory");
@@ -291,7 +291,7 @@ fn pixels(bytes: &[u8]) -> (u32, u32, Vec<u8>) {
     (info.width, info.height, pixels)
 }
 
-/// Pictures as someone has looked at them, and found them right.
+/// Pictures are compared with reference pictures that were checked by eye.
 #[test]
 fn pictures_look_as_they_always_have() {
     let input = directory().join("good.annals");

@@ -222,7 +222,7 @@ fn much_of_chunks() -> Vec<u8> {
     put(&mut blocks, BlockKind::Chunk, &head, &body);
     let stored = blocks[BLOCK_HEADER_LEN + head.len()..].to_vec();
     for sequence in 0..100 {
-        // The same body under another head: only the first is compressed.
+        // A copy of the body with another head: only the first is compressed.
         let mut head = Vec::new();
         chunk_header(sequence, &[(MARK, 1)]).encode(&mut head);
         put_stored(&mut out, BlockKind::Chunk, 1, &head, &stored, 256 << 20);

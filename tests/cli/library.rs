@@ -5,7 +5,7 @@ use std::process::Command;
 
 use annals_format::CompressionLevel;
 
-/// An example that `cargo build --examples` has made, beside this test.
+/// Returns the path of an example that `cargo build --examples` has built, relative to this test.
 fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("this test");
     let target = test

@@ -1,4 +1,4 @@
-//! `trace-merge` from outside: exit codes, messages, what it leaves behind.
+//! `trace-merge` from outside: exit codes, messages, remaining files.
 
 #[path = "../support/programs.rs"]
 mod programs;
@@ -142,7 +142,7 @@ fn one_cut_input_costs_only_itself() {
     recording(0, 2, 300).write(scratch.path(), CompressionLevel::None);
     let cut = recording(1, 2, 300).write(scratch.path(), CompressionLevel::None);
     let bytes = std::fs::read(&cut).expect("the recording");
-    // Behind the second of three chunks, in the third.
+    // After the second of three chunks, in the third.
     let at = bytes.windows(8).enumerate();
     let marks: Vec<usize> = at
         .filter(|(_, window)| *window == annals_format::SYNC)
@@ -165,7 +165,7 @@ fn inputs_that_are_no_recordings_are_named_and_left_out() {
         b"not a recording at all",
     )
     .expect("a file");
-    // Nobody will ever write to it: whoever opens it and waits, waits for ever.
+    // Nothing ever writes to it: a program that opens it and waits, waits for ever.
     for name in ["pipe.annals", "pipe.annals-live"] {
         let made = Command::new("mkfifo")
             .arg(scratch.path().join(name))
@@ -260,7 +260,7 @@ fn a_directory_of_traces_alone_is_merged() {
     assert_eq!(result.status.code(), Some(0), "{}", said(&result));
     let told = said(&result);
     assert!(told.contains("20 events of 2 recordings"), "{told}");
-    // Beside a recording they are earlier merges.
+    // Among recordings they are earlier merges.
     recording(0, 2, 10).write(&days, CompressionLevel::None);
     let result = scratch.merge(&[&days]);
     assert_eq!(result.status.code(), Some(3), "{}", said(&result));
@@ -274,7 +274,7 @@ fn a_trace_that_is_cut_costs_only_what_is_missing() {
     recording(0, 1, 300).write(scratch.path(), CompressionLevel::None);
     assert_eq!(scratch.merge(&[scratch.path()]).status.code(), Some(0));
     let bytes = std::fs::read(&scratch.output).expect("the trace");
-    // Behind the only chunk: the footer is not there.
+    // After the only chunk: the footer is missing.
     std::fs::write(&scratch.output, &bytes[..bytes.len() - 30]).expect("the trace is cut");
     let again = scratch.path().join("again.annals");
     let result = merge(&[&scratch.output, Path::new("-o"), &again]);
@@ -570,7 +570,7 @@ fn a_report_or_plan_never_takes_the_place_of_what_is_read_or_written() {
         assert_eq!(std::fs::read(&file).expect("a recording"), before);
     }
     std::fs::remove_file(output).expect("the file of offsets");
-    // A device is not read to find out what it is.
+    // A device is not read to determine its kind.
     let null = Path::new("/dev/null");
     let to_null = [
         inputs.as_path(),
@@ -580,7 +580,7 @@ fn a_report_or_plan_never_takes_the_place_of_what_is_read_or_written() {
         null,
     ];
     assert_eq!(merge(&to_null).status.code(), Some(0));
-    // What is there and nobody reads may be replaced.
+    // An existing file that is no input may be replaced.
     let report = scratch.path().join("report.json");
     let arguments = [
         inputs.as_path(),

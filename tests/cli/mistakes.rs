@@ -1,4 +1,4 @@
-//! Mistakes that people make: each message says what is wrong, where, and what to do next. None leaves anything behind.
+//! Mistakes of users: each message says what is wrong, where, and what to do next. None leaves any files.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -13,7 +13,8 @@ use crate::support::{ENTER, LEAVE, REFERENCE, Row, TestRecording, TestStream};
 type Mistake = (&'static str, i32, &'static [&'static str]);
 
 /// `$C` is trace-cli, `$M` trace-merge. The directory has `run/` with the recordings of two ranks, `run.annals`, their trace,
-/// `solver.cpp`, `empty.annals`, `cut.annals`, `newer.annals`, `nothing/`, `notes.txt`, and `secret.annals`, which nobody may read.
+/// `solver.cpp`, `empty.annals`, `cut.annals`, `newer.annals`, `nothing/`, `notes.txt`, and `secret.annals`, which is
+/// not readable.
 const MISTAKES: &[Mistake] = &[
     // Inputs.
     (

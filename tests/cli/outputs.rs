@@ -1,4 +1,4 @@
-//! Files that commands write: they replace only files of their own kind, and have their names only when they are on the
+//! Files that commands write: they replace only files of the same kind, and have their names only when they are on the
 //! disk.
 
 use std::ffi::OsString;
@@ -339,7 +339,8 @@ fn child() {
         return;
     }
     if deed == "torn" {
-        // Destroys definitions: such a live file is not recovered, but moved beside its recording.
+        // Destroys definitions: such a live file is not recovered, but moved to the directory of
+        // its recording.
         let live = options.live_directory.expect("a directory");
         let live = files(&live, "").pop().expect("a live file");
         let live = std::fs::File::options()

@@ -156,7 +156,7 @@ fn a_slice_of_a_merge_is_added_up_without_what_was_open_before_it() {
         merged.expect("a trace");
         let (calls, unmatched) = count_moves(&trace);
         assert!(calls > 100_000, "{calls}");
-        // The first has what came before; in the others the calls that were open end.
+        // The first part contains everything before; in the others the calls that were open end.
         assert_eq!(unmatched == 0, number == 1, "{number}: {unmatched}");
         for jobs in ["1", "3"] {
             let answer = answer("regions --rank 0-7", &trace, jobs);

@@ -90,7 +90,7 @@ fn is_region_loss(line: &Value) -> bool {
     matches!(line["lost"].as_str(), None | Some("enter" | "leave"))
 }
 
-/// The calls of every location as they stand at the end of a window.
+/// Returns the calls of every location at the end of a window.
 fn calls(lines: &[Value], to_ns: i64) -> BTreeMap<Key, Location> {
     let mut locations: BTreeMap<Key, Location> = BTreeMap::new();
     let mut open: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
@@ -302,7 +302,7 @@ fn check_regions(trace: &Path, lines: &[Value], window: (i64, i64), by: Option<&
     assert!(expected.is_empty(), "not in the table: {expected:?}");
 }
 
-/// What the merge counted is what counting the whole trace gives.
+/// Checks that the statistics of the merge are equal to those of reading the whole trace.
 fn check_stored(trace: &Path) {
     let stored = json(&["regions"], trace);
     let counted = json(&["regions", "--from", "-1ns", "--to", "1000000ns"], trace);
@@ -402,8 +402,8 @@ proptest! {
         check_stored(&part);
         let of = |path: &Path| {
             let mut regions = json(&[&["regions", "--by", "location"][..], &window].concat(), path);
-            // Where nothing comes behind the window any more, a part cannot know whether a thread goes on, nor that
-            // what was lost behind it came later.
+            // A part does not contain the events after the window. So it cannot know whether a thread continues, nor
+            // that losses after the window happened later.
             for row in regions["regions"].as_array_mut().expect("rows") {
                 for name in ["inclusive_ns", "exclusive_ns", "share", "time_is_uncertain"] {
                     row.as_object_mut().expect("a row").remove(name);
@@ -418,13 +418,13 @@ proptest! {
             let inside = |line: &&Value| (from..to).contains(&number(&line["time_ns"]));
             lines.iter().filter(|line| line.get("event").is_some()).filter(inside).count()
         });
-        // Its events are no longer there to tell what is open, but the snapshot is.
+        // The events that opened the calls are not in the part, but the snapshot is.
         if let Some(first) = json(&["regions", "--tree"], &part)["tree"].as_array().expect("rows").first() {
             prop_assert!(first["depth"] == 0);
         }
     }
 
-    /// Of events that were really there, some are lost and told: the true number of calls is within the bounds.
+    /// Some events are lost, and the losses are reported: the true number of calls is within the bounds.
     #[test]
     fn uncertain_calls_bound_the_truth(
         deeds in prop::collection::vec((any::<bool>(), 0..4_u64, 0..10_u8), 1..400),
@@ -443,7 +443,7 @@ proptest! {
                 *truth.entry(*region).or_default() += 1;
             }
             if *fate < 2 {
-                // Its interval is that of the good events around it, as a recorder tells.
+                // Its interval is between the good events around it, as a recorder reports it.
                 let next = deeds.iter().enumerate().skip(index).find(|(_, deed)| deed.2 >= 2);
                 let next_ns = next.map_or(time_ns, |(index, _)| 10 * (index as i64 + 1));
                 let named = names_types.then_some(event_type);
@@ -492,8 +492,8 @@ impl Random {
     }
 }
 
-/// Recordings of three ranks that send and receive, work on jobs, meet in collective operations and tell a
-/// metric, in an order drawn at random. In their middle, rank 1 may lose events of one type.
+/// Recordings of three ranks that send and receive, work on jobs, meet in collective operations and report a metric, in
+/// an order drawn at random. In their middle, events of one type of rank 1 may be lost.
 fn record(directory: &Path, seed: u64, lost: Option<&str>) {
     use annals_recorder::{ENTER, EventTypeSpec, Options, Recorder, Reference, Role, THREADS};
     let mut random = Random(seed);
@@ -688,7 +688,7 @@ fn check_messages(
     // The innermost call around a moment.
     let around = |line: &Value| -> Option<(i64, i64)> {
         let time_ns = number(&line["time_ns"]);
-        // One that is open at the end goes on, as far as anybody knows.
+        // A call that is open at the end continues, as far as is known.
         let left = |call: &Call| match call.how {
             "open" => i64::MAX,
             _ => call.to_ns,

@@ -237,7 +237,7 @@ fn random_calls(seed: u64) -> (tempfile::TempDir, PathBuf, Vec<Call>) {
 }
 
 /// Checks every bar of a timeline against the calls; the regions of `chosen` are drawn, on the levels of these alone. Returns
-/// how many bars stand for one call, and for several.
+/// how many bars represent one call, and several calls.
 fn check_bars(found: &Value, calls: &[Call], chosen: &[u64]) -> (usize, usize) {
     let names = support::REGION_NAMES;
     let number = |value: &Value| value.as_i64().expect("a number");

@@ -81,7 +81,7 @@ fn check(takers: &[Taker], accepted: &[&str], refused: &[&str], expected: &str) 
             let (code, said) = run(text);
             assert_eq!(code, Some(2), "{}: `{text}`: {said}", taker.name);
             assert!(said.contains(expected), "{}: `{text}`: {said}", taker.name);
-            // The option that was given, not the variable that it stands for.
+            // The option, not the variable that it replaces.
             let option = taker.name.split_whitespace().last().unwrap_or_default();
             let option = option.split('=').next().unwrap_or_default();
             assert!(said.contains(option), "{}: `{text}`: {said}", taker.name);

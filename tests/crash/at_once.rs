@@ -1,4 +1,5 @@
-//! Programs that are at the same files at once: each output is one of theirs, whole, and no event is lost between them.
+//! Programs that use the same files concurrently: each output is the complete output of one of them, and no event is
+//! lost between them.
 
 #[path = "../support/programs.rs"]
 mod programs;
@@ -41,7 +42,7 @@ fn names(directory: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// A recording of so many events.
+/// Writes a recording of `events` events.
 fn recording(directory: &Path, events: u64) {
     let rows = (0..events).map(|n| Row::Event(MARK, 5_000_000_000 + n * 100, n * n));
     let recording = TestRecording {
@@ -79,7 +80,7 @@ fn mergers_of_one_output_at_once_leave_the_whole_trace_of_one_of_them() {
     let output = directory.join("run.annals");
     let stop = AtomicBool::new(false);
     let looks = std::thread::scope(|scope| {
-        // Whenever somebody looks, the trace of one of them is there.
+        // At any time, a reader finds the trace of one of them.
         let looking = scope.spawn(|| {
             let mut looks = 0;
             while !stop.load(Ordering::Relaxed) {
@@ -128,7 +129,7 @@ fn child(directory: &Path, run: &str, rank: u32, how: &str) -> Child {
         .expect("a child")
 }
 
-/// Not a test of its own: what records.
+/// Not a separate test: the process that records.
 #[test]
 fn child_that_records() {
     let Ok(task) = std::env::var(CHILD) else {
@@ -171,7 +172,7 @@ fn recoveries_and_readers_at_once_lose_nothing_of_a_killed_process() {
         assert_eq!(names(&directory).len(), 4);
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            // Whoever reads meanwhile finds every event.
+            // A reader finds every event at any time.
             let reading = scope.spawn(|| {
                 let mut reads = 0;
                 while !stop.load(Ordering::Relaxed) || reads == 0 {
@@ -214,7 +215,7 @@ fn recordings(directory: &Path) -> Vec<PathBuf> {
 fn jobs_that_share_a_directory_are_kept_apart_by_their_runs() {
     let scratch = tempfile::tempdir().expect("a directory");
     let directory = scratch.path().join("shared");
-    // Two jobs at once, of two ranks each; of the second one, a rank is killed.
+    // Two concurrent jobs of two ranks each; one rank of the second job is killed.
     let started: Vec<Child> = [("one", 0), ("two", 0), ("one", 1), ("two", 1)]
         .map(|(run, rank)| {
             let how = if (run, rank) == ("two", 1) {
@@ -247,7 +248,7 @@ fn jobs_that_share_a_directory_are_kept_apart_by_their_runs() {
             .arg(&output)
             .output()
             .expect("trace-merge runs");
-        // That a process was killed is told, though nothing of it is lost.
+        // A killed process is reported, though nothing of it is lost.
         let code = if run == "two" { 3 } else { 0 };
         assert_eq!(merged.status.code(), Some(code), "{}", said(&merged));
         assert!(!said(&merged).contains("several runs"), "{}", said(&merged));
@@ -260,7 +261,7 @@ fn jobs_that_share_a_directory_are_kept_apart_by_their_runs() {
         let sums = sums_by_type(&output)["mark"];
         assert_eq!((sums.raised, sums.recorded), (2 * EVENTS, 2 * EVENTS));
     }
-    // All together: every event is there, and that the ranks are of several runs is told.
+    // All together: every event is there, and it is reported that the ranks are of several runs.
     let output = scratch.path().join("all.annals");
     let merged = merge(&directory, &output)
         .arg("--report")

@@ -1,16 +1,12 @@
 // Storage that fails: preloaded into a program, it counts the calls that change files below a directory, and lets one of
 // them go wrong.
 //
-//   FAULTS        what goes wrong, and at which call (from 1):
-//                   count N   nothing
-//                   kill N    the process is killed before the call
-//                   tear N    the process is killed behind the call, of which a write writes only half
-//                   EIO N     the call fails with that error; so do ENOSPC, EDQUOT
-//                   full N    that call and all behind it that need space fail with ENOSPC
-//                   short N   writes from there on write half, and every third call is interrupted (EINTR)
-//   FAULTS_UNDER  the directory
-//   FAULTS_PROGRAM  the only program that is meant, by its file's name; without it, all are
-//   FAULTS_LOG    a file that gets a line for each call
+//   FAULTS the fault, and the number of its call (from 1): count N nothing kill N the process is killed before the call
+//   tear N the process is killed after the call, of which a write writes only half EIO N the call fails with that
+//   error; so do ENOSPC, EDQUOT full N that call and all later ones that need space fail with ENOSPC short N writes
+//   from there on write half, and every third call is interrupted (EINTR) FAULTS_UNDER the directory FAULTS_PROGRAM the
+//   only program that is meant, by its file's name; without it, all are FAULTS_LOG a file that gets a line for each
+//   call
 
 #define _GNU_SOURCE
 #include <errno.h>

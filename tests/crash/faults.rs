@@ -30,13 +30,13 @@ pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Runs a command of which a storage call below a directory goes wrong: see `faults.c`.
+/// Runs a command with a fault in a storage call below a directory: see `faults.c`.
 pub(crate) fn faulty(command: &mut Command, fault: &str, under: &Path) -> Output {
     with_faults(command, fault, under);
     command.output().expect("it runs")
 }
 
-/// The same, and gives the storage calls that were made.
+/// Runs a command with a fault, and returns its storage calls.
 pub(crate) fn logged(command: &mut Command, fault: &str, under: &Path) -> (Output, Vec<String>) {
     let log = tempfile::NamedTempFile::new().expect("a file");
     command.env("FAULTS_LOG", log.path());
@@ -50,7 +50,7 @@ fn with_faults(command: &mut Command, fault: &str, under: &Path) {
     command.env("FAULTS", fault).env("FAULTS_UNDER", under);
 }
 
-/// What stands in a directory, by path; directories are there without bytes.
+/// Contents of a directory, by path; subdirectories have no bytes.
 pub(crate) type Standing = BTreeMap<PathBuf, Option<Vec<u8>>>;
 
 pub(crate) fn standing(directory: &Path) -> Standing {

@@ -164,7 +164,7 @@ impl Tool {
             command.arg(argument.replace("OUT", outputs.expect("a name")));
         }
         if self.output.is_some() {
-            // What stands there before is of no kind.
+            // The existing file is of no known kind.
             command.arg("--force");
         }
         command.stdout(Stdio::null()).stderr(Stdio::piped());
@@ -201,7 +201,7 @@ fn recording(rank: u32) -> TestRecording {
     }
 }
 
-/// The inputs that tools get, each in a directory of its own.
+/// The inputs that tools get, each in a separate directory.
 fn stock() -> &'static Path {
     static STOCK: OnceLock<PathBuf> = OnceLock::new();
     STOCK.get_or_init(|| {
@@ -252,7 +252,7 @@ fn stock() -> &'static Path {
     })
 }
 
-/// What a tool does when nothing goes wrong: its outputs, exit code, and storage calls.
+/// What a tool does without a fault: its outputs, exit code, and storage calls.
 struct Whole {
     standing: Standing,
     code: Option<i32>,
@@ -503,7 +503,7 @@ fn child(how: &str, directory: &Path) -> Command {
     command
 }
 
-/// What the child says in the page that it shares: the number of events it has been told of.
+/// Words of the page that the child shares: the number of events whose recording was acknowledged.
 const TOLD: usize = 0;
 /// 1 when it has finished and no storage failed, 2 when some did.
 const FINISHED: usize = 1;
@@ -518,7 +518,7 @@ fn open_page(directory: &Path) -> SharedPage {
     SharedPage::open(&directory.join("acknowledged"))
 }
 
-/// Not a test of its own: a process that records, and ends as it is told to.
+/// Not a separate test: a process that records, and ends in the given way.
 #[test]
 fn child_that_records() {
     let Ok(task) = std::env::var(CHILD) else {
@@ -617,7 +617,8 @@ fn check_recording(recordings: &Path, acknowledged: &SharedPage, when: &str) {
     );
 }
 
-/// What there is of snapshots is whole, and what was written is there. Gives how many were left in the making.
+/// Checks that all snapshots are complete, and that those that were reported as written exist. Returns the number of
+/// unfinished files.
 fn check_snapshots(recordings: &Path, acknowledged: &SharedPage, when: &str) -> usize {
     let mut leftovers = 0;
     for number in 0..2 {
@@ -655,7 +656,8 @@ fn main_recording(recordings: &Path) -> Option<PathBuf> {
 fn a_recorder_that_is_killed_at_any_storage_call_loses_nothing_that_was_acknowledged() {
     let (mut kills, mut leftovers) = (0, 0);
     for policy in ["finish", "overwrite"] {
-        // A thread more or less between two writes moves them: some behind the last that were counted.
+        // The number of writes varies with the timing of threads: the loop does not stop at the number that was
+        // counted.
         for number in 1.. {
             let mut was_killed = false;
             for how in ["kill", "tear"] {
@@ -676,7 +678,7 @@ fn a_recorder_that_is_killed_at_any_storage_call_loses_nothing_that_was_acknowle
                     check_recording(&recordings, &acknowledged, &format!("{when}, recovered"));
                 }
                 if left != 0 {
-                    // It is in nobody's way: neither of whoever reads, nor of the next program's snapshots.
+                    // An unfinished file disturbs neither readers nor the next program's snapshots.
                     leftovers += left;
                     let next = child(policy, scratch.path()).output().expect("a child");
                     assert!(next.status.success(), "{when}: {}", said(&next));
@@ -715,7 +717,7 @@ fn a_recorder_whose_storage_fails_at_any_call_counts_what_it_cannot_write() {
             let mut command = child(policy, scratch.path());
             let ended = faulty(&mut command, &format!("{how} {number}"), &recordings);
             let when = format!("{policy}, {how} at {number}");
-            // Whatever the storage does, the program goes on.
+            // Whatever the storage does, the program continues.
             assert!(ended.status.success(), "{when}: {}", said(&ended));
             failures += 1;
             let left = check_snapshots(&recordings, &acknowledged, &when);

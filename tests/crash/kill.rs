@@ -1,7 +1,7 @@
-//! A process that is killed with SIGKILL loses no committed event and no drop count.
+//! Committed events and drop counts survive when a process is killed with SIGKILL.
 //!
-//! The child records numbered events from several threads, and acknowledges each in a shared page of
-//! its own after the call has returned. `ANNALS_KILLS` sets the number of kills (default 300).
+//! The child records numbered events from several threads, and acknowledges each in a shared page after the call has
+//! returned. `ANNALS_KILLS` sets the number of kills (default 300).
 
 #[path = "../support/page.rs"]
 mod page;
@@ -21,12 +21,12 @@ use page::SharedPage;
 const THREADS: usize = 3;
 const CHILD: &str = "ANNALS_KILLED_CHILD";
 
-/// Acknowledgements: a word a thread, each on a cache line of its own.
+/// Acknowledgements: a word for each thread, each on a separate cache line.
 fn word_of(thread: usize) -> usize {
     8 * thread
 }
 
-/// Not a test of its own: what the killed process runs.
+/// Not a separate test: what the killed process runs.
 #[test]
 fn child() {
     let Ok(task) = std::env::var(CHILD) else {
@@ -126,7 +126,7 @@ fn has_index_block(recordings: &Path) -> bool {
     bytes.windows(begin.len()).any(|window| window == begin)
 }
 
-/// Holds what is left against what was acknowledged; tells whether there were drops.
+/// Compares what is left with what was acknowledged; returns whether there were drops.
 fn check(recordings: &Path, acknowledged: [u64; THREADS]) -> bool {
     let opened = Reader::open(recordings).expect("the recording is readable");
     let d = opened.definitions();

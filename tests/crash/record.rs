@@ -1,5 +1,5 @@
-//! `trace-cli record`, which is killed at any storage call of its own, or has it fail: the program and what it recorded are as they
-//! would be without that.
+//! Kills `trace-cli record` at any of its storage calls, or lets the call fail: the program and its recordings are as
+//! without the fault.
 
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
@@ -125,7 +125,7 @@ fn shell_code(status: ExitStatus) -> i32 {
 }
 
 impl Way {
-    /// The code of the program when nothing goes wrong.
+    /// The code of the program without a fault.
     fn code(&self) -> i32 {
         if self.child == KILLED { 128 + 9 } else { 0 }
     }
@@ -244,7 +244,7 @@ impl Way {
         check_recording(&ran.run(), &ran.acknowledged, when);
     }
 
-    /// Storage calls, when nothing goes wrong.
+    /// Storage calls without a fault.
     fn calls(&self) -> Vec<String> {
         let whole = self.run("count 0");
         let said = said(&whole.output);
@@ -346,7 +346,7 @@ fn short_writes_and_interrupted_calls_cost_a_record_nothing() {
     }
 }
 
-/// What is odd is told, whatever it is called, and the program does not notice.
+/// Problems are reported, whatever the files are called, and the program does not notice.
 #[test]
 fn a_record_tells_what_it_cannot_read_and_where_a_kill_would_have_cost_something() {
     let scratch = tempfile::tempdir().expect("a directory");
@@ -392,7 +392,7 @@ fn a_record_tells_what_it_cannot_read_and_where_a_kill_would_have_cost_something
     assert!(said.contains(", nor can 1 more"), "{said}");
     assert!(said.contains("1 recording in ."), "{said}");
     assert!(said.contains("no live file could be made"), "{said}");
-    // Beside the directory, of its name.
+    // Next to the directory, with its name.
     let trace = scratch.path().join("run.annals");
     assert!(trace.exists(), "{said}");
     check_recording(&trace, &acknowledged, &said);

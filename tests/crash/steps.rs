@@ -1,10 +1,10 @@
-//! A process that is killed behind any of its instructions loses nothing that was acknowledged.
+//! A process that is killed after any of its instructions leaves everything that was acknowledged.
 //!
 //! The child is stepped by its parent, one instruction at a time: through events, switches of pages, definitions, the ends
-//! of threads and of the recording, and through the writer's work, in turns that are drawn at random. Behind each
-//! instruction that changed the files, what a SIGKILL would leave there is recovered and held against what
-//! the child's threads had been told. `ANNALS_STEPS` sets the number of children (default 1); with `ANNALS_LONG=1` there are 20, and
-//! the end of the recording, which is met at its system calls otherwise, is stepped as well.
+//! of threads and of the recording, and through the writer's work, in turns that are drawn at random. After each
+//! instruction that changed the files, what a SIGKILL would leave there is recovered and compared with what was
+//! acknowledged to the child's threads. `ANNALS_STEPS` sets the number of children (default 1); with `ANNALS_LONG=1`
+//! there are 20, and the end of the recording, which is met at its system calls otherwise, is stepped as well.
 #![expect(unsafe_code, reason = "ptrace, and a look at mapped files")]
 
 #[path = "../support/page.rs"]
@@ -23,24 +23,24 @@ use annals_recorder::{EventTypeSpec, Options, Overflow, Recorder, Text};
 use page::{SharedPage, map};
 
 const CHILD: &str = "ANNALS_STEPPED_CHILD";
-/// Words of the shared page: events told to be recorded, of each thread; then event types.
+/// Words of the shared page: acknowledged events of each thread; then event types.
 const THREADS: usize = 2;
 const TYPES: usize = THREADS;
 /// Events of one thread between two marks: more than two pages hold, as long as they are.
 const EVENTS: u64 = 50;
 const TEXT: [u8; 180] = [b'.'; 180];
-/// Stepped threads of which none gets on for so long wait for one that stands still.
+/// If no stepped thread makes progress for this time, they wait for a thread that is stopped.
 const STANDSTILL: Duration = Duration::from_secs(1);
 /// A part takes seconds; one that takes longer hangs.
 const LONGEST_PART: Duration = Duration::from_secs(600);
 
-/// Tells the parent that a part of the script begins; it takes the signal away.
+/// Signals the parent that a part of the script begins; the parent suppresses the signal.
 fn mark() {
     // SAFETY: a signal to this thread.
     unsafe { libc::raise(libc::SIGUSR1) };
 }
 
-/// Not a test of its own: what the stepped process runs, a part behind each mark.
+/// Not a separate test: what the stepped process runs, a part after each mark.
 #[test]
 fn child() {
     let Ok(task) = std::env::var(CHILD) else {
@@ -77,7 +77,7 @@ fn child() {
         }
     };
     mark();
-    // One thread alone: its events, and pages that the writer has not seen yet.
+    // One thread alone: its events, and pages that the writer has not processed yet.
     raise(0, 0);
     mark();
     // In turns with the writer: definitions, and as many events again.
@@ -86,7 +86,7 @@ fn child() {
     told(0, EVENTS + 1);
     raise(0, EVENTS + 1);
     mark();
-    // A second thread comes and goes.
+    // A second thread starts and ends.
     std::thread::scope(|scope| {
         scope.spawn(|| raise(1, 0));
     });
@@ -95,7 +95,7 @@ fn child() {
     mark();
 }
 
-/// How a thread of the child stands.
+/// State of a thread of the child.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum State {
     Stopped,
@@ -118,7 +118,7 @@ enum Stop {
 struct Traced {
     child: Child,
     threads: BTreeMap<i32, State>,
-    /// How far a step goes: to the next instruction, or to the next edge of a system call.
+    /// Length of a step: to the next instruction, or to the next edge of a system call.
     step: libc::c_uint,
     /// Threads that were there before the ones that are to be stepped.
     known: BTreeSet<i32>,
@@ -160,7 +160,7 @@ impl Traced {
             known: BTreeSet::new(),
             is_gone: false,
         };
-        // The child stands behind its `exec`.
+        // The child is stopped after its `exec`.
         let (thread, _) = traced.wait(pid, 0).expect("the child starts");
         assert_eq!(thread, pid);
         let options = libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_EXITKILL;
@@ -193,7 +193,7 @@ impl Traced {
             (libc::SIGTRAP, libc::PTRACE_EVENT_CLONE) => {
                 let mut new: libc::c_ulong = 0;
                 ptrace(libc::PTRACE_GETEVENTMSG, found, (&raw mut new).addr());
-                // Its first stop may have been seen already.
+                // Its first stop may have been reported already.
                 self.threads.entry(new as i32).or_insert(State::Running);
                 Stop::Cloned
             }
@@ -204,7 +204,7 @@ impl Traced {
         Some((found, stop))
     }
 
-    /// Lets every thread go until one of them makes a mark, and stops them all; gives that thread.
+    /// Runs all threads until one of them makes a mark, and stops them all; returns that thread.
     fn run_to_mark(&mut self) -> i32 {
         let marked = loop {
             let stopped: Vec<i32> = self
@@ -247,7 +247,7 @@ impl Traced {
             .collect()
     }
 
-    /// Where each thread stands, for who looks why they do not get on.
+    /// Describes the state of each thread, to explain why they make no progress.
     fn tell(&self) -> String {
         let mut told = String::from("the threads do not get on:");
         for (thread, state) in &self.threads {
@@ -258,8 +258,8 @@ impl Traced {
         told
     }
 
-    /// Lets one of these threads make one instruction: one that is not in a system call, if there is one. Gives what
-    /// came of it.
+    /// Steps one of these threads by one instruction: one that is not in a system call, if there is one. Returns the
+    /// thread and its stop.
     fn step(&mut self, thread: i32) -> Option<(i32, Stop)> {
         if self.threads.get(&thread) == Some(&State::Stopped) {
             ptrace(self.step, thread, 0);
@@ -290,7 +290,7 @@ struct Disk {
     directory: PathBuf,
     recording: Option<(PathBuf, File)>,
     live: Option<(PathBuf, File, *const u8, usize)>,
-    /// The last states that were seen.
+    /// The last states that were read.
     length: u64,
     seen: Vec<u8>,
     has_live: bool,
@@ -351,7 +351,7 @@ impl Disk {
     }
 }
 
-/// The events of a recording by stream: who raised them, and their numbers.
+/// Returns the events of a recording by stream: the threads that raised them, and their numbers.
 fn events(recording: &Recording, file: &dyn ReadAt) -> BTreeMap<StreamId, Vec<(u32, u64)>> {
     let mut events: BTreeMap<StreamId, Vec<(u32, u64)>> = BTreeMap::new();
     for (stream, contents) in &recording.streams {
@@ -456,11 +456,11 @@ impl Random {
     }
 }
 
-/// Steps these threads, and those they make, in turns until one of them makes a mark, or they are gone. Gives
-/// how many instructions were made, and how many of them changed the files.
+/// Steps these threads, and those they make, in turns until one of them makes a mark, or they have ended. Returns how
+/// many instructions were made, and how many of them changed the files.
 ///
-/// A thread that stands still may hold what these wait for, as a lock of the C library: when none of them gets on, the
-/// others that stand still are stepped, too.
+/// A stopped thread may hold what these wait for, such as a lock of the C library: when none of them makes progress,
+/// the stopped ones are stepped, too.
 fn step_to_mark(
     traced: &mut Traced,
     mut stepped: Vec<i32>,

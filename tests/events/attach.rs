@@ -231,7 +231,7 @@ fn drops_are_recorded_with_their_cause_and_source() {
             .unwrap();
     }
     producer.source.deliver(Safety::Restricted);
-    // What is left to tell is told at the end.
+    // The remaining drops are reported at the end.
     drop(attachment);
     let status = recorder.finish();
     assert_eq!((status.raised, status.dropped), (5 + 12, 12));
@@ -394,7 +394,7 @@ fn events_stand_in_time_by_the_sources_clock() {
     let runtime = Runtime::new();
     let clock = TestClock::default();
     let start = std::time::Instant::now();
-    // A clock of its own rate that starts again often.
+    // A clock with a separate rate that starts again often.
     let spec = SourceSpec::ordered("odd")
         .ticks_per_second(1_000_000)
         .max_ticks(49_999)

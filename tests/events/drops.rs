@@ -1,4 +1,4 @@
-//! What is dropped, and who is told when (MPI 4.1 §16.3.8.5).
+//! Which events are dropped, and when drop handlers are called (MPI 4.1 §16.3.8.5).
 
 use std::sync::{Arc, Mutex};
 
@@ -222,7 +222,7 @@ fn every_source_and_registration_has_counts_of_its_own() {
     runtime
         .register_callback(second, Safety::ThreadSafe, &NO_HINTS, Some(callback))
         .unwrap();
-    // A source that came after the registrations counts, too.
+    // A source that was added after the registrations counts, too.
     let clock = producer.clock.read();
     let late = runtime
         .add_source(&SourceSpec::unordered("late").clock(clock))

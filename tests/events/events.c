@@ -1,6 +1,6 @@
 /*
- * The event interface from C, beside the standard's text (tests/events/conformance.tsv names these
- * functions). Prints the name of each test that holds.
+ * The event interface from C, compared with the standard's text (tests/events/conformance.tsv names
+ * these functions). Prints the name of each test that holds.
  */
 #include "check.h"
 
@@ -116,7 +116,7 @@ static void an_event_type_says_what_it_is(void) {
     annals_t_enum names = ANNALS_T_ENUM_NULL;
     OK(annals_t_event_get_num(&num));
     CHECK(num == 2);
-    /* Fewer elements than there are: cut, and the number told. */
+    /* Room for fewer elements than there are: the list is cut, and the number is returned. */
     OK(annals_t_event_get_info(0, name, &name_len, &verbosity, types, at, &elements, &names, NULL, desc,
                                &desc_len, &bind));
     CHECK(!strcmp(name, "event") && name_len == 6 && elements == 2);
@@ -161,7 +161,7 @@ static void the_lowest_level_that_the_context_allows_is_called(void) {
     CHECK(last_safety == ANNALS_T_CB_REQUIRE_RESTRICTED);
     raise_in(ANNALS_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE, 5);
     CHECK(calls == 1);
-    /* Removed: nobody is called. */
+    /* Removed: no callback is called. */
     OK(annals_t_event_register_callback(registration, ANNALS_T_CB_REQUIRE_THREAD_SAFE, ANNALS_T_INFO_NULL,
                                         NULL, NULL));
     raise_in(ANNALS_T_CB_REQUIRE_NONE, 6);

@@ -427,7 +427,7 @@ fn elements_are_read_one_by_one_and_copied_to_their_displacements() {
         for (value, at) in values.iter().zip([0, 4, 8, 16, 24, 32, 40]) {
             assert_eq!(Value::get(value.datatype(), &copy[at..]), Some(*value));
         }
-        // Holes, and what lies behind, stay.
+        // Holes, and what follows them, stay unchanged.
         assert_eq!(
             (&copy[33..40], &copy[48..]),
             (&[0xee; 7][..], &[0xee; 2][..])
@@ -441,7 +441,7 @@ fn elements_are_read_one_by_one_and_copied_to_their_displacements() {
     event
         .raise(&producer.source, Safety::None, &values)
         .unwrap();
-    // The same from memory.
+    // Now from memory.
     let mut memory = [0; 48];
     for (value, at) in values.iter().zip([0, 4, 8, 16, 24, 32, 40]) {
         value.put(&mut memory[at..]);
@@ -481,7 +481,7 @@ fn an_instance_tells_its_source_and_time() {
     let runtime = &producer.runtime;
     let mute = runtime.add_source(&SourceSpec::ordered("mute")).unwrap();
     let seen = Arc::new(Mutex::new(Vec::new()));
-    // Two who ask are told the same time.
+    // Two callers get the same time.
     for _ in 0..2 {
         let registration = producer.register();
         let (seen, clock) = (Arc::clone(&seen), producer.clock.clone());
@@ -571,12 +571,12 @@ fn deferred_instances_keep_their_time_and_order() {
     defer(1);
     producer.clock.set(2);
     defer(2);
-    // One that could be told at once waits behind them: the source is ordered.
+    // An event that could be delivered immediately waits until after them: the source is ordered.
     producer.clock.set(3);
     producer.raise(Safety::None, 3);
     assert_eq!((diary.read().len(), producer.source.pending()), (0, 3));
     producer.clock.set(50);
-    // Who registers now gets none of them.
+    // A later registration receives none of them.
     let late = producer.register();
     producer.note(late, Safety::None, &diary);
     assert_eq!(producer.source.deliver(Safety::Restricted), 3);
@@ -646,7 +646,7 @@ fn a_registration_may_be_freed_in_its_own_callback() {
             freed.write(format!("freed in {required:?}"));
         };
         runtime.handle_free(registration, Some(free)).unwrap();
-        // The instance is still good, and the end comes behind this.
+        // The instance is still valid, and the end follows after this.
         noted.write(format!("{:?} read", instance.read(0).unwrap()));
     });
     producer
@@ -762,7 +762,7 @@ fn callbacks_run_in_signal_handlers() {
             Some(callback),
         )
         .unwrap();
-    // SAFETY: the handler raises only; SIGUSR2 is nobody else's in this program.
+    // SAFETY: the handler raises only; nothing else in this program uses SIGUSR2.
     #[expect(unsafe_code, reason = "a signal handler")]
     unsafe {
         libc::signal(libc::SIGUSR2, handle as *const () as libc::sighandler_t)

@@ -1,5 +1,5 @@
-//! The event interface, beside the standard's text: `conformance.tsv` says which test shows which
-//! sentence.
+//! The event interface, compared with the standard's text: `conformance.tsv` lists which test
+//! proves which sentence.
 
 mod attach;
 mod conformance;

@@ -1,4 +1,4 @@
-//! An ordered source whose events several threads raise, with a clock that cannot tell them apart.
+//! An ordered source whose events several threads raise, with a clock that cannot distinguish them.
 
 use std::sync::Mutex;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use crate::attach::read;
 
 const RAISES: i32 = 20_000;
 
-/// Raises numbers in order, by four threads in turns that nobody knows before.
+/// Raises numbers in order, by four threads in unpredictable turns.
 fn raise_from_threads(runtime: &Runtime, source: &Source) {
     let spec = EventTypeSpec::new("raised").element("number", Datatype::Int);
     let event = &runtime.add_event_type(&spec).unwrap();

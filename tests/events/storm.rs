@@ -76,7 +76,7 @@ fn nobody_is_called_behind_the_free_callback() {
                             resource.inside.fetch_add(1, Ordering::SeqCst);
                             assert!(resource.is_there.load(Ordering::SeqCst));
                             if frees_itself {
-                                // One of all who try.
+                                // Only one of all attempts succeeds.
                                 let _ = runtime.handle_free(registration, Some(free.clone()));
                             }
                             std::hint::spin_loop();
@@ -162,7 +162,7 @@ fn called_and_dropped_are_all_that_was_raised() {
         stop.store(true, Ordering::Relaxed);
     });
     set(Safety::AsyncSignalSafe, Some(callback()));
-    // The rest is told when it goes.
+    // The rest is reported when the registration is freed.
     producer.runtime.handle_free(registration, NO_FREE).unwrap();
     let (called, told) = (called.load(Ordering::SeqCst), told.load(Ordering::SeqCst));
     assert!(

@@ -1,4 +1,4 @@
-//! A producer with one source and one event type, and a tool that writes down what it is told.
+//! A producer with one source and one event type, and a tool that notes everything it receives.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -73,7 +73,7 @@ impl Producer {
             .unwrap();
     }
 
-    /// Has a registration's drops told to the diary.
+    /// Notes a registration's drops in the diary.
     pub(crate) fn note_drops(&self, registration: Registration, diary: &Diary) {
         let diary = diary.clone();
         self.runtime
@@ -91,7 +91,7 @@ impl Producer {
     }
 }
 
-/// What was told, in this order.
+/// What was reported, in this order.
 #[derive(Clone, Default)]
 pub(crate) struct Diary(Arc<Mutex<Vec<String>>>);
 

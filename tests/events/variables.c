@@ -1,6 +1,6 @@
 /*
- * Variables, enumerations and categories from C, beside the standard's text (tests/events/conformance.tsv
- * names these functions). Prints the name of each test that holds.
+ * Variables, enumerations and categories from C, compared with the standard's text (tests/events/conformance.tsv names
+ * these functions). Prints the name of each test that holds.
  */
 #include "check.h"
 

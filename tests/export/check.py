@@ -238,7 +238,7 @@ def read_csv(path, schema):
     """Cells by the types of the same table in Parquet; nothing between commas is null."""
     opened = gzip.open if path.endswith(".gz") else open
     text = opened(path, "rt", encoding="utf-8", newline="").read()
-    # Python's reader does not tell `""` from nothing.
+    # Python's reader does not distinguish `""` from an empty field.
     mark = "\0empty\0"
     text = re.sub(r'(?<=,)""(?=[,\n])|(?<=\n)""(?=[,\n])', mark, text)
     rows = csv.reader(text.splitlines(keepends=True), strict=True)

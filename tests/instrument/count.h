@@ -10,10 +10,10 @@ struct Count {
     Count(const char *name, const char *file, int line);
 };
 
-/* Stands on a function's first line, the one with its name. */
+/* Belongs on a function's first line, the one with its name. */
 #define COUNT(name)                                                                                \
     static Count count_(name, __FILE__, __LINE__);                                                 \
     count_.calls++
 
-/* Functions that stand here are not recorded. */
+/* Functions with this attribute are not recorded. */
 #define QUIET __attribute__((no_instrument_function))

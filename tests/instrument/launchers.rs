@@ -25,7 +25,7 @@ fn mpirun(launcher: &str) -> Command {
     mpirun
 }
 
-/// The command and its arguments behind those of another.
+/// Appends a command and its arguments to those of another.
 fn behind(mut command: Command, inner: &Command) -> Command {
     command.arg(inner.get_program()).args(inner.get_args());
     for (name, value) in inner.get_envs() {
@@ -69,8 +69,8 @@ fn every_process_of_a_launcher_has_a_recording_wherever_record_stands() {
             assert_eq!(ranks, [0, 1], "{what}");
             let is_assigned = |input: &Value| input["rank_is_assigned"] == true;
             assert!(!inputs.iter().any(is_assigned), "{what}: {report}");
-            // What the forked child calls is not recorded; on the terminal that Open MPI gives it, its lines
-            // come through.
+            // What the forked child calls is not recorded; on the terminal that Open MPI provides, its lines are
+            // printed.
             let printed = text_of(&ended.stdout);
             let lines = printed.lines().filter(|line| !line.starts_with("third"));
             let lines: String = lines.map(|line| format!("{line}\n")).collect();

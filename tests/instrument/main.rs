@@ -204,7 +204,7 @@ fn names_and_counts_are_right(optimisation: &str, more: &[&str]) {
     assert!(counts.len() >= 18, "{counts:?}");
     let regions = regions(&built.path("run"), &[]);
     assert_eq!(recorded(&regions), counts);
-    // What longjmp jumped over is told.
+    // Calls that longjmp skipped are reported.
     for region in &regions {
         let is_deep = region["name"] == "deep(int)";
         let expected = if is_deep { 15 } else { 0 };
@@ -308,7 +308,7 @@ fn uftrace_counts_the_same_calls() {
     let mut compared = 0;
     for region in regions(&built.path("run"), &[]) {
         let name = region["name"].as_str().unwrap().split('(').next().unwrap();
-        // uftrace goes on in the forked child, and takes overloads for one.
+        // uftrace continues in the forked child, and counts overloads as one function.
         let is_same = [
             "worker",
             "jump",
@@ -551,7 +551,7 @@ fn recordings_of_another_run_are_not_mixed_up_with_new_ones() {
     assert_eq!(count(), 2);
     assert!(built.record(&["--overwrite"], "").status.success());
     assert_eq!(count(), 1);
-    // Ranks of one job, each with a recorder of its own, all at once.
+    // Ranks of one job, each with a separate recorder, in parallel.
     let ranks: Vec<_> = (0..4)
         .map(|rank| {
             let mut record = trace_cli();
@@ -617,7 +617,7 @@ fn what_cannot_work_is_said_before_the_program_runs() {
     assert_eq!(missing.status.code(), Some(1));
     assert!(text_of(&missing.stderr).contains("cannot run /no/such/program"));
     assert!(!built.path("none").exists(), "a directory for nothing");
-    // Each of several ranks would make a trace of its own recording alone, under one name.
+    // Each of several ranks would make a trace of only one recording, all under the same name.
     let several = |variables: &[(&str, &str)]| {
         let mut record = trace_cli();
         record.arg("record").arg("--merge").arg("-o");

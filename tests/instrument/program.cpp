@@ -31,7 +31,7 @@ static int deep(int depth) { COUNT("deep(int)");
     return depth < 0 ? 0 : deep(depth - 1);
 }
 
-// Leaves three calls of `deep` behind that never return.
+// Abandons three calls of `deep`, which never return.
 static int jump() { COUNT("jump()");
     if (setjmp(place))
         return 1;
@@ -55,7 +55,7 @@ static int plug(const std::string &directory, const std::string &name) { COUNT("
     }
     auto function = reinterpret_cast<int (*)(int)>(dlsym(library, name.c_str()));
     int sum = function(10);
-    // Its counters go with it: they are told before.
+    // Its counters are unloaded with it: they are printed before.
     for (Count **link = &all_counts(); *link;) {
         Count *count = *link;
         if (std::string(count->file).find("plugin") == std::string::npos) {

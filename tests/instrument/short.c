@@ -1,4 +1,4 @@
-/* Functions whose names would be types of C++ if they were taken apart, called before and behind a pause. */
+/* Functions whose names would be types of C++ if they were taken apart, called before and after a pause. */
 #include <unistd.h>
 
 static volatile int sum;

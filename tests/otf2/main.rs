@@ -86,7 +86,7 @@ fn parse(line: &str) -> Line<'_> {
     }
 }
 
-/// The same event with additional values in the order of their numbers: an event type has them in its own order.
+/// Returns the event with additional values in the order of their numbers: event types have them in different orders.
 fn sorted(line: &str) -> String {
     let mut parsed = parse(line);
     parsed.attributes.sort_unstable();
@@ -209,7 +209,7 @@ fn check_event(record: &Record, line: &Line<'_>, found: &Json, text: &str) {
         let mut named =
             named.filter(|_| line.attributes.iter().filter(|a| a.0 == *attribute).count() == 1);
         let Some((_, found)) = named.next() else {
-            // What has no place of its own; that it is right shows on the way back.
+            // Values without a separate place; the conversion back checks that they are right.
             assert!(
                 elements["more_attributes"].is_string(),
                 "{wanted} in {found}: {text}"
@@ -293,7 +293,7 @@ fn archive(
     (anchor, lines)
 }
 
-/// Records that may be told apart by the order within a location only.
+/// Records that only the order within a location distinguishes.
 fn by_location(lines: &[String]) -> BTreeMap<u64, Vec<String>> {
     let mut each: BTreeMap<u64, Vec<String>> = BTreeMap::new();
     for line in lines {
@@ -320,7 +320,7 @@ fn every_event_record_of_the_reference_library_is_read_and_written_back() {
         assert!(!is_large || all.len() == 78, "{} records of 78", all.len());
         compare_print(&anchor, &lines, resolution);
 
-        // Counts by type, as `events` tells them.
+        // Counts by type, as `events` prints them.
         let text = anchor.to_str().unwrap();
         let (code, told, _) = cli(&["events", "--json", text]);
         assert_eq!(code, 0);
@@ -462,7 +462,7 @@ fn a_run_with_losses_is_accepted_by_every_reader() {
     if let Some(counts) = python_counts(&anchor) {
         assert_eq!(counts.values().sum::<u64>(), lines.len() as u64);
     }
-    // Read again, the markers are events of their own, and markers again behind.
+    // Read again, the markers are separate events, and written again, they are markers.
     let again = scratch.path().join("again.otf2");
     to_archive(std::slice::from_ref(&anchor), &again);
     assert_eq!(by_location(&programs.read(&again)), by_location(&lines));
@@ -648,7 +648,7 @@ fn markers_of_archives_are_events_and_markers_again() {
     let tool = Command::new("otf2-marker").arg(&back).output().unwrap();
     assert!(tool.status.success() && tool.stderr.is_empty());
 
-    // Of two archives there are the markers of both, with definitions of their own.
+    // A merge of two archives has the markers of both, with separate definitions.
     let (other, _) = archive(
         &programs,
         &scratch.path().join("other"),
@@ -769,7 +769,8 @@ fn check_archive(programs: &Programs, anchor: &Path, scratch: &Path) {
         .parent()
         .is_some_and(|directory| directory.ends_with("backward"))
     {
-        // What goes back in time within a location is shown at the time that it follows.
+        // An event that is earlier than the previous one of its location is shown at the previous
+        // one's time.
         assert_eq!(ours.len(), theirs.len());
     } else {
         assert_eq!(ours, theirs, "{}", anchor.display());
@@ -1111,7 +1112,7 @@ fn a_damaged_file_costs_its_own_location_only() {
             lost > 0 && read_events >= (locations - 1) * events,
             "{what}: {found}"
         );
-        // What chunks and definitions tell makes counts exact.
+        // The counts in chunks and definitions make counts exact.
         assert_eq!(read_events + lost, locations * events, "{what}: {found}");
         assert!(
             found["damage"]
@@ -1144,7 +1145,7 @@ fn a_damaged_file_costs_its_own_location_only() {
     assert!(!print.status.success());
 }
 
-/// Events as `print` shows them, whatever it says beside.
+/// Returns the events as `print` shows them, ignoring its messages.
 fn events_shown(path: &Path) -> Vec<String> {
     let (code, out, err) = cli(&["print", "--json", path.to_str().unwrap()]);
     assert!([0, 3].contains(&code), "{code}: {err}");
@@ -1319,7 +1320,7 @@ fn several_archives_and_recordings_are_merged_at_once() {
     assert_eq!(programs.read(&anchor).len(), expected);
     // (The Python reader takes the flags of an inter-communicator for a reference: it reads none of these.)
     programs.print(&anchor, &["-G"]);
-    // The same inputs give the same bytes, whatever their order.
+    // Equal inputs result in equal bytes, whatever their order.
     let again = scratch.path().join("again.otf2");
     inputs.reverse();
     to_archive(&inputs, &again);

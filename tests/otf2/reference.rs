@@ -1,4 +1,4 @@
-//! The reference library: a program that writes archives with every event record, and one that tells what it reads.
+//! The reference library: a program that writes archives with every event record, and one that prints what it reads.
 //! Both are made of the format's own table, so that no record can be forgotten.
 
 use std::fmt::Write as _;
@@ -432,7 +432,7 @@ int main(int argc, char **argv) {
     text
 }
 
-/// Adds so many markers to an archive, out of order, of four definitions; one that no marker is of is there as well.
+/// Adds markers to an archive, out of order, of four definitions; there is also an unused definition.
 const MARK: &str = r#"
 int main(int argc, char **argv) {
     (void)argc;
@@ -667,7 +667,7 @@ pub(crate) const ODD_KINDS: [&str; 15] = [
     "rings",
 ];
 
-/// Tells the markers of an archive.
+/// Prints the markers of an archive.
 const MARKS: &str = r#"
 static OTF2_CallbackCode definition(void *user, OTF2_MarkerRef self, const char *group, const char *category, OTF2_MarkerSeverity severity) {
     (void)user;
@@ -737,7 +737,7 @@ impl Programs {
         Self { directory }
     }
 
-    /// Writes an archive with every event record; gives its anchor.
+    /// Writes an archive with every event record; returns its anchor.
     pub(crate) fn write(
         &self,
         to: &Path,
@@ -771,14 +771,14 @@ impl Programs {
         run(&mut reader).lines().map(str::to_owned).collect()
     }
 
-    /// Writes an archive of one of [`ODD_KINDS`]; gives its anchor.
+    /// Writes an archive of one of [`ODD_KINDS`]; returns its anchor.
     pub(crate) fn write_odd(&self, to: &Path, kind: usize) -> PathBuf {
         let mut odd = Command::new(self.directory.path().join("odd"));
         run(odd.arg(to).arg(kind.to_string()));
         to.join("traces.otf2")
     }
 
-    /// Adds so many markers to an archive.
+    /// Adds `count` markers to an archive.
     pub(crate) fn mark(&self, anchor: &Path, count: u64) {
         let mut mark = Command::new(self.directory.path().join("mark"));
         run(mark.arg(anchor).arg(count.to_string()));
@@ -799,7 +799,7 @@ impl Programs {
         text
     }
 
-    /// What `otf2-print` prints, and what it says beside it.
+    /// Returns the output of `otf2-print`, and its warnings.
     pub(crate) fn print_and_warn(&self, anchor: &Path, view: &[&str]) -> (String, Vec<String>) {
         let mut print = Command::new("otf2-print");
         let directory = tempfile::tempdir().unwrap();

@@ -174,7 +174,7 @@ impl Turn<'_> {
     }
 }
 
-/// A copy of an archive; gives its anchor.
+/// Copies an archive; returns the anchor of the copy.
 pub(crate) fn copy(anchor: &Path, to: &Path) -> PathBuf {
     let events = anchor.with_extension("");
     let name = anchor.file_stem().unwrap();

@@ -1,4 +1,4 @@
-//! Recordings of threads that enter and leave regions at random, and lose some of that.
+//! Recordings of threads that enter and leave regions at random, with some events lost.
 #![allow(dead_code, unreachable_pub, reason = "every test uses its part of it")]
 
 use std::path::Path;
@@ -16,7 +16,7 @@ pub enum Deed {
     Enter(u64),
     Leave(u64),
     Mark,
-    /// Events of a type (none: any) are lost.
+    /// Events of a type are lost; `None` means any type.
     Lose(Option<annals_format::EventTypeId>),
 }
 

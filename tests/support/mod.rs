@@ -57,7 +57,7 @@ pub enum Row {
     Note(u64, u64, String),
     /// The reference clock, nanoseconds.
     Observation(i64),
-    /// A loss of this many events of a type between two raw ticks.
+    /// A loss of a number of events of a type between two raw ticks.
     Dropped(Option<EventTypeId>, u64, u64, u64),
 }
 
@@ -110,7 +110,7 @@ pub struct TestRecording {
     pub end_ns: i64,
     /// Clocks; each gets calibration points at start and end.
     pub clocks: Vec<TestClock>,
-    /// Streams, each of a source and at a location of its own.
+    /// Streams, each with a separate source and location.
     pub streams: Vec<TestStream>,
     /// Whether there is a footer.
     pub has_footer: bool,
@@ -277,7 +277,7 @@ impl TestRecording {
         self.encode_of_run("test", level)
     }
 
-    /// The same of another run.
+    /// The recording's bytes, as part of the run `run`.
     pub fn encode_of_run(&self, run: &str, level: CompressionLevel) -> Vec<u8> {
         let definitions = self.definitions(run);
         let schema = definitions.schema();

@@ -23,16 +23,16 @@ impl SharedPage {
             .expect("the shared page");
         file.set_len(LENGTH as u64).expect("the shared page");
         let words = map(&file, LENGTH, libc::PROT_READ | libc::PROT_WRITE);
-        // SAFETY: the page is mapped until this is dropped, has so many words, and is only accessed as atomics.
+        // SAFETY: the page is mapped until this is dropped, has this length, and is only accessed as atomics.
         Self(unsafe { std::slice::from_raw_parts(words.cast(), LENGTH / 8) })
     }
 
-    /// What was told last under a number.
+    /// Returns the last value that was stored under a number.
     pub(crate) fn get(&self, number: usize) -> u64 {
         self.0[number].load(Ordering::Acquire)
     }
 
-    /// Tells: what was done before is done for whoever gets this.
+    /// Stores a value. A thread that reads it also observes everything that was done before.
     pub(crate) fn tell(&self, number: usize, value: u64) {
         self.0[number].store(value, Ordering::Release);
     }

@@ -76,8 +76,8 @@ pub fn stream_plan() -> impl Strategy<Value = StreamPlan> {
                 times_us.iter_mut().for_each(|time| *time -= *time % 50);
                 times_us.sort_unstable();
                 if is_unordered {
-                    // Told up to 2 ms late, by a rule that is not a sort: within a block, the first
-                    // ones last.
+                    // Reported up to 2 ms late, by a rule that is not a sort: within a block, the
+                    // first ones last.
                     for block in times_us.chunks_mut(7) {
                         if block[block.len() - 1] - block[0] < 2_000 {
                             block.rotate_left(block.len() / 2);

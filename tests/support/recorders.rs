@@ -23,7 +23,8 @@ pub(crate) fn small_pages(directory: &Path, buffer_bytes: usize) -> Options {
 
 const BLOCK_LIMIT: Duration = Duration::from_millis(30);
 
-/// Few pages, whose streams keep them, and who needs one waits for [`BLOCK_LIMIT`].
+/// Options with few pages, whose streams keep them; a thread that needs one waits for
+/// [`BLOCK_LIMIT`].
 pub(crate) fn few_pages_and_a_limit(directory: &Path) -> Options {
     let mut options = small_pages(directory, 1);
     options.overflow = Overflow::Block;
@@ -32,8 +33,8 @@ pub(crate) fn few_pages_and_a_limit(directory: &Path) -> Options {
     options
 }
 
-/// Every page goes to a thread that raises by `raise_one`; then `raise_another` finds none, and must wait to its limit. Gives the number of
-/// pages.
+/// Assigns every page to a thread that raises by `raise_one`; then `raise_another` finds none, and must wait to its
+/// limit. Returns the number of pages.
 pub(crate) fn raise_without_a_page(
     recorder: &Recorder,
     raise_one: impl Fn() + Sync,
@@ -50,7 +51,7 @@ pub(crate) fn raise_without_a_page(
             });
         }
         barrier.wait();
-        // In a thread of its own: it may be one with a timer, or with signals.
+        // In a separate thread: it may be one with a timer, or with signals.
         let raised = scope.spawn(|| {
             let begun = Instant::now();
             raise_another();

@@ -25,7 +25,7 @@ fn a_clock_may_raise_events_itself() {
     let loud = dispatch.clone();
     let clock = ClockSpec::readable("loud", 1_000_000_000, move || {
         if IS_LOUD.load(Ordering::Relaxed) {
-            // With a callsite that nobody saw before, and one that is known.
+            // With a new callsite, and one that is known.
             with_default(&loud, || info_span!("reads").in_scope(|| info!("read")));
         }
         TICKS.fetch_add(1, Ordering::Relaxed)

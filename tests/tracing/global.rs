@@ -1,5 +1,5 @@
-//! The layer as the process's global subscriber, which nobody can take away: it lives longer than the
-//! recorder, hears of what happens inside itself, and must cost little.
+//! The layer as the process's global subscriber, which cannot be removed: it lives longer than the recorder, receives
+//! events from inside itself, and must cost little.
 #![expect(unsafe_code, reason = "an allocator that counts")]
 
 mod support;
@@ -35,7 +35,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Raises an event whenever it is looked at, with itself in it.
+/// Raises an event whenever it is formatted, with itself in it.
 struct Chatty;
 
 impl fmt::Debug for Chatty {
@@ -67,7 +67,7 @@ fn a_global_subscriber_outlives_the_recorder() {
     assert_eq!(ALLOCATIONS.with(Cell::get), before, "no allocation");
 
     info!(name: "chatty", target: "app", value = ?Chatty);
-    // Other threads, whose first event it is, and who are there when the recording ends.
+    // Other threads, whose first event it is, and which still run when the recording ends.
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(work);

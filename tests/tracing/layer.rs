@@ -176,7 +176,7 @@ fn a_field_may_change_its_type() {
         .iter()
         .map(|event| &event.elements["value"])
         .collect();
-    // Four types have elements of their own; what comes behind them is text.
+    // Four types have separate elements; the others are text.
     let expected = [
         Read::Integer(7),
         Read::Integer(-7),
@@ -366,7 +366,7 @@ fn a_forked_child_goes_on_and_its_parents_recording_stands() {
     recording.trace(|| {
         let span = info_span!("shared");
         let inside = span.enter();
-        // SAFETY: the child allocates, which glibc makes safe behind fork, and ends by `_exit`.
+        // SAFETY: the child allocates, which glibc makes safe after fork, and ends by `_exit`.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
             drop(inside);
@@ -462,7 +462,7 @@ fn values_that_panic_or_are_huge_cost_themselves_only() {
             })
         });
         info!(name: "huge", target: "app", value = ?huge, next = 2);
-        // Goes on after the error, and fails by itself.
+        // Continues after the error, and fails by itself.
         let stubborn = Odd(|f: &mut fmt::Formatter<'_>| {
             (0..1000).for_each(|_| {
                 let _ = f.write_str("0123456789");
@@ -623,7 +623,7 @@ fn rules_of_the_recorder_hold_and_may_change() {
     let only_a = ["+a", "-a"];
     let expected = [&both[..], &only_b, &only_a, &both].concat();
     assert_eq!(steps(&events), expected);
-    // The rule about verbosity came behind the one about this event type, and switches nothing on.
+    // The rule about verbosity follows the one about this event type, and switches nothing on.
     assert_eq!(of_name(&events, "tracing_layer::seen").len(), 2);
 }
 

@@ -1,8 +1,8 @@
 //! A real program, an HTTP/2 server and its clients whose tasks move between threads, measured by
 //! tracing-chrome and by us in the same run: the same regions, as often, and for as long.
 //!
-//! Two of our layers stand around tracing-chrome's. The layers hear of an enter or leave one after the
-//! other, so each of chrome's times lies between our two, however busy the machine is.
+//! Two of our layers surround tracing-chrome's. The layers are notified of an enter or leave one after the other, so
+//! each of chrome's times lies between our two, however busy the machine is.
 
 #[path = "../../recorder/tracing/examples/echo/program.rs"]
 mod program;
@@ -16,8 +16,8 @@ use annals_tracing::AnnalsLayer;
 use support::{Event, Recording, events};
 use tracing_subscriber::layer::SubscriberExt;
 
-/// How far chrome's clock and ours may disagree about a duration, beside its length: ours is calibrated
-/// against the clock that chrome reads, within less than this.
+/// How far chrome's clock and ours may disagree about a duration, independent of its length: ours is calibrated against
+/// the clock that chrome reads, within less than this.
 const CLOCK_ERROR_NS: i64 = 20_000;
 
 /// Enter and leave of a region, nanoseconds.
@@ -145,7 +145,7 @@ fn regions_agree_with_what_tracing_chrome_measures() {
     let mut sums: BTreeMap<&str, [i64; 4]> = BTreeMap::new();
     for (key, measured) in &chrome {
         for ((chrome, before), behind) in measured.iter().zip(&before[key]).zip(&behind[key]) {
-            // Entered: before ≤ chrome ≤ behind; and left in the same order.
+            // Entered: before ≤ chrome ≤ after; and left in the same order.
             let shortest = before.1 - behind.0;
             let longest = behind.1 - before.0;
             let measured = chrome.1 - chrome.0;

@@ -128,7 +128,7 @@ pub fn names(events: &[Event]) -> Vec<&str> {
     events.iter().map(|event| event.name.as_str()).collect()
 }
 
-/// A recorder in a directory of its own.
+/// A recorder in a separate directory.
 pub struct Recording {
     pub recorder: Recorder,
     pub directory: TempDir,
@@ -147,7 +147,7 @@ impl Recording {
         AnnalsLayer::new(&self.recorder).expect("a layer")
     }
 
-    /// The layer behind a registry, and nothing else.
+    /// The layer on a registry, and nothing else.
     pub fn subscriber(&self) -> Layered<AnnalsLayer, Registry> {
         tracing_subscriber::registry().with(self.layer())
     }

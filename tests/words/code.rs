@@ -181,7 +181,7 @@ impl Lexer {
                     escaped => text.push(escaped),
                 },
                 '{' => {
-                    while !matches!(self.peek(0), '}' | '"' | '\n' | '\0') {
+                    while !matches!(self.peek(0), '}' | '"' | '\\' | '\n' | '\0') {
                         self.next();
                     }
                     text.push('{');

@@ -65,7 +65,7 @@ impl Page {
     /// If a block has no end.
     pub(super) fn blocks(&self) -> Vec<Block> {
         let mut blocks = Vec::new();
-        // The comment before the next block, and whether only blank lines came since the last commands.
+        // The comment before the next block, and whether only blank lines followed the last commands.
         let mut comment = "";
         let mut follows_commands = false;
         let mut lines = self.text.lines().enumerate();

@@ -11,7 +11,7 @@ use std::process::Command;
 use super::pages::{Block, Commands, Expected, Page, pages, root};
 use super::rows;
 
-/// What stands for lines that the page leaves out.
+/// Marks lines that the page leaves out.
 const LEFT_OUT: &str = "…";
 
 /// Units after a number.
@@ -108,10 +108,10 @@ struct Place {
 }
 
 impl Place {
-    /// Runs all that a page says in `directory`, and returns what went wrong.
+    /// Runs all commands of a page in `directory`, and returns the errors.
     fn run(&self, page: &Page, directory: &Path) -> Vec<String> {
         let built = self.built.display();
-        // The script that installs is told where everything is built, so that it does not build it again.
+        // The script that installs gets the path of the build, so that it does not build everything again.
         let mut script = format!(
             "bash() {{ local script=$1; shift\n\
              if [ \"$script\" = recorder/capi/install.sh ]; then command bash \"$script\" --built '{built}' \"$@\"\n\
@@ -187,7 +187,7 @@ impl Place {
         wrong
     }
 
-    /// Search path of a user who has installed Annals as the manual says.
+    /// Search path of a user after an installation by the manual.
     fn path(&self) -> String {
         let before = std::env::var("PATH").unwrap_or_default();
         let installed = self.directory.join("home/.local/annals/bin");
