@@ -476,7 +476,7 @@ fn a_descriptor_that_the_program_closes_costs_events_and_none_of_its_files() {
             // SAFETY: the number is the recording's; the recorder notices the replacement.
             unsafe { libc::dup2(file.as_raw_fd(), numbers[0]) };
         } else {
-            // SAFETY: as above.
+            // SAFETY: the number is the recording's; the recorder notices that it is closed.
             unsafe { libc::close(numbers[0]) };
         }
         for number in 0..100_000 {

@@ -24,19 +24,19 @@ fn count() {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the arguments are passed on unchanged, under the caller's contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count();
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the arguments are passed on unchanged, under the caller's contract.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the arguments are passed on unchanged, under the caller's contract.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }
@@ -136,7 +136,7 @@ fn child() {
     // SAFETY: the calls touch no memory; they mark the part that is checked.
     unsafe { libc::syscall(libc::SYS_getppid) };
     program.work();
-    // SAFETY: as above.
+    // SAFETY: the call touches no memory.
     unsafe { libc::syscall(libc::SYS_getppid) };
     let status = program.recorder.finish();
     println!("page switches at least {}", status.raised * 4 / 4096);

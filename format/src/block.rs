@@ -527,7 +527,7 @@ impl BlockWriter {
     /// and is compressed with separate statistics.
     ///
     /// # Panics
-    /// As there.
+    /// If [`store`](Self::store) panics.
     pub(crate) fn store_parts(
         &mut self,
         body: &[u8],

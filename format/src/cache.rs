@@ -16,11 +16,11 @@ pub fn fetch_ahead<T>(slice: &[T], index: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a hint, which reads nothing into the program; the place is the slice's.
+        // SAFETY: a hint, which reads nothing into the program; the place is in the slice.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) };
     }
     #[cfg(all(target_arch = "aarch64", not(miri)))]
-    // SAFETY: as above.
+    // SAFETY: a hint, which reads nothing into the program; the place is in the slice.
     unsafe {
         std::arch::asm!(
             "prfm pldl1keep, [{place}]",

@@ -353,10 +353,10 @@ impl Trace {
         read.map(Some).map_err(|error| error.shifted(offset))
     }
 
-    /// Decodes the events of a chunk, as [`Trace::load_streams`] of all streams.
+    /// Decodes the events of all streams of a chunk.
     ///
     /// # Errors
-    /// As there.
+    /// If [`Trace::load_streams`] fails.
     pub fn load(
         &self,
         file: &dyn ReadAt,

@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::output::UsageError;
 
-/// Whose events, and which. Names are globs; several are separated by commas.
+/// Filters for events. Names are globs; several are separated by commas.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Args)]
 pub struct EventFilterArguments {
     /// Ranks: numbers and ranges, such as 0,4-7
@@ -38,7 +38,7 @@ impl EventFilterArguments {
     }
 }
 
-/// Whose events a command reads. Names are globs; several are separated by commas.
+/// Filters for streams. Names are globs; several are separated by commas.
 #[derive(Clone, Debug, Default, Args)]
 pub struct FilterArguments {
     /// Ranks, sources, locations and event types.

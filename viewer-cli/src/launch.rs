@@ -140,7 +140,7 @@ fn signal_set() -> libc::sigset_t {
         // SAFETY: initialised above.
         unsafe { libc::sigaddset(set.as_mut_ptr(), signal) };
     }
-    // SAFETY: as above.
+    // SAFETY: initialised above.
     unsafe { set.assume_init() }
 }
 

@@ -49,7 +49,7 @@ enum Command {
     Doctor(doctor::DoctorArguments),
     Recover(recover::RecoverArguments),
     Merge(merge::MergeArguments),
-    /// What a trace is: ranks, hosts, events, losses, provenance
+    /// Summary of a trace: ranks, hosts, events, losses, provenance
     Info(InputArguments),
     /// Sources of events, with the order they promise and their clocks
     Sources(InputArguments),

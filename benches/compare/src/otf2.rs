@@ -170,7 +170,7 @@ impl Archive {
         Otf2Lane {
             // SAFETY: the archive is open, and has that many lanes.
             writer: unsafe { compare_otf2_writer(self.raw, number) },
-            // SAFETY: as above.
+            // SAFETY: the archive is open, and has that many lanes.
             attributes: unsafe { compare_otf2_attributes(self.raw, number) },
         }
     }
@@ -328,7 +328,7 @@ impl Lane for Otf2Lane {
         let list = self.attributes;
         // SAFETY: the list belongs to this thread; writing an event empties it.
         unsafe { OTF2_AttributeList_AddUint64(list, 0, request) };
-        // SAFETY: as above.
+        // SAFETY: the list belongs to this thread.
         unsafe { OTF2_AttributeList_AddUint32(list, 1, kind) };
         // SAFETY: as in `enter`.
         unsafe { OTF2_EvtWriter_MpiSend(self.writer, list, tsc(), receiver, comm, tag, length) };

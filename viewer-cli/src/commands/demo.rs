@@ -48,7 +48,8 @@ pub struct DemoArguments {
     #[arg(default_value = ".", value_name = "DIR")]
     directory: PathBuf,
 
-    /// Where recordings and trace go [default: annals-demo, or annals-demo-2, … when that exists]
+    /// Directory for the recordings and the trace [default: annals-demo, or annals-demo-2, … when
+    /// that exists]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 }

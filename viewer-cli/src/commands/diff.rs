@@ -52,7 +52,7 @@ pub struct DiffArguments {
     #[arg(long, value_name = "TIME", value_parser = annals_format::units::parse_time, default_value = "0s")]
     least: i64,
 
-    /// All regions, also those that have not changed
+    /// Show all regions, including those that have not changed
     #[arg(long)]
     all: bool,
 

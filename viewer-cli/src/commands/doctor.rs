@@ -13,9 +13,9 @@ use crate::table::safe;
 /// Checks whether this machine can record, and what of a program
 ///
 /// Checks the clock, the settings in the environment, the directory for recordings and its space, limits, memory, the library that
-/// `record` preloads, MPI and OpenMP. Where that is possible, a check does what a recording would do: a recorder is started in the
-/// directory, and a program with the library; nothing of it is left. For a program that is named, it says whether the library can be
-/// preloaded into it, and what will be recorded. The program is not run.
+/// `record` preloads, MPI and OpenMP. Where possible, a check does what a recording would do: it starts a recorder in
+/// the directory, and a program with the library, and removes everything afterwards. For a program on the command line,
+/// it reports whether the library can be preloaded into it, and what will be recorded. The program is not run.
 ///
 /// Each line is `ok`, `note` (worth knowing, or not checked) or `problem` (something will not work), the name of the check, what was
 /// found, and what to do. Exit code 1 if there is a problem.
@@ -30,7 +30,7 @@ pub struct DoctorArguments {
     #[arg(value_name = "PROGRAM")]
     programs: Vec<OsString>,
 
-    /// The directory that recordings would go to [default: ANNALS_DIR, or annals-run]
+    /// The directory for recordings [default: ANNALS_DIR, or annals-run]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 

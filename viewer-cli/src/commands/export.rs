@@ -20,8 +20,8 @@ use crate::views::counted;
 
 /// A trace for other tools: Perfetto, Parquet, flame graphs, CSV, …
 ///
-/// The format is that of the output's extension, or --format; --list-formats shows all. The output appears when it is
-/// whole. Memory stays below 512 MiB, however long the trace is.
+/// The format is that of the output's extension, or --format; --list-formats shows all. The output gets its name when
+/// it is complete. Memory stays below 512 MiB, however long the trace is.
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = LONG_HELP)]
 pub struct ExportArguments {
@@ -29,7 +29,7 @@ pub struct ExportArguments {
     #[arg(value_name = "INPUT", required_unless_present = "list_formats")]
     input: Option<PathBuf>,
 
-    /// Say as JSON what was written
+    /// Print a JSON summary of the output
     #[arg(long)]
     json: bool,
 

@@ -19,9 +19,10 @@ use crate::time;
 /// A begin and an end belong together when they have the same key in the same process; of several with one key the
 /// oldest ends first. Without --begin and --end, pairs are found by the roles begin and end, and by names:
 /// X_begin/X_end, X_start/X_end, X_started/X_complete, X_insert/X_remove, X_enqueued/X_dequeued. The key is the
-/// types' key element, else the element that both have: request, key, id, or their only integer. In a window,
-/// what was begun before it counts as unmatched. `~` marks rows that a loss may have changed. `*` marks times of rows in which
-/// several intervals of one key, or without a key, were open concurrently: which end belongs to which begin is not known then.
+/// types' key element, else the element that both have: request, key, id, or their only integer. With a time window,
+/// intervals that began before it count as unmatched. `~` marks rows that a loss may have changed. `*` marks times of
+/// rows in which several intervals of one key, or without a key, were open concurrently: it is then unknown which end
+/// belongs to which begin.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Examples:\n  trace-cli intervals run.annals\n  trace-cli intervals run.annals \

@@ -26,9 +26,9 @@ const MOST_SLICES: u32 = 4096;
 /// Combines Annals recordings of all ranks into one globally ordered trace.
 ///
 /// Inputs are recordings (*.annals), directories of them, OTF2 archives (their *.otf2), and traces of earlier
-/// merges, in any mix and order; what killed processes left in their live files (*.annals-live) is taken in. A trace is an input
-/// when it is named itself; in a directory, it is taken for an earlier merge of the recordings there. The
-/// same inputs give the same bytes, whatever the order and the number of jobs.
+/// merges, in any mix and order; the live files of killed processes (*.annals-live) are read as well. A trace is an
+/// input only if its own path is given; in a directory, it counts as an earlier merge of the recordings there. Equal
+/// inputs result in equal bytes, whatever their order and the number of jobs.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 merged, but data was lost \
@@ -42,8 +42,8 @@ pub struct MergeArguments {
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<PathBuf>,
 
-    /// Where the trace is written; a name that ends in .otf2, .pftrace, .json, .parquet, … makes it another format
-    /// [default, if INPUT is one directory: DIR.annals]
+    /// Output file; a name that ends in .otf2, .pftrace, .json, .parquet, … makes it another format [default, if INPUT
+    /// is one directory: DIR.annals]
     #[arg(short, long, value_name = "OUT.annals")]
     output: Option<PathBuf>,
 
@@ -51,8 +51,8 @@ pub struct MergeArguments {
     /// [default: by the output's name]
     ///
     /// An OTF2 archive is several files: the output names its anchor (*.otf2), or a directory, in which it is
-    /// traces.otf2. Losses are in it as times at which the measurement was off, and as markers. The others are what
-    /// `trace-cli export` writes of the trace; its help says what is in them.
+    /// traces.otf2. Losses are in it as times at which the measurement was off, and as markers. The other formats are
+    /// those of `trace-cli export`, whose help describes their contents.
     #[arg(long, value_name = "FORMAT", value_parser = output_format, conflicts_with_all = ["join", "slice"])]
     format: Option<OutputFormat>,
 
@@ -73,7 +73,8 @@ pub struct MergeArguments {
     #[arg(long, value_name = "DIR")]
     symbols: Vec<PathBuf>,
 
-    /// Threads that work; 0: one per processor (at most 64, or four per processor if that is more)
+    /// Number of threads; 0 means one per processor (at most 64, or four per processor if that is
+    /// more)
     #[arg(short, long, default_value_t = 0, value_name = "N")]
     jobs: usize,
 
@@ -81,14 +82,14 @@ pub struct MergeArguments {
     ///
     /// The offset is what has to be added to the host's wall clock to get the first host's; it is
     /// bounded by half the round trip, and 3 us for the digits that are left out. A # starts a comment.
-    /// These win over offsets stored in recordings.
+    /// These override offsets stored in recordings.
     #[arg(long, value_name = "FILE")]
     clock_offsets: Option<PathBuf>,
 
     /// What to do about messages whose receive precedes their send: off, check, repair
     ///
-    /// `check` counts them, and collective operations that end before they can; `repair` moves events
-    /// forward until there are none, and says by how much; raw ticks are kept.
+    /// `check` counts them, and collective operations that end before they can. `repair` moves events forward until
+    /// there are none, and reports by how much; raw ticks are kept.
     #[arg(long, default_value = "check", value_name = "WHAT", value_parser = causality)]
     causality: Causality,
 
@@ -96,11 +97,11 @@ pub struct MergeArguments {
     #[arg(long, default_value_t = MESSAGES_IN_FLIGHT, value_name = "N")]
     messages_in_flight: usize,
 
-    /// Memory that the merge may take, about, such as 256M or 2G
+    /// Approximate memory limit of the merge, such as 256M or 2G
     ///
     /// A merge that needs more runs in several passes, with temporary files, and so does one of more than 4 096
     /// streams; the trace is the same. Definitions and indexes count, about 12 KiB a stream; where they alone take more
-    /// (tens of thousands of streams), events get a quarter of the limit on top.
+    /// (tens of thousands of streams), events get an additional quarter of the limit.
     #[arg(long, default_value = "256M", value_name = "SIZE", value_parser = annals_format::units::parse_size)]
     memory_limit: u64,
 
@@ -120,16 +121,17 @@ pub struct MergeArguments {
         "symbols", "clock_offsets", "report", "causality", "messages_in_flight", "strict"])]
     join: bool,
 
-    /// Keep what is settled before events are read (clock fits, start, shifts of a repair, borders of slices)
+    /// Write all decisions that precede the reading of events to a file (clock fits, start, shifts of a repair, borders
+    /// of slices)
     #[arg(long, value_name = "FILE")]
     write_plan: Option<PathBuf>,
 
-    /// Merge as planned by `--write-plan` for the same inputs: offsets between hosts are settled there, too
+    /// Merge as planned by `--write-plan` for the same inputs: offsets between hosts are part of the plan, too
     #[arg(long, value_name = "FILE", conflicts_with = "clock_offsets")]
     plan: Option<PathBuf>,
 
-    /// Write nothing unless all inputs are whole: none is damaged, cut off, still being recorded, of another run or
-    /// no recording, and no rank is missing (what recorders dropped is no reason)
+    /// Write nothing unless all inputs are complete: none is damaged, cut off, still being recorded, of another run or
+    /// no recording, and no rank is missing (events that recorders dropped do not count)
     #[arg(long)]
     strict: bool,
 
@@ -142,7 +144,7 @@ pub struct MergeArguments {
     #[command(flatten)]
     force: ForceArgument,
 
-    /// Say nothing but errors
+    /// Print only errors
     #[arg(short, long)]
     quiet: bool,
 }

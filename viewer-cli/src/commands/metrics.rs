@@ -23,7 +23,7 @@ use crate::time::moment;
 
 /// Values of metrics over time, and how fast they change.
 ///
-/// Metrics are event types of the role metric; --event with --element makes one of any number. In JSON and CSV
+/// Metrics are event types with the role metric; --event with --element treats any number as a metric. In JSON and CSV
 /// every row has the values in --points equal parts of the window. `~` marks rows that a loss may have changed.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  trace-cli metrics run.annals\n  \

@@ -31,7 +31,7 @@ pub struct PrintArguments {
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
 
-    /// How a line looks: names in braces are replaced, elements by theirs
+    /// Format of a line: names in braces are replaced by their values
     ///
     /// {time} (seconds), {time_ns}, {rank}, {location}, {source}, {event}, {elements}, and {NAME} of any element:
     /// empty where an event has none. \\t is a tab, \\n a line end, {{ a brace. Losses are not printed.

@@ -37,26 +37,26 @@ use crate::watch::{Processes, Watch};
 /// are named from the symbols and debug information (-g) of their files.
 ///
 /// Both `mpirun -n 4 trace-cli record -o run -- ./app` and `trace-cli record -o run -- mpirun -n 4 ./app` work;
-/// with more than one host, take the first: each recorder then sees to its own process's files, and says which
-/// signal ended it (in the second form, Linux reports that since 6.15, and before only for ranks that outlive their launcher).
-/// Processes that the program leaves running become children of `record` until it ends.
-/// What a killed process left in its live file is folded into its recording. What could not be done afterwards, for want of room
-/// say, `trace-cli recover` and `trace-merge` do later.
+/// with more than one host, take the first: each `record` then handles the files of its own process, and reports which
+/// signal ended it (in the second form, Linux reports that since version 6.15, and before only for ranks that outlive
+/// their launcher). Processes that the program leaves running become children of `record` until it ends. The contents
+/// of a killed process's live file are added to its recording. Steps that fail afterwards, for example because the disk
+/// is full, can be repeated later by `trace-cli recover` and `trace-merge`.
 #[derive(Clone, Debug, Args)]
 pub struct RecordArguments {
     /// Directory for the recordings
     #[arg(short, long, value_name = "DIR", default_value = "annals-run")]
     output: PathBuf,
 
-    /// Remove the recordings of other runs that the directory holds
+    /// Remove the recordings of other runs in the directory
     #[arg(long, conflicts_with = "add")]
     overwrite: bool,
 
-    /// Keep the recordings of other runs that the directory holds
+    /// Keep the recordings of other runs in the directory
     #[arg(long)]
     add: bool,
 
-    /// Record only what the program raises itself, and MPI, not its functions
+    /// Record only events that the program raises itself, and MPI calls, but no functions
     #[arg(long)]
     no_functions: bool,
 
@@ -69,7 +69,7 @@ pub struct RecordArguments {
     #[arg(long)]
     merge: bool,
 
-    /// Say nothing but errors
+    /// Print only errors
     #[arg(short, long)]
     quiet: bool,
 

@@ -14,18 +14,19 @@ use crate::table::safe;
 
 /// Folds the live files of killed processes into their recordings.
 ///
-/// Each recording then has everything, and its footer; its live file is removed. Events, counts and losses are the
-/// same as before, when readers took both. Recordings that are whole are left as they are, and so are those
-/// of processes that still run. A live file of which a part cannot be read is never removed: without --output, both
-/// files stay as they are. Exit code 3 when a recording ends early and has no live file, or when a part cannot be read.
-/// Chunks that a footer lists are not read: `verify` checks them.
+/// Each recording is then complete and has its footer; its live file is removed. Events, counts and losses are the same
+/// as before, when readers read both files. Complete recordings are not changed, nor are those of processes that still
+/// run. A live file with an unreadable part is never removed: without --output, both files stay unchanged. Exit code 3
+/// when a recording ends early and has no live file, or when a part cannot be read. Chunks that a footer lists are not
+/// read: `verify` checks them.
 #[derive(Clone, Debug, Args)]
 pub struct RecoverArguments {
     /// Recordings, or directories with recordings
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<PathBuf>,
 
-    /// Write the recordings there, and leave recordings and live files as they are
+    /// Write the recordings to this directory, and leave the original recordings and live files
+    /// unchanged
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 

@@ -32,10 +32,10 @@ use crate::time;
 /// How much time the program saves is not estimated.
 ///
 /// The window, --rank, --source and --location choose what is counted, and shares are those of what
-/// they choose (--event changes nothing here); a rule holds for the whole run. Rules go by name:
-/// regions of the same name count as one. Enters and leaves that a program raises with its private event types are not
-/// saved: rules about regions do not reach them. As in `trace-cli regions`, the true number of calls lies within calls
-/// ± uncertain; `~` marks times that a loss may have changed.
+/// they choose (--event changes nothing here); a rule holds for the whole run. Rules match names: regions of the same
+/// name count as one. Enters and leaves that a program raises with its private event types are not saved: rules about
+/// regions do not reach them. As in `trace-cli regions`, the true number of calls lies within calls ± uncertain; `~`
+/// marks times that a loss may have changed.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  trace-cli suggest-filter run.annals\n  \
                   trace-cli suggest-filter run.annals --shorter-than 1us --top 10 -o filter.txt\n  \
@@ -50,11 +50,11 @@ pub struct SuggestFilterArguments {
     #[command(flatten)]
     filter: FilterArguments,
 
-    /// Calls took less than this on average
+    /// Maximum mean time of a call (exclusive)
     #[arg(long, value_name = "TIME", value_parser = annals_format::units::parse_time, default_value = "10us")]
     shorter_than: i64,
 
-    /// Calls there were, or more
+    /// Minimum number of calls
     #[arg(long, value_name = "N", default_value_t = 1000)]
     at_least: u64,
 
@@ -64,8 +64,8 @@ pub struct SuggestFilterArguments {
 
     /// Write the filter to a file, for ANNALS_FILTER=@FILE, rather than print it.
     ///
-    /// An existing filter is replaced; any other file is left alone. To keep earlier rules, write
-    /// to another file and join the two: the lines of several filters make one.
+    /// An existing filter is replaced; any other file is not changed. To keep earlier rules, write
+    /// to another file and concatenate the two: the lines of several filters make one.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 

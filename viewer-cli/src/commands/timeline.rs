@@ -26,8 +26,8 @@ const MOST_NESTED: usize = 128;
 /// In the terminal a lane shows in each column the innermost region with the most time, ░ (without colours: a small letter)
 /// where it waited for another rank, and
 /// ▒ where events were lost. Pictures (--svg, --png) show nesting, messages as lines or their density, metrics as areas,
-/// and hatch waiting and losses. The longest waits are listed. Of an MPI program, the time between MPI_Init and
-/// MPI_Finalize is shown unless --all or a window is given.
+/// and hatch waiting and losses. The longest waits are listed. For an MPI program, only the time between MPI_Init and
+/// MPI_Finalize is shown, unless --all or a window is given.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  trace-cli timeline run.annals\n  \
                   trace-cli timeline run.annals --from 1s --to 1.1s --rank 0-3\n  \
@@ -44,7 +44,7 @@ pub struct TimelineArguments {
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 
-    /// Write a picture of pixels to this file, two for each of the width
+    /// Write a PNG picture to this file, with twice the width in pixels
     #[arg(long, value_name = "FILE")]
     png: Option<PathBuf>,
 
@@ -67,7 +67,7 @@ pub struct TimelineArguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     levels: Option<u8>,
 
-    /// Match messages and waits, however much must be read for it
+    /// Match messages and waits, however much of the trace must be read for it
     #[arg(long)]
     messages: bool,
 

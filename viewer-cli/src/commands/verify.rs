@@ -11,10 +11,10 @@ use crate::table::safe;
 
 /// Checks every event of a trace against its counts, hashes and inputs.
 ///
-/// Reads everything. A trace proves, stream by stream, that it has the events that the merge read, whole and in
-/// their order; with the recordings given again, that these are theirs. Of recordings, the counts are
-/// checked. Exit code 0 when all holds and nothing was lost, 3 when it holds and something was lost or a file is damaged,
-/// 1 when it does not hold.
+/// Reads everything. A trace proves, stream by stream, that it has all the events that the merge read, in their order;
+/// with the recordings as further arguments, that the events are theirs. For recordings, only the counts are checked.
+/// Exit code 0 when all holds and nothing was lost, 3 when it holds and something was lost or a file is damaged, 1 when
+/// it does not hold.
 #[derive(Clone, Debug, Args)]
 pub struct VerifyArguments {
     /// A trace, a recording, or a directory of recordings

@@ -153,31 +153,31 @@ pub(crate) fn write(directory: &Path, ranks: u32, events: u64, mix: Mix) -> Resu
         for _ in 0..events {
             let (step, what) = program.next();
             tick += step;
-            // SAFETY: the writer is open, and no attribute list is given.
             code |= match what {
+                // SAFETY: the writer is open, and no attribute list is passed.
                 Happening::Region(true, region) => unsafe {
                     OTF2_EvtWriter_Enter(writer, list, tick, region as u32)
                 },
-                // SAFETY: as above.
+                // SAFETY: the writer is open, and no attribute list is passed.
                 Happening::Region(false, region) => unsafe {
                     OTF2_EvtWriter_Leave(writer, list, tick, region as u32)
                 },
-                // SAFETY: as above.
+                // SAFETY: the writer is open, and no attribute list is passed.
                 Happening::Message(true, [comm, peer, tag, bytes]) => unsafe {
                     let (peer, comm, tag) = (peer as u32, comm as u32, tag as u32);
                     OTF2_EvtWriter_MpiSend(writer, list, tick, peer, comm, tag, bytes)
                 },
-                // SAFETY: as above.
+                // SAFETY: the writer is open, and no attribute list is passed.
                 Happening::Message(false, [comm, peer, tag, bytes]) => unsafe {
                     let (peer, comm, tag) = (peer as u32, comm as u32, tag as u32);
                     OTF2_EvtWriter_MpiRecv(writer, list, tick, peer, comm, tag, bytes)
                 },
-                // SAFETY: as above.
+                // SAFETY: the writer is open, and no attribute list is passed.
                 Happening::Point(which, value) => unsafe {
                     let which = which as u32;
                     OTF2_EvtWriter_ParameterUnsignedInt(writer, list, tick, which, value)
                 },
-                // SAFETY: as above.
+                // SAFETY: the writer is open, and no attribute list is passed.
                 Happening::Mpi(kind, values) => unsafe { write_mpi(writer, tick, kind, values) },
             };
         }
