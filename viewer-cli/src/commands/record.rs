@@ -37,7 +37,7 @@ use crate::watch::{Processes, Watch};
 /// are named from the symbols and debug information (-g) of their files.
 ///
 /// Both `mpirun -n 4 trace-cli record -o run -- ./app` and `trace-cli record -o run -- mpirun -n 4 ./app` work;
-/// with more than one host, take the first: each `record` then handles the files of its own process, and reports which
+/// with more than one host, take the first: each `record` then handles the files of one process, and reports which
 /// signal ended it (in the second form, Linux reports that since version 6.15, and before only for ranks that outlive
 /// their launcher). Processes that the program leaves running become children of `record` until it ends. The contents
 /// of a killed process's live file are added to its recording. Steps that fail afterwards, for example because the disk
