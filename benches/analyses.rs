@@ -34,7 +34,7 @@ const COMMANDS: [&str; 10] = [
     "diff TRACE --rank 0-62",
 ];
 
-/// The shortest and the median time, seconds, and the largest peak of memory, KiB.
+/// Returns the shortest and the median time, seconds, and the largest peak of memory, KiB.
 fn summary(runs: &mut [Run]) -> (f64, f64, u64) {
     runs.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     let peak = runs.iter().map(|run| run.peak_kib).max().unwrap_or(0);

@@ -81,8 +81,8 @@ impl Program {
         self.recorder.raise(&self.three, (a, b, c));
     }
 
-    /// The mix of the size figures: nine event types, 64 regions. Without `records` it does all the
-    /// rest: what the program itself costs.
+    /// Returns the mix of the size figures: nine event types, 64 regions. Without `records` it does
+    /// all the rest: what the program itself costs.
     fn mixed<const RECORDS: bool>(&self, random: &mut Random) -> u64 {
         let mut events = 0;
         for _ in 0..PAIRS {

@@ -38,7 +38,7 @@ impl Halo {
     /// Tick at which all ranks begin.
     pub(crate) const FIRST: u64 = TICKS_PER_SECOND / 1000;
 
-    /// The program of a rank.
+    /// Returns the program of a rank.
     pub(crate) fn new(rank: u64, ranks: u64) -> Self {
         Self {
             random: Random::new(rank + 1),
@@ -50,7 +50,7 @@ impl Halo {
         }
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub(crate) fn next(&mut self) -> (u64, Happening) {
         if self.left.is_empty() {
             self.iterate();
@@ -61,7 +61,7 @@ impl Halo {
         (step, what)
     }
 
-    /// The neighbour in a direction: as many places further, or back.
+    /// Returns the neighbour in a direction: as many places further, or back.
     fn neighbour(&self, direction: u64, is_back: bool) -> u64 {
         let row = self.ranks.isqrt().max(1);
         let places = match direction {

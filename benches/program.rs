@@ -9,7 +9,7 @@ use annals_merger::{MergeOptions, no_progress};
 
 use super::synthetic::{self, Mix};
 
-/// A setting of the environment.
+/// Returns a setting of the environment.
 pub(crate) fn setting(name: &str, otherwise: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| otherwise.to_owned())
 }

@@ -37,7 +37,7 @@ impl Random {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub(crate) fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -76,7 +76,7 @@ pub(crate) enum Mpi {
 }
 
 impl Mpi {
-    /// How many values it has.
+    /// Returns how many values it has.
     pub(crate) const fn values(self) -> usize {
         match self {
             Self::ReceiveStart | Self::IsendComplete => 1,
@@ -117,7 +117,7 @@ pub(crate) enum Events {
 }
 
 impl Events {
-    /// Those of a rank, and the tick at which it begins.
+    /// Returns those of a rank, and the tick at which it begins.
     pub(crate) fn of(mix: Mix, rank: u32, ranks: u32) -> (u64, Self) {
         match mix {
             Mix::Random | Mix::Collectives => (
@@ -131,7 +131,7 @@ impl Events {
         }
     }
 
-    /// The next event, with the ticks since the one before.
+    /// Returns the next event, with the ticks since the one before.
     pub(crate) fn next(&mut self) -> (u64, Happening) {
         match self {
             Self::Random(program) => program.next(),
@@ -148,7 +148,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// The program of a rank.
+    /// Returns the program of a rank.
     pub(crate) fn new(rank: u64, ranks: u64) -> Self {
         Self {
             random: Random::new(rank + 1),
@@ -157,7 +157,7 @@ impl Program {
         }
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub(crate) fn next(&mut self) -> (u64, Happening) {
         let word = self.random.next();
         // Mostly close together, with pauses now and then.
@@ -342,7 +342,7 @@ fn definitions(rank: u32, ranks: u32, id: RecordingId, ends: (u64, u64), mix: Mi
     d
 }
 
-/// When a rank begins: within a millisecond of the others.
+/// Returns when a rank begins: within a millisecond of the others.
 pub(crate) fn first_tick(rank: u32) -> u64 {
     TICKS_PER_SECOND / 1000 + Random::new(rank.into()).next() % (TICKS_PER_SECOND / 1000)
 }

@@ -197,7 +197,7 @@ struct Region {
     chunk: Option<(usize, usize)>,
 }
 
-/// The blocks of a whole file, header and tail included.
+/// Returns the blocks of a whole file, header and tail included.
 fn blocks(bytes: &[u8]) -> Vec<Region> {
     let mut found = vec![Region {
         what: "file header",
@@ -383,7 +383,8 @@ fn check_events(
     Ok(seen)
 }
 
-/// The counts of each stream: what is not there is counted, or a lower bound is said to be one.
+/// Checks the counts of each stream: missing events are counted, or the count is marked as a lower
+/// bound.
 fn check_counts(
     set: &Set,
     opened: &Reader,
@@ -635,7 +636,7 @@ fn may_lose(whole: &[u8], loses: &Loses, known: &Known) -> bool {
     }
 }
 
-/// What damage within a region may cost.
+/// Returns what damage within a region may cost.
 fn cost_of(region: &Region, has_footer: bool) -> Loses {
     match (region.what, region.chunk) {
         (_, Some((stream, chunk))) => Loses::Chunk(stream, chunk),
@@ -645,7 +646,7 @@ fn cost_of(region: &Region, has_footer: bool) -> Loses {
     }
 }
 
-/// The four kinds of file: compressed or not, with a footer or not.
+/// Returns the four kinds of file: compressed or not, with a footer or not.
 fn kinds() -> [(CompressionLevel, bool); 4] {
     let (none, zstd) = (CompressionLevel::None, CompressionLevel::Zstd(1));
     [(none, true), (zstd, false), (none, false), (zstd, true)]
@@ -857,7 +858,7 @@ fn checked(set: &Set, directory: &Path) -> (Report, BTreeSet<u64>) {
     check_merge(set, directory).unwrap_or_else(|why| panic!("{why}"))
 }
 
-/// All of it finished, so that only what a test does is a loss.
+/// Returns all of it finished, so that only what a test does is a loss.
 fn whole_set() -> Set {
     let level = CompressionLevel::Zstd(1);
     let mut set = set(level, true);
@@ -928,7 +929,7 @@ fn a_recording_with_the_identity_of_another_is_told_and_costs_that_nothing() {
     }
 }
 
-/// A set in which rank 0 has another recording, which started later.
+/// Returns a set in which rank 0 has another recording, which started later.
 fn restarted() -> Set {
     let mut set = whole_set();
     let level = CompressionLevel::Zstd(1);
@@ -1022,7 +1023,7 @@ fn an_unknown_minor_version_is_read_and_an_unknown_major_refused() {
     assert_eq!(report.missing_ranks, [0]);
 }
 
-/// The merged set, and by offset of each chunk's block the numbers of its events.
+/// Returns the merged set, and by offset of each chunk's block the numbers of its events.
 fn merged(set: &Set, directory: &Path) -> (Vec<u8>, BTreeMap<usize, BTreeSet<u64>>) {
     let trace = directory.join("whole.annals");
     let recordings = written(set);

@@ -170,7 +170,7 @@ fn a_hundred_children_leave_their_parents_recording_alone_and_make_their_own() {
     }
 }
 
-/// What a forked child does; its exit code.
+/// Runs in a forked child; returns its exit code.
 fn in_child(
     parents: &Recorder,
     mark_of_parent: &EventType<(u64,)>,

@@ -143,7 +143,7 @@ fn only_file(directory: &Path, extension: &str) -> Vec<u8> {
     std::fs::read(file.expect("a file of the recorder")).expect("a file")
 }
 
-/// The live file and then the recording, as a kill would leave them now.
+/// Returns the live file and then the recording, as a kill would leave them now.
 fn copy_as_killed(directory: &Path) -> (Vec<u8>, Vec<u8>) {
     let mut live = only_file(directory, "annals-live");
     let recording = only_file(directory, "annals");
@@ -312,7 +312,7 @@ impl Random {
     }
 }
 
-/// Where the blocks of a recording begin, with their kinds; and where the last one ends.
+/// Returns where the blocks of a recording begin, with their kinds; and where the last one ends.
 fn blocks(bytes: &[u8]) -> (Vec<(usize, BlockKind)>, usize) {
     let (mut found, mut at) = (Vec::new(), 64);
     while let Ok(header) = BlockHeader::decode(&bytes[at..]) {
@@ -322,7 +322,7 @@ fn blocks(bytes: &[u8]) -> (Vec<(usize, BlockKind)>, usize) {
     (found, at)
 }
 
-/// A damaged copy of a recording, and in words what was done.
+/// Returns a damaged copy of a recording, and in words what was done.
 fn damaged(recording: &[u8], random: &mut Random) -> (Vec<u8>, String) {
     let (starts, end) = blocks(recording);
     let mut bytes = recording.to_vec();

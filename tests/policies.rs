@@ -22,7 +22,7 @@ fn options(directory: &Path) -> Options {
     small_pages(directory, 256 << 10)
 }
 
-/// The numbers of the marks that a recording holds, and what is known of the rest.
+/// Returns the numbers of the marks that a recording holds, and what is known of the rest.
 fn read(path: &Path) -> (Vec<u64>, ReadSummary) {
     let opened = Reader::open(path).expect("a recording");
     let mut numbers = Vec::new();

@@ -30,7 +30,7 @@ fn region_of(definitions: &Definitions, event_type: annals_format::EventTypeId) 
     }
 }
 
-/// What is open before each chunk, and at the end.
+/// Returns what is open before each chunk, and at the end.
 fn open_before_chunks(opened: &Reader) -> Vec<Open> {
     let definitions = opened.definitions();
     let location = |stream| {

@@ -20,7 +20,7 @@ use serde_json::{Value as Json, json};
 
 const SPEC: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/format/SPEC.md");
 
-/// The fenced blocks of the spec whose info string is `language NAME`, by name.
+/// Returns the fenced blocks of the spec whose info string is `language NAME`, by name.
 fn fenced(language: &str) -> BTreeMap<String, String> {
     let spec = std::fs::read_to_string(SPEC).unwrap();
     let mut blocks = BTreeMap::new();
@@ -57,7 +57,7 @@ fn hex_of(text: &str) -> Vec<u8> {
         .collect()
 }
 
-/// The bytes of an example and what the spec says they mean.
+/// Returns the bytes of an example and what the spec says they mean.
 fn example(name: &str) -> (Vec<u8>, Json) {
     let hex = fenced("hex");
     let bytes = hex
@@ -130,7 +130,7 @@ fn counts_json(counts: &[(EventTypeId, u64)]) -> Json {
     pairs.collect()
 }
 
-/// The events of a chunk as (event type, values).
+/// Returns the events of a chunk as (event type, values).
 fn events_json(types: &[TypeColumns], type_index: &[u16], ordinals: &[u32]) -> Vec<(u32, Json)> {
     let each = type_index.iter().zip(ordinals).map(|(index, ordinal)| {
         let columns = &types[usize::from(*index)];
@@ -211,7 +211,7 @@ fn dropped_record() -> DroppedRecord {
     }
 }
 
-/// The row of the user event: 10 ticks after the event before it, −2 and "ok".
+/// Returns the row of the user event: 10 ticks after the event before it, −2 and "ok".
 fn user_row() -> Vec<u8> {
     let mut row = Vec::new();
     put_row_start(EventTypeId::new(7), 0, 10, &mut row);
@@ -234,7 +234,7 @@ fn dropped_row() -> Vec<u8> {
     row
 }
 
-/// The chunk of the example, built from its rows.
+/// Returns the chunk of the example, built from its rows.
 fn chunk() -> (ChunkHeader, Chunk) {
     let mut types = Definitions::default();
     for event_type in event_types() {
@@ -996,7 +996,7 @@ fn a_footer_has_definitions_index_and_totals() {
     });
 }
 
-/// The formula of the spec, written down once more.
+/// Returns the formula of the spec, written down once more.
 fn mix(number: u64) -> u64 {
     let product = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     product ^ (product >> 32)
@@ -1029,7 +1029,7 @@ fn an_order_hash_counts_time_residual_type_and_values() {
     });
 }
 
-/// A live file of the example header, with these bytes at an offset.
+/// Returns a live file of the example header, with these bytes at an offset.
 fn live_file(offset: usize, bytes: &[u8]) -> LiveImage {
     let mut file = vec![0; 327_680];
     let header = live_header().encode();

@@ -73,7 +73,7 @@ mod tests {
         })
     }
 
-    /// A recording with one chunk, in an index block, and a footer if wanted.
+    /// Returns a recording with one chunk, in an index block, and a footer if wanted.
     fn recording(has_footer: bool) -> Vec<u8> {
         let mut file = FileMaker::new(FileKind::Recording);
         file.chunk(chunk(0, 0, &[1, 2, 3]));

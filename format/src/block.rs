@@ -61,7 +61,7 @@ pub struct FileHeader {
 }
 
 impl FileHeader {
-    /// A header of this version.
+    /// Creates a header of this version.
     pub const fn new(kind: FileKind, recording_id: RecordingId) -> Self {
         Self {
             kind,
@@ -72,7 +72,7 @@ impl FileHeader {
         }
     }
 
-    /// The header's bytes.
+    /// Returns the header's bytes.
     pub fn encode(&self) -> [u8; FILE_HEADER_LEN] {
         let mut bytes = [0; FILE_HEADER_LEN];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -173,7 +173,7 @@ pub enum BlockKind {
 }
 
 impl BlockKind {
-    /// The kind with this code.
+    /// Returns the kind with this code.
     pub const fn from_code(code: u8) -> Self {
         match code {
             1 => Self::Definitions,
@@ -189,7 +189,7 @@ impl BlockKind {
         }
     }
 
-    /// The code in the file.
+    /// Returns the code in the file.
     pub const fn code(self) -> u8 {
         match self {
             Self::Definitions => 1,
@@ -301,7 +301,7 @@ impl BlockHeader {
         content.check(self.raw_len as usize, self.body_len as usize)
     }
 
-    /// The most bytes that a body of this kind may have once decompressed.
+    /// Returns the most bytes that a body of this kind may have once decompressed.
     const fn max_raw_len(&self) -> usize {
         match self.kind {
             BlockKind::Chunk | BlockKind::TraceChunk => MAX_CHUNK_BODY_LEN,
@@ -364,7 +364,7 @@ pub(crate) fn open_stored(stored: &[u8], compression: u8, raw_len: usize) -> Res
     Ok(raw)
 }
 
-/// The one zstd frame that a body begins with; only zero bytes may follow it.
+/// Returns the one zstd frame that a body begins with; only zero bytes may follow it.
 fn frame_of(body: &[u8]) -> Result<&[u8]> {
     let length = zstd::zstd_safe::find_frame_compressed_size(body).map_err(|code| {
         FormatError::invalid(0, "a zstd frame", zstd::zstd_safe::get_error_name(code))
@@ -502,7 +502,7 @@ impl Compressor {
 }
 
 impl BlockWriter {
-    /// A writer at this level.
+    /// Creates a writer at this level.
     ///
     /// # Errors
     /// If zstd cannot set itself up.
@@ -622,7 +622,7 @@ pub struct StoredBody {
 }
 
 impl StoredBody {
-    /// A body of frames, each compressed as it may be.
+    /// Returns a body that consists of frames, each compressed or not.
     pub(crate) fn of_frames(bytes: Vec<u8>) -> Self {
         Self {
             compression: 0,
@@ -632,7 +632,7 @@ impl StoredBody {
         }
     }
 
-    /// The body of a block as it was read, without its being opened.
+    /// Returns the stored body of a block as it was read, without decompressing it.
     pub(crate) fn of_block(header: &BlockHeader, bytes: Vec<u8>) -> Self {
         Self {
             compression: header.compression,
@@ -676,7 +676,7 @@ pub fn encode_tail(footer_offset: u64) -> [u8; TAIL_LEN] {
     bytes
 }
 
-/// The offset of the footer block, if these last bytes of a file are an intact tail.
+/// Returns the offset of the footer block, if these last bytes of a file are an intact tail.
 pub fn decode_tail(bytes: &[u8]) -> Option<u64> {
     let intact = bytes.len() == TAIL_LEN
         && bytes[16..] == TAIL_MAGIC
@@ -723,7 +723,7 @@ mod tests {
         }
     }
 
-    /// A block of definitions whose body is stored so.
+    /// Returns a block of definitions with this stored body.
     fn stored(stored: &[u8], raw_len: usize) -> (BlockHeader, Vec<u8>) {
         let body = StoredBody {
             compression: 1,

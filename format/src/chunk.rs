@@ -224,7 +224,8 @@ pub(crate) fn put_type_table(types: &[TypeColumns], type_index: &[u16], out: &mu
     put_codes(type_index, out);
 }
 
-/// The inverse of [`put_type_table`]: columns still empty. `max_items` bounds events and element values together.
+/// Returns the inverse of [`put_type_table`]: columns still empty. `max_items` bounds events and element values
+/// together.
 pub(crate) fn read_type_table(
     wire: &mut Wire<'_>,
     event_count: usize,
@@ -334,7 +335,7 @@ impl Chunk {
         put_ints(&times, out);
     }
 
-    /// What the body has beyond its bytes.
+    /// Returns what the body has beyond its bytes.
     pub fn content(&self) -> Content {
         content_of(self.ticks.len(), &self.types)
     }
@@ -414,7 +415,7 @@ impl Chunk {
         ordinals(&self.type_index, self.types.len())
     }
 
-    /// The events, in order.
+    /// Returns the events, in order.
     pub fn rows(&self) -> impl Iterator<Item = ChunkRow<'_>> {
         rows(&self.types, &self.type_index)
     }
@@ -432,20 +433,22 @@ pub struct ChunkRow<'a> {
 }
 
 impl<'a> ChunkRow<'a> {
-    /// The value of an element by its position in the definition of the event type. [`Value::Absent`] if there is none.
+    /// Returns the value of an element by its position in the definition of the event type. [`Value::Absent`] if there
+    /// is none.
     pub fn value(&self, element: usize) -> Value<'a> {
         let column = self.columns.get(element);
         column.map_or(Value::Absent, |column| column.get(self.ordinal))
     }
 
-    /// The values of all its elements.
+    /// Returns the values of all its elements.
     pub fn values(&self) -> impl Iterator<Item = Value<'a>> + use<'a> {
         let ordinal = self.ordinal;
         self.columns.iter().map(move |column| column.get(ordinal))
     }
 }
 
-/// The events of a chunk with these columns and, by event, the number of its type among these.
+/// Returns the events of a chunk with these columns and, by event, the number of its type among
+/// these.
 pub(crate) fn rows<'a>(
     types: &'a [TypeColumns],
     type_index: &'a [u16],
@@ -464,7 +467,7 @@ pub(crate) fn rows<'a>(
     })
 }
 
-/// What the columns of some events are worth.
+/// Returns what the columns of some events are worth.
 pub(crate) fn content_of(events: usize, types: &[TypeColumns]) -> Content {
     let values = types
         .iter()
@@ -577,7 +580,7 @@ mod tests {
         }
     }
 
-    /// A chunk of three events with a dropped record at this index.
+    /// Returns a chunk of three events with a dropped record at this index.
     fn chunk_with_drop(index: u32, record: DroppedRecord) -> (ChunkHeader, Chunk) {
         let mut schema = Schema::default();
         schema.add(&event_type(0, 0, false));

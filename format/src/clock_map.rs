@@ -67,8 +67,8 @@ impl<'a> MapCursor<'a> {
         }
     }
 
-    /// The residual of an unwrapped tick at a trace time: added to [`MapCursor::tick`] of that time, it yields the raw tick
-    /// back, modulo (`max_ticks` + 1).
+    /// Returns the residual of an unwrapped tick at a trace time: added to [`MapCursor::tick`] of that time, it yields
+    /// the raw tick back, modulo (`max_ticks` + 1).
     pub fn residual(&mut self, tick: i128, time_ns: i64, max_ticks: u64) -> i64 {
         residual(tick, self.tick(time_ns), max_ticks)
     }

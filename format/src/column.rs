@@ -34,7 +34,7 @@ impl Texts {
         &self.data[start as usize..self.ends[code] as usize]
     }
 
-    /// The value at `index`.
+    /// Returns the value at `index`.
     fn get(&self, index: usize) -> &[u8] {
         self.entry(self.codes[index] as usize)
     }
@@ -161,7 +161,7 @@ pub struct Column {
 }
 
 impl Column {
-    /// An empty column.
+    /// Creates an empty column.
     pub fn new(element_type: ElementType) -> Self {
         let data = if element_type.is_variable() {
             Data::Texts(Texts::default())
@@ -175,7 +175,7 @@ impl Column {
         }
     }
 
-    /// The type of the values.
+    /// Returns the type of the values.
     pub const fn element_type(&self) -> ElementType {
         self.element_type
     }
@@ -211,12 +211,12 @@ impl Column {
         }
     }
 
-    /// Whether there are no values.
+    /// Returns whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The value at `index`.
+    /// Returns the value at `index`.
     ///
     /// # Panics
     /// If the column is not that long.
@@ -235,7 +235,7 @@ impl Column {
         }
     }
 
-    /// The value at `index` as an integer; none when it is absent or no integer.
+    /// Returns the value at `index` as an integer; `None` when it is absent or no integer.
     ///
     /// # Panics
     /// If there are fewer values.
@@ -289,7 +289,7 @@ impl Column {
         }
     }
 
-    /// The values with these indexes, in their order.
+    /// Returns the values with these indexes, in their order.
     ///
     /// # Panics
     /// If the column is shorter.
@@ -317,7 +317,7 @@ impl Column {
         }
     }
 
-    /// The integers or doubles, as bits, when none is absent.
+    /// Returns the integers or doubles, as bits, when none is absent.
     #[inline]
     pub fn bits(&self) -> Option<&Ints> {
         match &self.data {
@@ -326,7 +326,7 @@ impl Column {
         }
     }
 
-    /// A column of these integers or doubles, none of them absent.
+    /// Returns a column of these integers or doubles, none of them absent.
     ///
     /// # Panics
     /// If the type is one of strings or bytes.
@@ -503,7 +503,7 @@ mod tests {
     use crate::ints::testing::interesting;
     use proptest::prelude::*;
 
-    /// A column of which every other value is absent and all the others are one text.
+    /// Returns a column of which every other value is absent and all the others are one text.
     fn dictionary_with_gaps(text: &[u8], count: usize) -> Vec<u8> {
         let mut body = vec![1];
         body.extend(vec![0b0101_0101; count.div_ceil(8)]);

@@ -74,7 +74,7 @@ pub enum FormatError {
 }
 
 impl FormatError {
-    /// The bytes begin as a file of another kind.
+    /// Returns the error that the bytes are the start of a file of another kind.
     pub(crate) fn foreign(expected: &'static str, start: &[u8]) -> Self {
         let is_text = start.iter().all(|byte| matches!(byte, b' '..=b'~'));
         let found = match std::str::from_utf8(start) {

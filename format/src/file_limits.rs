@@ -33,7 +33,7 @@ pub(crate) struct FileLimits {
 }
 
 impl FileLimits {
-    /// The limits of a file of this length.
+    /// Returns the limits of a file of this length.
     pub(crate) const fn of_length(length: u64) -> Self {
         let memory = length.saturating_mul(DEFINITIONS_MEMORY_PER_BYTE);
         let memory = memory.saturating_add(FREE_DEFINITIONS_MEMORY);
@@ -50,7 +50,7 @@ impl FileLimits {
         }
     }
 
-    /// The limits of a file as it is now.
+    /// Returns the limits of a file by its current length.
     pub(crate) fn of(file: &dyn ReadAt) -> Result<Self> {
         file.len().map(Self::of_length)
     }

@@ -28,7 +28,7 @@ pub struct TraceIndexEntry {
 }
 
 impl TraceIndexEntry {
-    /// The entry of a chunk at this offset.
+    /// Returns the entry of a chunk at this offset.
     pub fn new(offset: u64, header: &TraceChunkHeader) -> Self {
         let rows = header.counts.iter().flat_map(|(_, counts)| counts);
         let mut event_types: Vec<EventTypeId> = rows.map(|(event_type, _)| *event_type).collect();
@@ -112,7 +112,7 @@ impl RecordingIndex {
         (self.chunks.len() >= Self::BLOCK_BYTES).then(|| self.block())
     }
 
-    /// The body of an index block with all that is in none yet.
+    /// Returns the body of an index block with all that is in none yet.
     pub(crate) fn block(&self) -> Vec<u8> {
         let mut body = Vec::with_capacity(self.chunks.len() + 8);
         body.put_varint(self.chunk_count - self.chunks_in_blocks);
@@ -432,7 +432,7 @@ mod tests {
     use super::*;
     use crate::testing;
 
-    /// A footer's index as a recorder writes it, and the bodies of its index blocks by their offsets.
+    /// Returns a footer's index as a recorder writes it, and the bodies of its index blocks by their offsets.
     fn grown(footer: &Footer) -> (Vec<u8>, Vec<(u64, Vec<u8>)>) {
         let mut index = RecordingIndex::default();
         let mut blocks = Vec::new();

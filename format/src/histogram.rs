@@ -29,7 +29,7 @@ fn bucket_of(value: u64) -> usize {
     (u64::from(shift) * BUCKETS + (value >> shift)) as usize
 }
 
-/// The middle of a bucket.
+/// Returns the middle of a bucket.
 fn value_of(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     if bucket < 2 * BUCKETS {
@@ -78,7 +78,7 @@ impl Histogram {
         self.counts.len()
     }
 
-    /// How many values each bucket has that has any, by number of the bucket, ascending.
+    /// Returns how many values each bucket has that has any, by number of the bucket, ascending.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
         let counts = self.counts.iter().enumerate();
         let counts = counts.filter(|(_, count)| **count != 0);
@@ -155,17 +155,17 @@ impl Histogram {
         self.sum.clamp(i64::MIN.into(), i64::MAX.into()) as i64
     }
 
-    /// The smallest; none without values.
+    /// Returns the smallest; `None` without values.
     pub fn min(&self) -> Option<i64> {
         (self.count != 0).then_some(self.min)
     }
 
-    /// The largest.
+    /// Returns the largest.
     pub fn max(&self) -> Option<i64> {
         (self.count != 0).then_some(self.max)
     }
 
-    /// The mean, rounded towards 0.
+    /// Returns the mean, rounded towards 0.
     pub fn mean(&self) -> Option<i64> {
         (self.count != 0).then(|| (self.sum / i128::from(self.count)) as i64)
     }

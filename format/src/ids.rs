@@ -19,7 +19,7 @@ macro_rules! id_type {
                 self.0
             }
 
-            /// The number as an index into a dense table.
+            /// Returns the number as an index into a dense table.
             pub const fn index(self) -> usize {
                 self.0 as usize
             }

@@ -17,7 +17,7 @@ const DELTA: u8 = 2;
 
 const WIDTHS: [u8; 5] = [0, 1, 2, 4, 8];
 
-/// The narrowest width in bytes, out of 0, 1, 2, 4, 8, that holds values up to `largest`.
+/// Returns the narrowest width in bytes, out of 0, 1, 2, 4, 8, that holds values up to `largest`.
 const fn width_of(largest: u64) -> u8 {
     match largest {
         0 => 0,
@@ -263,7 +263,7 @@ impl PartialEq for Ints {
 impl Eq for Ints {}
 
 impl Ints {
-    /// How many there are.
+    /// Returns how many there are.
     pub fn len(&self) -> usize {
         match &self.offsets {
             Offsets::Same(count) => *count,
@@ -274,7 +274,7 @@ impl Ints {
         }
     }
 
-    /// The value at `index`.
+    /// Returns the value at `index`.
     ///
     /// # Panics
     /// If there are fewer values.
@@ -305,12 +305,12 @@ impl Ints {
         }
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All of them.
+    /// Returns all of them.
     pub fn iter(&self) -> impl Iterator<Item = u64> {
         (0..self.len()).map(|index| self.get(index))
     }
@@ -353,7 +353,7 @@ impl Ints {
         }
     }
 
-    /// The values in words, to be changed.
+    /// Returns the values in words, to be changed.
     #[inline]
     pub(crate) fn wide(&mut self) -> &mut Vec<u64> {
         if !matches!((self.base, &self.offsets), (0, Offsets::Whole(_))) {

@@ -28,7 +28,8 @@ pub struct Content {
 }
 
 impl Content {
-    /// The least length that a body with this content is stored in, bytes; `raw_len` is its decompressed length.
+    /// Returns the least length that a body with this content is stored in, bytes; `raw_len` is its decompressed
+    /// length.
     pub(crate) fn least_stored(self, raw_len: usize) -> u64 {
         let beyond = |count: u64, free: u64, each: u64| count.saturating_sub(free).div_ceil(each);
         beyond(raw_len as u64, FREE_BYTES, BYTES_PER_STORED_BYTE)
@@ -36,7 +37,7 @@ impl Content {
             .max(beyond(self.text_bytes, FREE_TEXT, TEXT_PER_STORED_BYTE))
     }
 
-    /// The most items that a body of this stored length may have.
+    /// Returns the most items that a body of this stored length may have.
     pub(crate) const fn max_items(stored: usize) -> u64 {
         (stored as u64)
             .saturating_mul(ITEMS_PER_STORED_BYTE)

@@ -129,7 +129,7 @@ pub struct LiveHeader {
 }
 
 impl LiveHeader {
-    /// The fixed part of the header with its checksum.
+    /// Returns the fixed part of the header with its checksum.
     pub fn encode(&self) -> [u8; l::FIXED_LEN + 4] {
         let mut b = [0; l::FIXED_LEN + 4];
         b[..8].copy_from_slice(&l::MAGIC);
@@ -253,7 +253,8 @@ fn array<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
         .expect("a range of N bytes")
 }
 
-/// What a thread is called: the name that the system has of it, `main` for the process's first one.
+/// Returns what a thread is called: the name that the system has of it, `main` for the process's
+/// first one.
 pub fn thread_name(bytes: &[u8], system_id: u64, pid: u32) -> String {
     if system_id == u64::from(pid) {
         return "main".to_owned();
@@ -376,7 +377,7 @@ impl LiveImage {
         self.header.slots_offset + number * l::SLOT_LEN as u64
     }
 
-    /// What each open stream says it has handed on.
+    /// Returns what each open stream says it has handed on.
     fn read_handed_on(&self, file: &dyn ReadAt) -> Result<HashMap<u32, u64>> {
         let mut handed_on = HashMap::new();
         let mut slot = [0; l::SLOT_RECORDED + 8];
@@ -579,7 +580,8 @@ struct FoundPage {
 }
 
 impl FoundPage {
-    /// Whether the page's head, read again, is that of the same stream, sequence and generation.
+    /// Returns whether the page's head, read again, is that of the same stream, sequence and
+    /// generation.
     fn is_same_chunk(&self, head: &[u8; l::PAGE_HEADER_LEN]) -> bool {
         let stream = l::PAGE_STREAM..l::PAGE_STREAM + 4;
         let sequence_and_generation = l::PAGE_SEQUENCE..l::PAGE_GENERATION + 8;
@@ -588,7 +590,7 @@ impl FoundPage {
             .all(|field| self.head[field.clone()] == head[field])
     }
 
-    /// Whether the page is the same chunk with the same committed rows.
+    /// Returns whether the page is the same chunk with the same committed rows.
     fn is_unchanged(&self, file: &dyn ReadAt) -> Result<bool> {
         let mut head = [0; l::PAGE_HEADER_LEN];
         file.read_exact_at(self.page.offset, &mut head)?;

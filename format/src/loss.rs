@@ -53,7 +53,7 @@ impl Cause {
         Self::SizeLimit,
     ];
 
-    /// The cause with this code, if there is one.
+    /// Returns the cause with this code, if there is one.
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
             0..=9 => Some(Self::RECORDER[code as usize]),
@@ -64,12 +64,12 @@ impl Cause {
         }
     }
 
-    /// The code in the file.
+    /// Returns the code in the file.
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// The name in tables and JSON.
+    /// Returns the name in tables and JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::BufferFull => "buffer-full",
@@ -94,17 +94,17 @@ impl Cause {
         matches!(self, Self::Overwritten | Self::SizeLimit)
     }
 
-    /// Whether the recorder missed the events.
+    /// Returns whether the recorder missed the events.
     pub const fn is_dropped(self) -> bool {
         !self.is_suppressed() && !self.is_of_reader()
     }
 
-    /// Whether the user did not want the events.
+    /// Returns whether the user did not want the events.
     pub const fn is_suppressed(self) -> bool {
         matches!(self, Self::RateLimited)
     }
 
-    /// Whether a reader cannot find the events.
+    /// Returns whether a reader cannot find the events.
     pub const fn is_of_reader(self) -> bool {
         matches!(self, Self::Skipped | Self::Truncated)
     }

@@ -36,7 +36,7 @@ impl LossPoint {
         }
     }
 
-    /// A key that sorts the losses of a chunk in the global order.
+    /// Returns a key that sorts the losses of a chunk in the global order.
     pub const fn key(&self) -> (i64, bool, u32, u32) {
         match self {
             // Before all events at its time.
@@ -45,7 +45,7 @@ impl LossPoint {
         }
     }
 
-    /// Whether an event with this trace time in nanoseconds is before the loss.
+    /// Returns whether an event with this trace time in nanoseconds is before the loss.
     #[inline]
     pub fn is_after(&self, time_ns: i64, event: &EventPlace) -> bool {
         match self {
@@ -179,7 +179,7 @@ impl From<TraceChunk> for OrderedChunk {
 }
 
 impl OrderedChunk {
-    /// The chunk, stream by stream.
+    /// Returns the chunk, stream by stream.
     pub const fn chunk(&self) -> &TraceChunk {
         &self.chunk
     }
@@ -189,12 +189,12 @@ impl OrderedChunk {
         self.events.len()
     }
 
-    /// Whether there are no events.
+    /// Returns whether there are no events.
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
 
-    /// The losses in order, each before the event with this number.
+    /// Returns the losses in order, each before the event with this number.
     pub fn losses(&self) -> impl DoubleEndedIterator<Item = (usize, &TraceLoss)> + Clone {
         let losses = self.losses.iter();
         losses.map(|(at, number)| (*at as usize, &self.chunk.losses[*number as usize].1))
@@ -209,7 +209,7 @@ impl OrderedChunk {
         &self.events[event]
     }
 
-    /// The positions of the events in the chunk, in the global order.
+    /// Returns the positions of the events in the chunk, in the global order.
     pub fn places(&self) -> impl ExactSizeIterator<Item = &EventPlace> {
         self.events.iter()
     }
@@ -240,19 +240,19 @@ impl OrderedChunk {
             .partition_point(|event| self.chunk.time_ns(event) < time_ns)
     }
 
-    /// The stream of an event.
+    /// Returns the stream of an event.
     #[inline]
     pub fn stream(&self, event: usize) -> StreamId {
         let place = &self.events[event];
         self.chunk.groups[place.group as usize].ends[place.run as usize].0
     }
 
-    /// The event types of all groups: an event type may be among them several times.
+    /// Returns the event types of all groups: an event type may be among them several times.
     pub fn types(&self) -> impl Iterator<Item = &TypeColumns> {
         self.chunk.groups.iter().flat_map(|group| &group.types)
     }
 
-    /// The place of an event's type among [`OrderedChunk::types`].
+    /// Returns the place of an event's type among [`OrderedChunk::types`].
     #[inline]
     pub fn type_number(&self, event: usize) -> usize {
         let (group, index) = self.group(event);
@@ -260,28 +260,28 @@ impl OrderedChunk {
         first + usize::from(group.type_index[index])
     }
 
-    /// The columns of an event's type.
+    /// Returns the columns of an event's type.
     #[inline]
     pub fn columns(&self, event: usize) -> &TypeColumns {
         let (group, index) = self.group(event);
         &group.types[usize::from(group.type_index[index])]
     }
 
-    /// The index of an event in the columns of its type.
+    /// Returns the index of an event in the columns of its type.
     #[inline]
     pub fn ordinal(&self, event: usize) -> usize {
         self.events[event].ordinal as usize
     }
 
-    /// The value of an element of an event, by its position in the definition of the event type. [`Value::Absent`] if there
-    /// is none.
+    /// Returns the value of an element of an event, by its position in the definition of the event type.
+    /// [`Value::Absent`] if there is none.
     #[inline]
     pub fn value(&self, event: usize, element: usize) -> Value<'_> {
         let column = self.columns(event).columns.get(element);
         column.map_or(Value::Absent, |column| column.get(self.ordinal(event)))
     }
 
-    /// The events, in order.
+    /// Returns the events, in order.
     pub fn rows(&self) -> impl ExactSizeIterator<Item = OrderedRow<'_>> {
         (0..self.len()).map(|number| OrderedRow {
             chunk: self,
@@ -289,7 +289,7 @@ impl OrderedChunk {
         })
     }
 
-    /// The position of an event in its stream. `None` if no stream of its group was sorted.
+    /// Returns the position of an event in its stream. `None` if no stream of its group was sorted.
     pub fn position(&self, event: usize) -> Option<u64> {
         let (group, index) = self.group(event);
         group.positions.get(index).copied()
@@ -302,7 +302,7 @@ impl OrderedChunk {
         group.shift_ns(index)
     }
 
-    /// The unwrapped tick of an event minus the tick that its clock's map has for its time.
+    /// Returns the unwrapped tick of an event minus the tick that its clock's map has for its time.
     #[inline]
     pub fn tick_residual(&self, event: usize) -> i64 {
         let (group, index) = self.group(event);
@@ -324,22 +324,23 @@ impl<'a> OrderedRow<'a> {
         self.chunk.time_ns(self.number)
     }
 
-    /// Its stream.
+    /// Returns its stream.
     pub fn stream(&self) -> StreamId {
         self.chunk.stream(self.number)
     }
 
-    /// Its event type.
+    /// Returns its event type.
     pub fn event_type(&self) -> EventTypeId {
         self.chunk.columns(self.number).event_type
     }
 
-    /// The value of an element by its position in the definition of the event type. [`Value::Absent`] if there is none.
+    /// Returns the value of an element by its position in the definition of the event type. [`Value::Absent`] if there
+    /// is none.
     pub fn value(&self, element: usize) -> Value<'a> {
         self.chunk.value(self.number, element)
     }
 
-    /// The values of all its elements.
+    /// Returns the values of all its elements.
     pub fn values(&self) -> impl Iterator<Item = Value<'a>> + use<'a> {
         let ordinal = self.chunk.ordinal(self.number);
         let columns = self.chunk.columns(self.number).columns.iter();

@@ -72,7 +72,7 @@ impl OrderHash {
         }
     }
 
-    /// The hash.
+    /// Returns the hash.
     pub const fn value(self) -> u64 {
         self.value
     }
@@ -90,7 +90,7 @@ pub struct EventHasher {
 }
 
 impl EventHasher {
-    /// The hash of each event. `types` has the columns by type and what the types are called in the trace;
+    /// Returns the hash of each event. `types` has the columns by type and what the types are called in the trace;
     /// `renumber` makes the numbers of references those of the trace: it gets the index of the type, that of the
     /// element, and the values.
     ///

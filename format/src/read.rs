@@ -13,7 +13,7 @@ pub trait ReadAt: Send + Sync {
     /// If the storage does not report its length.
     fn len(&self) -> Result<u64>;
 
-    /// Whether there are no bytes.
+    /// Returns whether there are no bytes.
     ///
     /// # Errors
     /// If the storage does not report its length.

@@ -197,7 +197,7 @@ impl Recording {
         check_unread(file, &self.header, footer, &in_file.collect())
     }
 
-    /// A recording made of another format's files: its chunks are [`ChunkPlace::Foreign`].
+    /// Returns a recording made of another format's files: its chunks are [`ChunkPlace::Foreign`].
     pub fn of_foreign(
         header: FileHeader,
         definitions: Definitions,
@@ -227,8 +227,8 @@ impl Recording {
         problems.filter(|problem| Some(problem.offset) != self.cut_at)
     }
 
-    /// What the live file has that could not be read, and a [recovery](Recording::recover) would leave out. `None` if
-    /// everything was read.
+    /// Returns what the live file has that could not be read, and a [recovery](Recording::recover) would leave out.
+    /// `None` if everything was read.
     pub fn unread_of_live_file(&self) -> Option<String> {
         let events = self.live_loss.events;
         match (events, self.live_loss.has_definitions) {
@@ -238,7 +238,8 @@ impl Recording {
         }
     }
 
-    /// Whether some of its events are in a live file only: reading them needs the definitions.
+    /// Returns whether some of its events are in a live file only: reading them needs the
+    /// definitions.
     pub const fn has_pages(&self) -> bool {
         !self.pages.is_empty()
     }
@@ -530,8 +531,8 @@ impl Recording {
         }
     }
 
-    /// How many bytes the body of a chunk has, decompressed; none for one that is in no block of the file. `file` is
-    /// the one the recording was read from.
+    /// Returns how many bytes the body of a chunk has, decompressed; `None` for one that is in no block of the file.
+    /// `file` is the one the recording was read from.
     ///
     /// # Errors
     /// If the block cannot be read or its header is damaged.

@@ -64,8 +64,8 @@ pub(crate) fn read_file_header(file: &dyn ReadAt) -> Result<FileHeader> {
     FileHeader::decode(&bytes)
 }
 
-/// The footer that the file's tail points to, with the chunks of its index blocks; or why the file must be scanned, as
-/// a problem of the file. A file without a tail has no such problem: its writer did not finish.
+/// Returns the footer that the file's tail points to, with the chunks of its index blocks; or why the file must be
+/// scanned, as a problem of the file. A file without a tail has no such problem: its writer did not finish.
 pub(crate) fn read_footer(
     file: &dyn ReadAt,
     limits: &FileLimits,
@@ -88,7 +88,7 @@ pub(crate) fn read_footer(
     }))
 }
 
-/// The chunks of a footer with those of its index blocks.
+/// Returns the chunks of a footer with those of its index blocks.
 ///
 /// # Errors
 /// If an index block cannot be read, or they name another number of chunks than the footer says.
@@ -121,7 +121,7 @@ fn read_index_block(file: &dyn ReadAt, offset: u64, most: u64) -> Result<Vec<Ind
     decode_some_of_index(&body, most).map_err(|error| error.shifted(offset))
 }
 
-/// Where the footer is that the file's tail points to.
+/// Returns where the footer is that the file's tail points to.
 pub(crate) fn footer_offset(file: &dyn ReadAt) -> Result<Option<u64>> {
     let length = file.len()?;
     if length < (FILE_HEADER_LEN + TAIL_LEN) as u64 {
@@ -147,10 +147,9 @@ fn read_footer_at(file: &dyn ReadAt, offset: u64, limits: &FileLimits) -> Result
     })
 }
 
-/// The footer among the blocks that a scan met, when the tail that should point to it is lost, or does not
-/// any more because blocks before it are. One that does not name every chunk before it is not this file's: a
-/// resync may have found it in an event; but chunks that only a lost index block named may be any. Chunks are where
-/// they were met.
+/// Returns the footer among the blocks that a scan met, when the tail that should point to it is lost, or does not any
+/// more because blocks before it are. One that does not name every chunk before it is not this file's: a resync may
+/// have found it in an event; but chunks that only a lost index block named may be any. Chunks are where they were met.
 pub(crate) fn find_footer(
     file: &dyn ReadAt,
     blocks: &[FoundBlock],
@@ -504,7 +503,8 @@ impl Scan<'_> {
         }))
     }
 
-    /// Whether a block can end at this offset: the file ends there, or an intact block header or a tail is there.
+    /// Returns whether a block can end at this offset: the file ends there, or an intact block header or a tail is
+    /// there.
     fn is_border(&self, offset: u64) -> Result<bool> {
         if offset == self.length || is_tail(self.file, offset, self.length)? {
             return Ok(true);
@@ -515,7 +515,7 @@ impl Scan<'_> {
         Ok(read_block_header(self.file, offset).is_ok())
     }
 
-    /// The next offset from `from` on where a sync mark is, or the file's end.
+    /// Returns the next offset from `from` on where a sync mark is, or the file's end.
     fn next_sync(&self, from: u64) -> Result<u64> {
         // Small at first: where marks are many, each search is short.
         const FIRST_WINDOW: u64 = 1 << 8;
@@ -537,7 +537,7 @@ impl Scan<'_> {
         Ok(self.length)
     }
 
-    /// The next offset from `from` on where a block with an intact header and head is, or the file's end.
+    /// Returns the next offset from `from` on where a block with an intact header and head is, or the file's end.
     fn next_block(&mut self, from: u64) -> Result<u64> {
         let mut offset = self.next_sync(from)?;
         while offset < self.length {
@@ -706,7 +706,7 @@ mod tests {
         (file.bytes, starts)
     }
 
-    /// The chunks that a reader finds with their events, and the problems it notes.
+    /// Returns the chunks that a reader finds with their events, and the problems it notes.
     fn read(bytes: &[u8]) -> (Vec<u64>, usize) {
         let file = bytes.to_vec();
         let recording = Recording::read(&file, None, |_| false).unwrap();
@@ -790,7 +790,8 @@ mod tests {
         }
     }
 
-    /// What a footer or an index block says that has this body, of a file that is no longer.
+    /// Returns the body of an index block with `count` chunks, in far fewer bytes than they would
+    /// need in a file.
     fn bomb(count: u64) -> Vec<u8> {
         let (header, _) = chunk(0, 0, &[]);
         let mut head = Vec::new();

@@ -50,8 +50,8 @@ pub struct LocationState {
 }
 
 impl LocationState {
-    /// The regions that are open, from the outermost on: which, trace time of its enter in nanoseconds, and whether a
-    /// loss since then may have had enters or leaves.
+    /// Returns the regions that are open, from the outermost on: which, trace time of its enter in nanoseconds, and
+    /// whether a loss since then may have had enters or leaves.
     pub fn open(&self) -> impl Iterator<Item = (RegionId, i64, bool)> {
         self.steps.iter().filter_map(|step| match step {
             Step::Enter {
@@ -106,7 +106,7 @@ impl SnapshotHeader {
         Ok(header)
     }
 
-    /// What the body has beyond its bytes.
+    /// Returns what the body has beyond its bytes.
     pub fn content(&self) -> Content {
         Content {
             items: self.locations.saturating_add(self.steps),
@@ -123,7 +123,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The head of the snapshot before a chunk.
+    /// Returns the head of the snapshot before a chunk.
     pub fn header(&self, chunk: u64) -> SnapshotHeader {
         let steps = self.locations.iter().map(|state| state.steps.len() as u64);
         SnapshotHeader {

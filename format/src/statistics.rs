@@ -61,7 +61,7 @@ pub struct RegionStatistics {
 }
 
 impl RegionStatistics {
-    /// Whether there is more than a block of them may hold.
+    /// Returns whether there is more than a block of them may hold.
     pub fn is_too_much(&self) -> bool {
         let slots = self
             .regions
@@ -70,7 +70,7 @@ impl RegionStatistics {
         self.regions.len() > MAX_STATISTICS_REGIONS || slots.sum::<usize>() > MAX_BUCKETS
     }
 
-    /// What the body has beyond its bytes.
+    /// Returns what the body has beyond its bytes.
     pub fn content(&self) -> Content {
         let buckets = self.regions.iter();
         let buckets = buckets.map(|(_, calls)| calls.completed.buckets().count());

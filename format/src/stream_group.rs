@@ -66,12 +66,12 @@ impl StreamGroup {
         self.times_ns.len()
     }
 
-    /// Whether there are no events.
+    /// Returns whether there are no events.
     pub fn is_empty(&self) -> bool {
         self.times_ns.is_empty()
     }
 
-    /// The streams, ascending, each with the indexes of its events.
+    /// Returns the streams, ascending, each with the indexes of its events.
     pub fn runs(&self) -> impl Iterator<Item = (StreamId, Range<usize>)> {
         let mut start = 0;
         self.ends.iter().map(move |(stream, end)| {

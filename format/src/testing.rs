@@ -88,7 +88,7 @@ pub(crate) fn rows(types: &[u32]) -> Vec<u8> {
     rows
 }
 
-/// A chunk of stream 0 with events of these types.
+/// Returns a chunk of stream 0 with events of these types.
 pub(crate) fn chunk(sequence: u64, recorded_before: u64, types: &[u32]) -> (ChunkHeader, Chunk) {
     let mut builder = ChunkBuilder::new(u64::MAX);
     let schema = definitions().schema();
@@ -102,7 +102,7 @@ pub(crate) fn chunk(sequence: u64, recorded_before: u64, types: &[u32]) -> (Chun
     (header, chunk)
 }
 
-/// A chunk of a trace with events of stream 0.
+/// Returns a chunk of a trace with events of stream 0.
 pub(crate) fn trace_chunk(first_ns: i64, count: usize) -> TraceChunk {
     let mut columns = TypeColumns::new(ty(0), std::iter::empty());
     columns.count = count;

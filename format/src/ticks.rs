@@ -26,8 +26,8 @@ pub fn distance(from: u64, to: u64, max_ticks: u64) -> i64 {
     }
 }
 
-/// The unwrapped tick nearest to `expected` that reads `tick` on the clock, and whether another one
-/// is about as near (within an eighth of the period), so that the choice is ambiguous.
+/// Returns the unwrapped tick nearest to `expected` that reads `tick` on the clock, and whether
+/// another one is about as near (within an eighth of the period), so that the choice is ambiguous.
 ///
 /// Expectations beyond ± 2¹²⁵ are taken as that: no clock gets there, and nothing overflows.
 pub fn unwrap_near(tick: u64, expected: i128, max_ticks: u64) -> (i128, bool) {
@@ -46,8 +46,8 @@ pub fn unwrap_near(tick: u64, expected: i128, max_ticks: u64) -> (i128, bool) {
     (nearest, is_ambiguous)
 }
 
-/// What is added to the unwrapped tick `map_tick` so that the sum reads as `tick` does on the clock: their difference, or
-/// where that needs more than 64 bits, the one of smallest magnitude modulo (`max_ticks` + 1).
+/// Returns what is added to the unwrapped tick `map_tick` so that the sum reads as `tick` does on the clock: their
+/// difference, or where that needs more than 64 bits, the one of smallest magnitude modulo (`max_ticks` + 1).
 pub fn residual(tick: i128, map_tick: i128, max_ticks: u64) -> i64 {
     let difference = tick.checked_sub(map_tick);
     if let Some(residual) = difference.and_then(|difference| i64::try_from(difference).ok()) {

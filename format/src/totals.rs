@@ -89,7 +89,7 @@ pub struct TypeTotals {
 }
 
 impl TypeTotals {
-    /// All zero.
+    /// Returns all zero.
     pub const fn new(event_type: EventTypeId) -> Self {
         Self {
             event_type,
@@ -132,7 +132,8 @@ impl TypeTotals {
             .saturating_sub(self.filtered)
     }
 
-    /// Whether `raised = recorded + dropped + suppressed` holds (at least, for a lower bound).
+    /// Returns whether `raised = recorded + dropped + suppressed` holds (at least, for a lower
+    /// bound).
     pub fn is_balanced(&self) -> bool {
         let explained = u128::from(self.recorded)
             + u128::from(self.suppressed)
@@ -194,7 +195,7 @@ impl StreamTotals {
         }
     }
 
-    /// The row of an event type, added when there is none.
+    /// Returns the row of an event type, added when there is none.
     pub fn row(&mut self, event_type: EventTypeId) -> &mut TypeTotals {
         let found = self
             .rows
@@ -206,7 +207,7 @@ impl StreamTotals {
         &mut self.rows[index]
     }
 
-    /// The row of an event type, if there is one.
+    /// Returns the row of an event type, if there is one.
     pub fn get(&self, event_type: EventTypeId) -> Option<&TypeTotals> {
         let found = self
             .rows

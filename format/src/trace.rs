@@ -299,8 +299,8 @@ impl Trace {
             .sort_by_key(|loss| (loss.to_ns, loss.from_ns, loss.stream));
     }
 
-    /// The head of a chunk: its events by stream and type. None when it is damaged, or another than
-    /// the index says.
+    /// Returns the head of a chunk: its events by stream and type. `None` means that it is damaged,
+    /// or differs from the index.
     pub fn head(&self, file: &dyn ReadAt, entry: &TraceIndexEntry) -> Option<TraceChunkHeader> {
         let (_, head) = read_head_at(file, entry.offset).ok()?;
         (TraceIndexEntry::new(entry.offset, &head) == *entry).then_some(head)
@@ -491,7 +491,7 @@ fn check_is_trace_chunk(block: &BlockHeader, offset: u64) -> Result<()> {
     })
 }
 
-/// The error of a chunk that no released version wrote.
+/// Returns the error of a chunk that no released version wrote.
 fn retired(offset: u64) -> FormatError {
     FormatError::Invalid {
         offset,
@@ -611,7 +611,8 @@ mod tests {
         ));
     }
 
-    /// The groups that are read of a chunk with three of them, by stream, and what is damaged.
+    /// Returns the groups that are read of a chunk with three of them, by stream, and what is
+    /// damaged.
     fn read_groups(bytes: &[u8], is_wanted: impl Fn(StreamId) -> bool) -> (Vec<u32>, Vec<u32>) {
         let bytes = bytes.to_vec();
         let trace = Trace::read(&bytes).unwrap();

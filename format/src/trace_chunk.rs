@@ -179,7 +179,7 @@ impl TraceChunk {
         self.groups.iter().map(StreamGroup::len).sum()
     }
 
-    /// Whether there are no events.
+    /// Returns whether there are no events.
     pub fn is_empty(&self) -> bool {
         self.groups.iter().all(StreamGroup::is_empty)
     }
@@ -190,18 +190,19 @@ impl TraceChunk {
         spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
-    /// The runs of all streams: each group, stream, and the indexes of its events in the group.
+    /// Returns the runs of all streams: each group, stream, and the indexes of its events in the
+    /// group.
     pub fn runs(&self) -> impl Iterator<Item = (&StreamGroup, StreamId, Range<usize>)> {
         let groups = self.groups.iter();
         groups.flat_map(|group| group.runs().map(move |(stream, run)| (group, stream, run)))
     }
 
-    /// Whether a stream has events in it.
+    /// Returns whether a stream has events in it.
     pub fn has_stream(&self, stream: StreamId) -> bool {
         self.place_of(stream, 0).is_some()
     }
 
-    /// The losses of a stream, in order.
+    /// Returns the losses of a stream, in order.
     pub fn losses_of(&self, stream: StreamId) -> &[(u32, TraceLoss)] {
         let start = self
             .losses
@@ -446,7 +447,7 @@ mod tests {
         }
     }
 
-    /// A chunk as it is stored.
+    /// Returns a chunk in its stored form.
     fn stored(chunk: &TraceChunk) -> (TraceChunkHeader, Vec<u8>) {
         let mut writer = BlockWriter::new(CompressionLevel::None).unwrap();
         let mut header = chunk.header(0);

@@ -23,7 +23,7 @@ pub enum ElementType {
 }
 
 impl ElementType {
-    /// The type with this code, if there is one.
+    /// Returns the type with this code, if there is one.
     pub const fn from_code(code: u8) -> Option<Self> {
         Some(match code {
             1 => Self::I32,
@@ -37,17 +37,17 @@ impl ElementType {
         })
     }
 
-    /// The code in the file.
+    /// Returns the code in the file.
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// Whether values are of variable length.
+    /// Returns whether values are of variable length.
     pub const fn is_variable(self) -> bool {
         matches!(self, Self::String | Self::Bytes)
     }
 
-    /// The name in definitions and messages.
+    /// Returns the name in definitions and messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::I32 => "i32",
@@ -106,7 +106,7 @@ impl std::fmt::Display for Value<'_> {
 }
 
 impl<'a> Value<'a> {
-    /// The type of the value; none when absent.
+    /// Returns the type of the value; `None` when absent.
     pub const fn element_type(self) -> Option<ElementType> {
         Some(match self {
             Self::I32(_) => ElementType::I32,
@@ -120,8 +120,8 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// The value as 64 bits (signed ones sign-extended, doubles by their bits); none when absent or
-    /// of variable length.
+    /// Returns the value as 64 bits (signed ones sign-extended, doubles by their bits); `None` when
+    /// absent or of variable length.
     pub const fn to_bits(self) -> Option<u64> {
         Some(match self {
             Self::I32(value) => value as i64 as u64,
@@ -133,7 +133,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// The inverse of [`Value::to_bits`]; [`Value::Absent`] for types of variable length.
+    /// Returns the inverse of [`Value::to_bits`]; [`Value::Absent`] for types of variable length.
     pub const fn from_bits(element_type: ElementType, bits: u64) -> Self {
         match element_type {
             ElementType::I32 => Self::I32(bits as i32),
@@ -145,7 +145,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The integer, whatever its width and sign; none for the other types.
+    /// Returns the integer, whatever its width and sign; `None` for the other types.
     pub fn as_integer(self) -> Option<i128> {
         Some(match self {
             Self::I32(value) => value.into(),
@@ -156,7 +156,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// The bytes of a string or bytes value.
+    /// Returns the bytes of a string or bytes value.
     pub const fn as_bytes(self) -> Option<&'a [u8]> {
         match self {
             Self::String(bytes) | Self::Bytes(bytes) => Some(bytes),

@@ -12,7 +12,7 @@ pub const fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
-/// The inverse of [`zigzag`].
+/// Returns the inverse of [`zigzag`].
 pub const fn unzigzag(value: u64) -> i64 {
     ((value >> 1) as i64) ^ -((value & 1) as i64)
 }
@@ -55,8 +55,8 @@ impl Put for Vec<u8> {
     }
 }
 
-/// The varint that the bytes of a little-endian word begin with, and its length; none if it is longer
-/// than the word.
+/// Returns the varint that the bytes of a little-endian word begin with, and its length; `None` if it is longer than
+/// the word.
 #[inline]
 pub(crate) fn short_varint(word: u64) -> Option<(u64, usize)> {
     if word & 0x80 == 0 {
@@ -101,7 +101,7 @@ impl<'a> Wire<'a> {
         self.bytes.len() - self.position
     }
 
-    /// Whether everything has been read.
+    /// Returns whether everything has been read.
     pub const fn is_empty(&self) -> bool {
         self.remaining() == 0
     }
@@ -111,7 +111,7 @@ impl<'a> Wire<'a> {
         self.position = (self.position + count).min(self.bytes.len());
     }
 
-    /// Whether these bytes come next.
+    /// Returns whether these bytes come next.
     pub fn starts_with(&self, bytes: &[u8]) -> bool {
         self.bytes[self.position..].starts_with(bytes)
     }

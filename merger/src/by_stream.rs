@@ -15,7 +15,7 @@ pub struct ByStream<T> {
 impl<T: Copy> ByStream<T> {
     const LARGEST: usize = 1 << 20;
 
-    /// The value of a stream. `None` if it has none.
+    /// Returns the value of a stream. `None` if it has none.
     #[inline]
     pub fn get(&self, stream: StreamId) -> Option<T> {
         match self.near.get(stream.index()) {
@@ -24,7 +24,8 @@ impl<T: Copy> ByStream<T> {
         }
     }
 
-    /// The value of a stream, to be changed; it is set to the default first if there is none.
+    /// Returns the value of a stream, to be changed; it is set to the default first if there is
+    /// none.
     #[inline]
     pub(crate) fn get_or_default(&mut self, stream: StreamId) -> &mut T
     where

@@ -82,7 +82,7 @@ pub struct CallStack {
 }
 
 impl CallStack {
-    /// The open calls, from the outermost on.
+    /// Returns the open calls, from the outermost on.
     pub fn frames(&self) -> &[Frame] {
         &self.frames
     }
@@ -244,7 +244,7 @@ impl Moves {
     /// Means that there is no region.
     const NO_REGION: u64 = u64::MAX;
 
-    /// Those in the column of the element `region`.
+    /// Reads the moves of the column of the element `region`.
     pub fn of(column: &Column) -> Self {
         let mut regions = Vec::with_capacity(column.len());
         let is_unsigned = matches!(column.element_type(), ElementType::U32 | ElementType::U64);
@@ -259,7 +259,8 @@ impl Moves {
         Self { regions, next: 0 }
     }
 
-    /// The region of an event, by its index among those of its type; none when it names none.
+    /// Returns the region of an event, by its index among those of its type; `None` when it names
+    /// none.
     #[inline]
     pub fn get(&self, ordinal: usize) -> Option<RegionId> {
         let region = self.regions.get(ordinal).copied();
@@ -268,7 +269,7 @@ impl Moves {
             .map(RegionId::new)
     }
 
-    /// The region of the next event; none when it names none.
+    /// Returns the region of the next event; `None` when it names none.
     #[inline]
     pub fn step(&mut self) -> Option<RegionId> {
         self.next += 1;

@@ -87,7 +87,7 @@ pub(crate) fn ticks_in(clock: &Clock, ns: i128) -> i128 {
         .div_euclid(1_000_000_000)
 }
 
-/// A second knot that continues from `from` at the nominal rate, far enough for rounding not to matter.
+/// Returns a second knot that continues from `from` at the nominal rate, far enough for rounding not to matter.
 fn nominal_knot(clock: &Clock, from: (i128, i64)) -> (i128, i64) {
     // A whole number of seconds keeps the rate exact.
     let seconds = 1_i128;
@@ -360,7 +360,7 @@ impl OwnError {
     }
 }
 
-/// A fit to a host's reference clock, on the axis.
+/// Returns a fit to a host's reference clock, on the axis.
 pub(crate) fn on_axis(map: &ClockMap, kind: ClockKind, host: &Host) -> ClockMap {
     if kind == ClockKind::Reference {
         return ClockMap {
@@ -443,7 +443,8 @@ impl MapMover {
     }
 }
 
-/// The first of knots that ascend strictly in tick and time: those at the ends of 64 bits may not. At least two.
+/// Returns the first of knots that ascend strictly in tick and time: those at the ends of 64 bits may not. At least
+/// two.
 fn ascending(mut knots: Vec<(i128, i64)>) -> Vec<(i128, i64)> {
     let mut last: Option<(i128, i64)> = None;
     knots.retain(|knot| {

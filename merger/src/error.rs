@@ -173,7 +173,7 @@ pub enum MergeError {
 }
 
 impl MergeError {
-    /// The message without the path, for callers that print the path themselves.
+    /// Returns the message without the path, for callers that print the path themselves.
     pub fn without_path(&self) -> String {
         match self {
             Self::Format { error, .. } => error.to_string(),
@@ -190,7 +190,7 @@ impl MergeError {
 mod tests {
     use super::*;
 
-    /// An error with all its sources, as programs print it.
+    /// Returns an error with all its sources, as programs print it.
     fn chain(error: &dyn std::error::Error) -> String {
         let mut text = error.to_string();
         let mut next = error.source();

@@ -51,7 +51,7 @@ pub struct Selection {
     event_types: Option<BTreeSet<EventTypeId>>,
 }
 
-/// The known name that is nearest to a misspelt one, if any is near.
+/// Returns the known name that is nearest to a misspelt one, if any is near.
 pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let alike = known.map(|known| {
         let (a, b) = (name.to_lowercase(), known.to_lowercase());
@@ -199,20 +199,20 @@ impl EventFilter {
         })
     }
 
-    /// Whether everything is kept.
+    /// Returns whether everything is kept.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
 impl Selection {
-    /// Whether events of a stream are kept.
+    /// Returns whether events of a stream are kept.
     pub fn takes_stream(&self, stream: StreamId) -> bool {
         let streams = self.streams.as_ref();
         streams.is_none_or(|set| set.contains(&stream))
     }
 
-    /// Whether events of a type are kept.
+    /// Returns whether events of a type are kept.
     pub fn takes_event_type(&self, event_type: EventTypeId) -> bool {
         let types = self.event_types.as_ref();
         types.is_none_or(|set| set.contains(&event_type))
@@ -227,7 +227,7 @@ impl Selection {
         *self = std::mem::take(self).and(more);
     }
 
-    /// What both keep.
+    /// Returns what both keep.
     fn and(self, other: Self) -> Self {
         fn both<T: Ord + Copy>(
             a: Option<BTreeSet<T>>,
@@ -244,7 +244,7 @@ impl Selection {
         }
     }
 
-    /// Whether events of every type are kept.
+    /// Returns whether events of every type are kept.
     pub fn takes_all_event_types(&self) -> bool {
         self.event_types.is_none()
     }
@@ -253,7 +253,7 @@ impl Selection {
 /// What a filter says, whatever numbers its texts have: from and to, ranks, sources, locations, event types.
 pub(crate) type Said = (Option<i64>, Option<i64>, [String; 4]);
 
-/// What a filter of these definitions says.
+/// Returns what a filter of these definitions says.
 pub(crate) fn said(filter: &Filter, of: &Definitions) -> Said {
     let names = [
         filter.ranks,
@@ -324,7 +324,7 @@ impl Keep {
         }
     }
 
-    /// Whether every event of these streams is kept, in the whole of its time.
+    /// Returns whether every event of these streams is kept, in the whole of its time.
     pub(crate) fn takes_all_of(&self, mut streams: impl Iterator<Item = StreamId>) -> bool {
         let takes_all_times = self.window == Window::ALL && self.slice == Window::ALL;
         takes_all_times
@@ -332,7 +332,7 @@ impl Keep {
             && streams.all(|stream| self.selection.takes_stream(stream))
     }
 
-    /// The time in which events are wanted.
+    /// Returns the time in which events are wanted.
     pub(crate) fn time(&self) -> Window {
         Window {
             from_ns: self.window.from_ns.max(self.slice.from_ns),
@@ -340,7 +340,7 @@ impl Keep {
         }
     }
 
-    /// Whether what happens in a stretch of time may be wanted.
+    /// Returns whether what happens in a stretch of time may be wanted.
     pub(crate) const fn overlaps(&self, first_ns: i64, last_ns: i64) -> bool {
         self.window.overlaps(first_ns, last_ns) && self.slice.overlaps(first_ns, last_ns)
     }
@@ -350,7 +350,7 @@ impl Keep {
         self.slice.contains(time_ns)
     }
 
-    /// Whether this is the first slice: what has no time is counted there.
+    /// Returns whether this is the first slice: what has no time is counted there.
     pub(crate) const fn is_first(&self) -> bool {
         self.slice.from_ns == i64::MIN
     }

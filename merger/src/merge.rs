@@ -69,13 +69,13 @@ struct Member {
 }
 
 impl Member {
-    /// The boot of its host; zeros when the definition of its process is lost.
+    /// Returns the boot of its host; zeros when the definition of its process is lost.
     fn boot_id(&self, definitions: &Definitions) -> BootId {
         let process = definitions.processes.get(&self.process);
         process.map_or_else(BootId::default, |process| process.boot_id)
     }
 
-    /// The end of the process, as the trace defines it.
+    /// Returns the definition of the process's end.
     fn end(&self) -> Definition {
         Definition::ProcessEnd(ProcessEnd {
             process: self.process,
@@ -152,12 +152,12 @@ const CHUNK_EVENTS: usize = 1 << 16;
 const QUANTILES: u64 = 1 << 12;
 
 impl Merge {
-    /// When and how a clock was set; empty: it was not.
+    /// Returns when and how a clock was set; empty: it was not.
     fn epochs(&self, clock: ClockId) -> &[Epoch] {
         self.epochs.get(&clock).map_or(&[], |epochs| epochs)
     }
 
-    /// Whether a stream's events need not be in the order of time.
+    /// Returns whether a stream's events need not be in the order of time.
     fn is_sorted(&self, stream: StreamId) -> bool {
         let source = self.definitions.streams.get(&stream);
         let source = source.and_then(|stream| self.definitions.sources.get(&stream.source));
@@ -354,12 +354,12 @@ impl Merge {
         recordings.chain(traces).fold(0, u64::saturating_add)
     }
 
-    /// The recordings, in merge order.
+    /// Returns the recordings, in merge order.
     pub(crate) fn inputs(&self) -> impl Iterator<Item = &InputRecording> {
         self.members.iter().map(|member| &*member.input)
     }
 
-    /// The traces of earlier merges among the inputs.
+    /// Returns the traces of earlier merges among the inputs.
     pub(crate) fn input_traces(&self) -> impl Iterator<Item = &InputTrace> {
         self.traces.iter().map(|trace| &trace.input)
     }

@@ -151,7 +151,8 @@ impl Reader {
         self.jobs = jobs.max(1);
     }
 
-    /// The definitions: processes, ranks, sources, locations, event types, regions and their names.
+    /// Returns the definitions: processes, ranks, sources, locations, event types, regions and
+    /// their names.
     pub const fn definitions(&self) -> &Definitions {
         &self.definitions
     }
@@ -392,7 +393,7 @@ impl Reader {
         }
     }
 
-    /// The regions that are open at a time.
+    /// Returns the regions that are open at a time.
     ///
     /// # Errors
     /// If the storage fails.
@@ -413,7 +414,7 @@ impl Reader {
         Ok(stacks.into_inner().snapshot(&types))
     }
 
-    /// The snapshots, from which reading can start, in order. Recordings have none.
+    /// Returns the snapshots, from which reading can start, in order. Recordings have none.
     pub fn snapshots(&self) -> &[TraceSnapshot] {
         match &self.content {
             Content::Trace(opened) => &opened.trace.snapshots,
@@ -438,8 +439,8 @@ impl Reader {
         }
     }
 
-    /// The stored statistics of all calls. `None` if there are none, if they are damaged, or if the input is not one whole trace:
-    /// they can be computed from the events.
+    /// Returns the stored statistics of all calls. `None` if there are none, if they are damaged, or if the input is
+    /// not one whole trace: they can be computed from the events.
     pub fn region_statistics(&self) -> Option<RegionStatistics> {
         self.load_region_statistics().ok()?
     }
@@ -462,7 +463,7 @@ impl Reader {
         })
     }
 
-    /// What is damaged in the parts of a trace that questions do not read.
+    /// Returns what is damaged in the parts of a trace that questions do not read.
     ///
     /// # Errors
     /// If the storage fails.
@@ -508,7 +509,8 @@ impl Reader {
         Some(cuts)
     }
 
-    /// When the last process ends, or the last event is if that is later: trace time, nanoseconds.
+    /// Returns when the last process ends, or the last event is if that is later: trace time,
+    /// nanoseconds.
     pub fn end_ns(&self) -> i64 {
         let end_ns = self.definitions.time_zero.map_or(0, |zero| zero.end_ns);
         match &self.content {
@@ -520,7 +522,7 @@ impl Reader {
         }
     }
 
-    /// What it is, as a file.
+    /// Returns what it is, as a file.
     pub fn origin(&self) -> Origin {
         match &self.content {
             Content::Trace(opened) => Origin {

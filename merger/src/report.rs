@@ -154,7 +154,7 @@ pub(crate) struct SaidOfEnd {
     process_end: Option<String>,
 }
 
-/// What is said of processes' ends.
+/// Returns what is said of processes' ends.
 pub(crate) fn ends(definitions: &Definitions) -> BTreeMap<ProcessId, SaidOfEnd> {
     let mut ends: BTreeMap<ProcessId, SaidOfEnd> = BTreeMap::new();
     for property in &definitions.properties {
@@ -398,7 +398,7 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// The sums of these totals.
+    /// Returns the sums of these totals.
     pub fn of(totals: &[StreamTotals]) -> Self {
         let mut sums = Self::default();
         for row in totals.iter().flat_map(|totals| &totals.rows) {
@@ -552,7 +552,7 @@ impl SharedRank {
         shared.collect()
     }
 
-    /// Whether its recordings are of more than one run.
+    /// Returns whether its recordings are of more than one run.
     pub fn is_of_several_runs(&self) -> bool {
         self.processes
             .windows(2)
@@ -625,7 +625,7 @@ impl Report {
         }));
     }
 
-    /// The first input that is not whole, not there, or of another run, in words: what a strict merge refuses.
+    /// Returns the first input that is not whole, not there, or of another run, in words: what a strict merge refuses.
     pub fn gap(&self) -> Option<String> {
         let missing = self.missing_ranks.first();
         let missing = missing.map(|rank| format!("there is no recording of rank {rank}"));
@@ -666,7 +666,7 @@ impl Report {
         gap.or_else(running).or_else(foreign).or_else(other)
     }
 
-    /// Whether anything was lost anywhere, a process did not end by itself, counts do not add up, or recordings
+    /// Returns whether anything was lost anywhere, a process did not end by itself, counts do not add up, or recordings
     /// of several runs are mixed: exit code 3.
     pub fn has_loss(&self) -> bool {
         let totals = &self.totals;
@@ -696,8 +696,8 @@ pub fn missing_ranks(definitions: &Definitions) -> Vec<u32> {
         .collect()
 }
 
-/// Whether nothing was skipped or truncated and no rank is missing. A process that was killed and whose live file
-/// contained all the rest is complete in this sense; its end is reported separately.
+/// Returns whether nothing was skipped or truncated and no rank is missing. A process that was killed and whose live
+/// file contained all the rest is complete in this sense; its end is reported separately.
 pub fn is_complete(definitions: &Definitions, losses: &[TraceLoss]) -> bool {
     let mut ends = definitions.process_ends.values();
     let is_cut = ends.any(|end| end.ended == Ended::Truncated);

@@ -54,7 +54,7 @@ impl Stage {
         Self::Finish,
     ];
 
-    /// The name in tables.
+    /// Returns the name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Plan => "plan",
@@ -72,7 +72,7 @@ impl Stage {
         }
     }
 
-    /// Whether one thread does it, however many there are.
+    /// Returns whether one thread does it, however many there are.
     pub const fn is_serial(self) -> bool {
         matches!(
             self,

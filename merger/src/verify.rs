@@ -66,17 +66,17 @@ pub struct Verification {
 }
 
 impl Verification {
-    /// Whether all agrees.
+    /// Returns whether all agrees.
     pub fn holds(&self) -> bool {
         self.mismatches.is_empty()
     }
 
-    /// Whether anything was lost, now or before.
+    /// Returns whether anything was lost, now or before.
     pub fn has_loss(&self) -> bool {
         !self.complete || self.has_lost_events()
     }
 
-    /// Whether events are known to be lost.
+    /// Returns whether events are known to be lost.
     pub const fn has_lost_events(&self) -> bool {
         let totals = &self.totals;
         totals.dropped != 0 || totals.skipped != 0 || totals.truncated != 0

@@ -90,7 +90,8 @@ impl OutputKind {
         matches!(first, Some(b'{' | b'['))
     });
 
-    /// A kind called `name` (with its article). `matches` gets the first bytes of a file that is not empty, at most 4096.
+    /// Creates a kind called `name` (with its article). `matches` gets the first bytes of a file that is not empty, at
+    /// most 4096.
     pub const fn new(name: &'static str, matches: fn(&[u8]) -> bool) -> Self {
         Self { name, matches }
     }
@@ -212,7 +213,7 @@ impl WholeFile {
         file.finish()
     }
 
-    /// The path of the file, with symbolic links resolved.
+    /// Returns the path of the file, with symbolic links resolved.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -308,12 +309,12 @@ impl WholeDirectory {
         })
     }
 
-    /// The path that it will have.
+    /// Returns the path that it will have.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The path that it has until it is finished: files are created in it.
+    /// Returns the path that it has until it is finished: files are created in it.
     pub fn temporary(&self) -> &Path {
         &self.temporary
     }

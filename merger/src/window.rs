@@ -22,17 +22,17 @@ impl Window {
         to_ns: i64::MAX,
     };
 
-    /// Whether a time lies within.
+    /// Returns whether a time lies within.
     pub const fn contains(&self, time_ns: i64) -> bool {
         self.overlaps(time_ns, time_ns)
     }
 
-    /// Whether a stretch of time, both ends included, has a part within. The end of time ends no window.
+    /// Returns whether a stretch of time, both ends included, has a part within. The end of time ends no window.
     pub const fn overlaps(&self, first_ns: i64, last_ns: i64) -> bool {
         self.from_ns <= last_ns && (first_ns < self.to_ns || self.to_ns == i64::MAX)
     }
 
-    /// How much of an interval lies within, nanoseconds.
+    /// Returns how much of an interval lies within, nanoseconds.
     #[inline]
     pub fn clip(&self, from_ns: i64, to_ns: i64) -> i64 {
         let (from_ns, to_ns) = (from_ns.max(self.from_ns), to_ns.min(self.to_ns));

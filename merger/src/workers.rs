@@ -28,7 +28,7 @@ impl Workers {
         Ok(Self { pool: Some(pool) })
     }
 
-    /// The threads; none if the caller works itself.
+    /// Returns the threads; `None` if the caller works itself.
     pub(crate) const fn pool(&self) -> Option<&ThreadPool> {
         self.pool.as_ref()
     }

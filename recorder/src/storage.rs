@@ -129,7 +129,7 @@ pub(crate) struct StorageStatus {
 }
 
 impl StorageStatus {
-    /// Why writing failed, if it did.
+    /// Returns why writing failed, if it did.
     pub(crate) fn failure(&self) -> Option<&str> {
         self.failure.get().map(String::as_str)
     }
@@ -215,7 +215,7 @@ impl Storage {
         Arc::clone(&self.status)
     }
 
-    /// Why writing failed, if it did.
+    /// Returns why writing failed, if it did.
     pub(crate) fn failure(&self) -> Option<&str> {
         self.status.failure()
     }

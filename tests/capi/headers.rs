@@ -88,7 +88,8 @@ fn c_type(rust: &str) -> String {
     }
 }
 
-/// The exported functions as the sources have them: name, and a pointer to such a function in C.
+/// Returns the exported functions of the sources: their names, and their C types as function
+/// pointers.
 fn exported(sources: &[&str]) -> BTreeMap<String, String> {
     let mut functions = BTreeMap::new();
     for source in sources {
@@ -114,7 +115,7 @@ fn exported(sources: &[&str]) -> BTreeMap<String, String> {
     functions
 }
 
-/// The header without comments, and without the functions that it has bodies for.
+/// Returns the header without comments, and without the functions that it has bodies for.
 fn declarations(header: &str) -> String {
     let mut text = String::new();
     let mut rest = header;
@@ -147,7 +148,7 @@ fn constants(header: &str) -> BTreeSet<String> {
     names.collect()
 }
 
-/// What the library has for the constants of `annals_t.h`.
+/// Returns what the library has for the constants of `annals_t.h`.
 fn event_values() -> BTreeMap<String, u32> {
     let mut values = BTreeMap::new();
     let mut add = |name: String, value: i32| {
@@ -232,7 +233,7 @@ fn event_values() -> BTreeMap<String, u32> {
     values
 }
 
-/// What the library has for the header's constants.
+/// Returns what the library has for the header's constants.
 fn values() -> BTreeMap<String, u32> {
     let shout = |text: &str| text.to_uppercase().replace('-', "_");
     let mut values = BTreeMap::new();

@@ -32,7 +32,7 @@ fn said(output: &Output) -> String {
     )
 }
 
-/// What a command prints, when it ends well.
+/// Returns what a command prints, when it ends well.
 fn output(command: &mut Command) -> String {
     let output = command
         .output()
@@ -42,7 +42,7 @@ fn output(command: &mut Command) -> String {
 }
 
 impl Prefix {
-    /// The installation of this run of the tests.
+    /// Returns the installation of this run of the tests.
     fn get() -> &'static Self {
         static PREFIX: OnceLock<Prefix> = OnceLock::new();
         PREFIX.get_or_init(|| Self(installation::installed("installed here")))
@@ -100,7 +100,7 @@ impl Prefix {
         Command::new(self.0.join("bin").join(name))
     }
 
-    /// What `trace-cli NAME --json` prints, an object a line for `print`.
+    /// Returns what `trace-cli NAME --json` prints, an object a line for `print`.
     fn ask(&self, name: &str, trace: &Path) -> Vec<Value> {
         let mut command = self.tool("trace-cli");
         let text = output(command.arg(name).arg(trace).arg("--json"));
@@ -171,7 +171,7 @@ fn losses(prefix: &Prefix, trace: &Path) -> Vec<(String, String, String, u64)> {
     losses
 }
 
-/// The elements of all events of a type, in the trace's order.
+/// Returns the elements of all events of a type, in the trace's order.
 fn elements<'a>(events: &'a [Value], name: &str) -> Vec<&'a Value> {
     let of_type = events.iter().filter(|event| event["event"] == name);
     of_type.map(|event| &event["elements"]).collect()

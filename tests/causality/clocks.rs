@@ -93,7 +93,7 @@ fn host() -> impl Strategy<Value = (i64, i64, i64)> {
     )
 }
 
-/// What `from` finds when it measures `to` at a true time, with this bound, and this part of it wrong.
+/// Returns what `from` finds when it measures `to` at a true time, with this bound, and this part of it wrong.
 fn measured(from: Host, to: Host, true_ns: i64, error_ns: i64, percent: i64) -> Definition {
     let reference_ns = from.reference_ns(true_ns);
     Definition::HostOffset(HostOffset {

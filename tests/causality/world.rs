@@ -29,7 +29,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// A perfect one.
+    /// Creates a perfect one.
     pub(crate) const fn new(number: u8) -> Self {
         Self {
             number,
@@ -39,7 +39,7 @@ impl Host {
         }
     }
 
-    /// Its reference clock at a true time.
+    /// Returns its reference clock at a true time.
     pub(crate) fn reference_ns(&self, true_ns: i64) -> i64 {
         let drift = i128::from(true_ns) * i128::from(self.rate_ppb) / 1_000_000_000;
         self.offset_ns + true_ns + drift as i64
@@ -75,7 +75,7 @@ impl Ticking {
         steps: [(i64::MAX, 0); 3],
     };
 
-    /// The raw tick at a reference time.
+    /// Returns the raw tick at a reference time.
     pub(crate) fn tick(&self, reference_ns: i64) -> u64 {
         let ticks = i128::from(reference_ns) * i128::from(self.ticks_per_second);
         let ticks = ticks / 1_000_000_000;

@@ -60,13 +60,13 @@ impl Report {
     }
 }
 
-/// An installation of Annals, made once.
+/// Returns an installation of Annals, made once.
 fn prefix() -> &'static Path {
     static PREFIX: OnceLock<PathBuf> = OnceLock::new();
     PREFIX.get_or_init(|| installation::installed("doctor-prefix"))
 }
 
-/// The installed `trace-cli`, with an environment that says nothing of Annals, the loader, or sanitizers.
+/// Returns the installed `trace-cli`, with an environment that says nothing of Annals, the loader, or sanitizers.
 fn doctor() -> Command {
     let mut command = Command::new(prefix().join("bin/trace-cli"));
     for (name, _) in std::env::vars_os() {

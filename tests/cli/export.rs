@@ -57,7 +57,7 @@ fn merge(inputs: &Path, to: &Path, more: &[&str]) -> Output {
     merged
 }
 
-/// The Python that has the other readers.
+/// Returns the Python that has the other readers.
 fn python() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let python = root.join("target/export-python/bin/python");

@@ -281,7 +281,7 @@ fn damage_is_told_with_its_place_and_what_it_costs() {
     }
 }
 
-/// The pixels of a picture.
+/// Returns the pixels of a picture.
 fn pixels(bytes: &[u8]) -> (u32, u32, Vec<u8>) {
     let mut reader = png::Decoder::new(std::io::Cursor::new(bytes))
         .read_info()

@@ -27,7 +27,7 @@ const ADDRESS_SPACE: u64 = 1 << 30;
 /// Time that a command may take.
 const TIME: Duration = Duration::from_secs(10);
 
-/// A recording of rank 0 with the definitions of all event types, and no chunks.
+/// Returns a recording of rank 0 with the definitions of all event types, and no chunks.
 fn recording() -> TestRecording {
     TestRecording {
         rank: Some(0),
@@ -45,14 +45,14 @@ fn recording() -> TestRecording {
     }
 }
 
-/// The recording's header and definitions, without its chunk.
+/// Returns the recording's header and definitions, without its chunk.
 fn beginning() -> Vec<u8> {
     let bytes = recording().encode(CompressionLevel::default());
     let header = annals_format::BlockHeader::decode(&bytes[64..]).expect("a block");
     bytes[..64 + header.block_len() as usize].to_vec()
 }
 
-/// A file of this kind with definitions of one stream.
+/// Returns a file of this kind with definitions of one stream.
 fn trace_beginning() -> Vec<u8> {
     let bytes = beginning();
     let header = annals_format::BlockHeader::decode(&bytes[64..]).expect("a block");
@@ -108,7 +108,7 @@ fn chunk_header(sequence: u64, counts: &[(annals_format::EventTypeId, u64)]) -> 
     }
 }
 
-/// The body of a chunk whose columns are these bytes: all events at tick 2000, of one type.
+/// Returns the body of a chunk whose columns are these bytes: all events at tick 2000, of one type.
 fn body_of_one_type(
     event_type: annals_format::EventTypeId,
     events: usize,
@@ -149,7 +149,7 @@ fn shared_text() -> Vec<u8> {
     out
 }
 
-/// A trace whose only event is of stream 2³² − 1.
+/// Returns a trace whose only event is of stream 2³² − 1.
 fn far_stream() -> Vec<u8> {
     let mut columns = TypeColumns::new(MARK, [annals_format::ElementType::U64].into_iter());
     columns.count = 1;
@@ -361,7 +361,7 @@ fn large_snapshots() -> Vec<u8> {
     out
 }
 
-/// A process that started 2⁶³ ns before its reference clock's 0.
+/// Returns a process that started 2⁶³ ns before its reference clock's 0.
 fn start_of_time() -> Vec<u8> {
     let mut recording = recording();
     recording.has_footer = true;
@@ -369,7 +369,7 @@ fn start_of_time() -> Vec<u8> {
     recording.encode(CompressionLevel::default())
 }
 
-/// A footer whose index names one large block for every chunk.
+/// Returns a footer whose index names one large block for every chunk.
 fn one_block_for_many_chunks() -> Vec<u8> {
     let mut out = beginning();
     let body = body_of_one_type(MARK, 1, &[4], &[0, 0, 0]);
@@ -422,7 +422,7 @@ fn counts_beyond_64_bits(recorded: u64) -> Vec<u8> {
     out
 }
 
-/// The files, and whether they are traces.
+/// Returns the files, and whether they are traces.
 fn files() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("shared-text", shared_text()),
@@ -448,7 +448,7 @@ fn files() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// The arguments of every command that reads a file; the first is the program.
+/// Returns the arguments of every command that reads a file; the first is the program.
 fn commands(file: &Path, scratch: &Path) -> Vec<Vec<OsString>> {
     let cli = env!("CARGO_BIN_EXE_trace-cli");
     let merge = programs::trace_merge();
@@ -593,7 +593,7 @@ fn no_small_file_takes_a_command_more_than_a_gigabyte_or_ten_seconds() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// A finished recording of two streams of 5 events each, whose definitions are changed wherever they are.
+/// Returns a finished recording of two streams of 5 events each, whose definitions are changed wherever they are.
 fn with_definitions(change: impl FnOnce(&mut Vec<u8>, &mut Definitions)) -> Vec<u8> {
     let stream = |first: u64| TestStream {
         clock: 0,
@@ -654,7 +654,7 @@ fn with_definitions(change: impl FnOnce(&mut Vec<u8>, &mut Definitions)) -> Vec<
     out
 }
 
-/// The record of a definition with one byte changed: an unknown code.
+/// Returns the record of a definition with one byte changed: an unknown code.
 fn with_unknown_code(definition: &Definition, at: usize) -> Vec<u8> {
     let mut record = Vec::new();
     definition.encode(&mut record);

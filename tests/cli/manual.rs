@@ -69,7 +69,7 @@ fn links_lead_somewhere_and_every_chapter_is_listed() {
     }
 }
 
-/// The help of a command of `trace-cli`.
+/// Returns the help of a command of `trace-cli`.
 fn help(command: &str) -> String {
     let mut help = Command::new(env!("CARGO_BIN_EXE_trace-cli"));
     let output = help

@@ -284,7 +284,7 @@ const MISTAKES: &[Mistake] = &[
     ),
 ];
 
-/// A recording of a rank that is in main for 100 us and in solve within it.
+/// Returns a recording of a rank that is in main for 100 us and in solve within it.
 fn recording(rank: u32) -> TestRecording {
     let at = |us: u64| 1_000_000 + us * 1000;
     let rows = vec![

@@ -36,7 +36,8 @@ impl Inputs {
         self.path("demo/run.annals")
     }
 
-    /// The command of one kind of output; `OUT`, `TRACE` and `RECORDINGS` in its words are paths.
+    /// Returns the command of one kind of output; `OUT`, `TRACE` and `RECORDINGS` in its words are
+    /// paths.
     fn command(&self, words: &[&str], output: &Path) -> Vec<OsString> {
         let word = |word: &&str| match *word {
             "OUT" => output.into(),
@@ -363,7 +364,7 @@ fn child_command() -> Vec<OsString> {
         .collect()
 }
 
-/// The files below a directory whose names end so.
+/// Returns the files below a directory whose names end so.
 fn files(directory: &Path, end: &str) -> Vec<PathBuf> {
     let entries = walkdir::WalkDir::new(directory).into_iter();
     let paths = entries.map(|entry| entry.expect("an entry").into_path());

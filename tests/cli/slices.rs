@@ -187,7 +187,7 @@ fn all_events(input: &Path) -> (Vec<String>, HashMap<u32, u64>) {
     (found, lost)
 }
 
-/// The groups of each chunk of a trace: the streams and events of each.
+/// Returns the groups of each chunk of a trace: the streams and events of each.
 fn groups(trace: &Path) -> Vec<Vec<(Vec<u32>, u64)>> {
     let bytes = std::fs::read(trace).expect("the trace");
     let read = annals_format::Trace::read(&bytes).expect("a trace");

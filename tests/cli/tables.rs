@@ -35,7 +35,7 @@ fn json(arguments: &[&str], input: &Path) -> Value {
     serde_json::from_str(&cli(&arguments, input)).expect("JSON")
 }
 
-/// All events and losses, as `print` has them.
+/// Returns all events and losses, as `print` has them.
 fn printed(input: &Path) -> Vec<Value> {
     let text = cli(&["print", "--json", "--losses"], input);
     text.lines()
@@ -47,7 +47,7 @@ fn number(value: &Value) -> i64 {
     value.as_i64().expect("a number")
 }
 
-/// A trace with small chunks of the recordings in a directory.
+/// Returns a trace with small chunks of the recordings in a directory.
 fn merged(inputs: &Path, chunk_events: usize) -> PathBuf {
     let path = inputs.join("trace.annals");
     let mut options = MergeOptions::new();

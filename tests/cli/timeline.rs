@@ -148,7 +148,7 @@ struct Decoded {
 }
 
 impl Decoded {
-    /// The colour of a pixel, as in SVG.
+    /// Returns the colour of a pixel, as in SVG.
     fn at(&self, x: usize, y: usize) -> String {
         let at = (y * self.width as usize + x) * 3;
         let [r, g, b] = self.bytes[at..at + 3].try_into().expect("three bytes");
@@ -170,14 +170,15 @@ fn decoded(path: &Path) -> Decoded {
     }
 }
 
-/// The numbers of a shape's attributes.
+/// Returns the numbers of a shape's attributes.
 fn attribute(shape: &str, name: &str) -> f64 {
     let start = shape.split(&format!(" {name}=\"")).nth(1).expect(name);
     let number = start.split('"').next().expect("an end");
     number.parse().expect("a number")
 }
 
-/// Where the first lane of a picture begins: it is the first box in the background's colour.
+/// Returns where the first lane of a picture begins: it is the first box in the background's
+/// colour.
 fn place_of_lane(svg: &str) -> (f64, f64) {
     let mut shapes = svg.lines().filter(|line| line.starts_with("<rect "));
     let lane = shapes.find(|shape| shape.contains("fill=\"#ececec\""));
@@ -188,7 +189,7 @@ fn place_of_lane(svg: &str) -> (f64, f64) {
 /// A call: level, region, begin and end in nanoseconds.
 type Call = (usize, u64, i64, i64);
 
-/// A thread whose calls nest at random, most of them shorter than a column of a picture.
+/// Returns a thread whose calls nest at random, most of them shorter than a column of a picture.
 fn random_calls(seed: u64) -> (tempfile::TempDir, PathBuf, Vec<Call>) {
     let mut state = seed;
     let mut random = |below: u64| {
@@ -610,7 +611,7 @@ fn completions_and_manual_pages_name_the_commands() {
     assert!(page.contains("percentiles"), "{page}");
 }
 
-/// A trace of two seconds: main, and in it solve every 10 us for 5 us.
+/// Returns a trace of two seconds: main, and in it solve every 10 us for 5 us.
 fn many_calls() -> (tempfile::TempDir, PathBuf) {
     let at = |us: u64| 1_000_000 + us * 1000;
     let mut rows = vec![Row::Event(ENTER, at(0), 0)];

@@ -48,7 +48,7 @@ impl Terminal {
         assert!(self.tmux(&arguments).status.success());
     }
 
-    /// The screen, as soon as it shows all of this.
+    /// Returns the screen, as soon as it shows all of this.
     fn wait_for(&self, expected: &[&str]) -> String {
         let start = Instant::now();
         loop {

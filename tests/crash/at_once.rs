@@ -113,7 +113,7 @@ const CHILD: &str = "ANNALS_CHILD_AT_ONCE";
 /// Events that each child raises.
 const EVENTS: u64 = 2000;
 
-/// A process that records as a rank of a run, and ends so or so.
+/// Returns a process that records as a rank of a run, and ends so or so.
 fn child(directory: &Path, run: &str, rank: u32, how: &str) -> Child {
     Command::new(std::env::current_exe().expect("this program"))
         .args([

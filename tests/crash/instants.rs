@@ -201,7 +201,7 @@ fn recording(rank: u32) -> TestRecording {
     }
 }
 
-/// The inputs that tools get, each in a separate directory.
+/// Returns the inputs that tools get, each in a separate directory.
 fn stock() -> &'static Path {
     static STOCK: OnceLock<PathBuf> = OnceLock::new();
     STOCK.get_or_init(|| {
@@ -281,7 +281,7 @@ fn whole(tool: &Tool, scratch: &Path) -> Whole {
     }
 }
 
-/// A directory of outputs, with another file under the output's name if that is wanted.
+/// Returns a directory of outputs, with another file under the output's name if that is wanted.
 fn outputs(tool: &Tool, scratch: &Path, has_before: bool) -> (PathBuf, Standing) {
     let outputs = scratch.join("out");
     let _ = fs::remove_dir_all(&outputs);

@@ -116,7 +116,7 @@ fn a_killed_process_loses_nothing_that_was_acknowledged() {
     );
 }
 
-/// Whether the recording has a block with a part of its index.
+/// Returns whether the recording has a block with a part of its index.
 fn has_index_block(recordings: &Path) -> bool {
     let files = std::fs::read_dir(recordings).expect("the recordings");
     let mut paths = files.map(|file| file.expect("a file").path());

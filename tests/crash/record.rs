@@ -112,20 +112,21 @@ impl Ran {
         self.area().join("run.annals")
     }
 
-    /// Whether the program was started at all.
+    /// Returns whether the program was started at all.
     fn has_program_run(&self) -> bool {
         self.acknowledged.get(TOLD) != 0
     }
 }
 
-/// The exit code as shells have it: 128 and the number of the signal that ended the process.
+/// Returns the exit code in the convention of shells: 128 plus the number of the signal that ended
+/// the process.
 fn shell_code(status: ExitStatus) -> i32 {
     let signal = status.signal().map(|signal| 128 + signal);
     status.code().or(signal).expect("it has ended")
 }
 
 impl Way {
-    /// The code of the program without a fault.
+    /// Returns the code of the program without a fault.
     fn code(&self) -> i32 {
         if self.child == KILLED { 128 + 9 } else { 0 }
     }

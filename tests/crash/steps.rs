@@ -297,7 +297,7 @@ struct Disk {
 }
 
 impl Disk {
-    /// Whether the files are others than at the last look.
+    /// Returns whether the files are others than at the last look.
     fn has_changed(&mut self) -> bool {
         if self.recording.is_none() || self.live.is_none() {
             self.find();

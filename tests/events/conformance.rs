@@ -32,7 +32,7 @@ fn tests_in_c() -> BTreeSet<String> {
     names.collect()
 }
 
-/// Why a row, or its C column, has no test; nothing when all is well.
+/// Returns why a row, or its C column, has no test; nothing when all is well.
 fn fault(row: &str, rust: &BTreeSet<String>, c: &BTreeSet<String>) -> Option<String> {
     let fields: Vec<&str> = row.split('\t').collect();
     let [section, fragment, in_rust, in_c, why] = fields[..] else {

@@ -38,7 +38,7 @@ fn raise_from_threads(runtime: &Runtime, source: &Source) {
     });
 }
 
-/// A clock that moves on every 2 ms only, and says nanoseconds or what else its rate is.
+/// Returns a clock that moves on every 2 ms only, and says nanoseconds or what else its rate is.
 fn coarse(ticks_per_second: u64) -> impl Fn() -> u64 + Send + Sync + 'static {
     let start = Instant::now();
     move || {

@@ -30,7 +30,7 @@ pub(crate) struct Producer {
     pub(crate) event: EventType,
 }
 
-/// A runtime with the source `source` and the event type `event`, of one `MPI_INT`.
+/// Returns a runtime with the source `source` and the event type `event`, of one `MPI_INT`.
 pub(crate) fn producer() -> Producer {
     let runtime = Runtime::new();
     let clock = TestClock::default();
@@ -100,7 +100,7 @@ impl Diary {
         self.0.lock().unwrap().push(line.into());
     }
 
-    /// All lines since the last time.
+    /// Returns all lines since the last time.
     pub(crate) fn read(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock().unwrap())
     }

@@ -48,7 +48,7 @@ fn run(command: &mut Command) -> Output {
         .unwrap_or_else(|e| panic!("{command:?}: {e}"))
 }
 
-/// What a command prints, when it ends well.
+/// Returns what a command prints, when it ends well.
 fn output(command: &mut Command) -> String {
     let output = run(command);
     let said = text_of(&output.stderr);
@@ -56,7 +56,7 @@ fn output(command: &mut Command) -> String {
     text_of(&output.stdout)
 }
 
-/// The installation of this run of the tests.
+/// Returns the installation of this run of the tests.
 fn prefix() -> &'static Path {
     static PREFIX: OnceLock<PathBuf> = OnceLock::new();
     PREFIX.get_or_init(|| installation::installed("instrument"))
@@ -129,7 +129,7 @@ impl Built {
     }
 }
 
-/// What the program itself has counted. One line for each function.
+/// Returns what the program itself has counted. One line for each function.
 fn counted(printed: &[u8]) -> BTreeMap<Place, u64> {
     let mut counts = BTreeMap::new();
     for line in text_of(printed).lines() {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{ROOT, output, trace_cli};
 
-/// The lines of a table in the given number of columns, without the sentence before it.
+/// Returns the lines of a table in the given number of columns, without the sentence before it.
 fn table(arguments: &[&str], run: &Path, columns: &str) -> Vec<String> {
     let mut command = trace_cli();
     command.arg(arguments[0]).arg(run).args(&arguments[1..]);

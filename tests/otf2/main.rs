@@ -96,7 +96,8 @@ fn sorted(line: &str) -> String {
     )
 }
 
-/// What an element must show for a reference, in the archives that the reference program writes.
+/// Returns what an element must show for a reference, in the archives that the reference program
+/// writes.
 fn name_of(kind: DefinitionKind, id: u64) -> Option<String> {
     if id == kind.undefined() {
         return Some(String::new());
@@ -361,7 +362,7 @@ fn every_event_record_of_the_reference_library_is_read_and_written_back() {
     }
 }
 
-/// What the Python reader counts, by kind of event; it must not complain.
+/// Returns what the Python reader counts, by kind of event; it must not complain.
 fn python_counts(anchor: &Path) -> Option<BTreeMap<String, u64>> {
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/otf2-python/bin/python");
     if !python.exists() {
@@ -389,7 +390,7 @@ with otf2.reader.open(sys.argv[1]) as trace:
     )
 }
 
-/// The record that an event of ours becomes.
+/// Returns the record that an event of ours becomes.
 fn record_of(event: &Json) -> &'static str {
     match event["event"].as_str().unwrap() {
         "enter" => "ENTER",
@@ -677,7 +678,7 @@ fn markers_of_archives_are_events_and_markers_again() {
     assert!(read > count / 3 && read < count, "{read}");
 }
 
-/// What the reference's own print shows of events: name, location, time.
+/// Returns what the reference's own print shows of events: name, location, time.
 fn printed_by_reference(programs: &Programs, anchor: &Path) -> Vec<(String, u64, u64)> {
     let (printed, _) = programs.print_and_warn(anchor, &[]);
     let lines = printed.lines().filter_map(|line| {

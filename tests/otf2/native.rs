@@ -211,7 +211,7 @@ fn definitions(rank: u32, ranks: u32, id: RecordingId) -> Definitions {
     d
 }
 
-/// A chunk of events: type, tick, and a number that its values are made of.
+/// Returns a chunk of events: type, tick, and a number that its values are made of.
 fn chunk(d: &Definitions, events: &[(usize, u64, u64)], ranks: u32) -> Chunk {
     let mut used: Vec<usize> = events.iter().map(|event| event.0).collect();
     used.sort_unstable();

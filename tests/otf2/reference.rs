@@ -755,7 +755,7 @@ impl Programs {
         to.join("traces.otf2")
     }
 
-    /// What the library reads, a line for each event: name, location, time, fields, `|`, additional values
+    /// Returns what the library reads, a line for each event: name, location, time, fields, `|`, additional values
     /// (attribute:type:bits), in its global order.
     pub(crate) fn read(&self, anchor: &Path) -> Vec<String> {
         let mut reader = Command::new(self.directory.path().join("reader"));
@@ -784,15 +784,15 @@ impl Programs {
         run(mark.arg(anchor).arg(count.to_string()));
     }
 
-    /// The markers of an archive, a line for each: `marker`, time, duration, definition, type of the scope, scope, text;
-    /// of definitions: `definition`, number, group, category, severity; by tabs.
+    /// Returns the markers of an archive, a line for each: `marker`, time, duration, definition, type of the scope,
+    /// scope, text; of definitions: `definition`, number, group, category, severity; by tabs.
     pub(crate) fn marks(&self, anchor: &Path) -> Vec<String> {
         let mut marks = Command::new(self.directory.path().join("marks"));
         let text = run(marks.arg(anchor));
         text.lines().map(str::to_owned).collect()
     }
 
-    /// What `otf2-print` prints; it must not warn.
+    /// Returns what `otf2-print` prints; it must not warn.
     pub(crate) fn print(&self, anchor: &Path, view: &[&str]) -> String {
         let (text, warnings) = self.print_and_warn(anchor, view);
         assert!(warnings.is_empty(), "{view:?}: {warnings:?}");

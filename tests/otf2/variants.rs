@@ -20,7 +20,7 @@ impl Turn<'_> {
         self.bytes[self.at - 1]
     }
 
-    /// An integer of fixed width, little-endian until now.
+    /// Returns an integer of fixed width, little-endian until now.
     fn fixed(&mut self, width: usize) -> u64 {
         let place = &mut self.bytes[self.at..self.at + width];
         let value = place

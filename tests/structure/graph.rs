@@ -33,7 +33,8 @@ pub(crate) fn circles(parsed: &Crate) -> Vec<Vec<String>> {
     circles
 }
 
-/// Whether one of two files is the parent of the other's module, or its parent's parent, and so on.
+/// Returns whether one of two files is the parent of the other's module, or its parent's parent,
+/// and so on.
 fn are_related(parsed: &Crate, a: usize, b: usize) -> bool {
     let is_above = |above: usize, below: usize| {
         let mut module = parsed.modules[parsed.files[below].module].parent;

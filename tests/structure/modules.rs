@@ -156,7 +156,7 @@ fn file_of(folder: &Path, name: &str, attributes: &[Attribute]) -> PathBuf {
     folder.join(name).join("mod.rs")
 }
 
-/// Whether an item is compiled for tests or documentation only.
+/// Returns whether an item is compiled for tests or documentation only.
 pub(crate) fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let syn::Meta::List(list) = &attribute.meta else {

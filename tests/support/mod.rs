@@ -15,7 +15,7 @@ use annals_format::{
 };
 use annals_merger::{Reader, Sums};
 
-/// The sums of a recording, or of several, by event type name; every row of them adds up, and no stream is
+/// Returns the sums of a recording, or of several, by event type name; every row of them adds up, and no stream is
 /// miscounted.
 pub fn sums_by_type(path: &Path) -> BTreeMap<String, Sums> {
     let opened = Reader::open(path).expect("a recording");
@@ -75,7 +75,7 @@ pub struct TestClock {
 }
 
 impl TestClock {
-    /// The raw tick at a reference time that is a whole number of ticks.
+    /// Returns the raw tick at a reference time that is a whole number of ticks.
     pub fn tick(&self, reference_ns: i64) -> u64 {
         let passed = i128::from(reference_ns) * i128::from(self.ticks_per_second);
         assert_eq!(passed % 1_000_000_000, 0, "a whole number of ticks");
@@ -265,19 +265,19 @@ impl TestRecording {
         d
     }
 
-    /// Its identity.
+    /// Returns its identity.
     pub fn recording_id(&self) -> RecordingId {
         let mut id = [0x11; 16];
         id[14..].copy_from_slice(&self.id.to_be_bytes());
         RecordingId(id)
     }
 
-    /// The recording's bytes.
+    /// Returns the recording's bytes.
     pub fn encode(&self, level: CompressionLevel) -> Vec<u8> {
         self.encode_of_run("test", level)
     }
 
-    /// The recording's bytes, as part of the run `run`.
+    /// Returns the recording's bytes, as part of the run `run`.
     pub fn encode_of_run(&self, run: &str, level: CompressionLevel) -> Vec<u8> {
         let definitions = self.definitions(run);
         let schema = definitions.schema();

@@ -70,7 +70,7 @@ fn visits_of(events: &[Event]) -> Visits {
     stacks.end()
 }
 
-/// What tracing-chrome wrote; and its number of events that are points.
+/// Returns what tracing-chrome wrote; and its number of events that are points.
 fn visits_of_chrome(path: &Path) -> (Visits, usize) {
     let text = std::fs::read(path).expect("chrome's file");
     let entries: Vec<serde_json::Value> = serde_json::from_slice(&text).expect("JSON");

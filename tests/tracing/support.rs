@@ -67,7 +67,7 @@ impl Event {
     }
 }
 
-/// All events of a recording, or of several in a directory, in order; all counts add up.
+/// Returns all events of a recording, or of several in a directory, in order; all counts add up.
 pub fn events(path: &Path) -> Vec<Event> {
     let opened = Reader::open(path).expect("a recording");
     let d = opened.definitions();
@@ -114,7 +114,7 @@ pub fn events(path: &Path) -> Vec<Event> {
     events
 }
 
-/// How many events of a type were dropped.
+/// Returns how many events of a type were dropped.
 pub fn dropped(path: &Path, name: &str) -> u64 {
     let opened = Reader::open(path).expect("a recording");
     let outcome = opened.summary().expect("a recording");
@@ -147,7 +147,7 @@ impl Recording {
         AnnalsLayer::new(&self.recorder).expect("a layer")
     }
 
-    /// The layer on a registry, and nothing else.
+    /// Returns the layer on a registry, and nothing else.
     pub fn subscriber(&self) -> Layered<AnnalsLayer, Registry> {
         tracing_subscriber::registry().with(self.layer())
     }

@@ -28,7 +28,7 @@ pub struct ForceArgument {
 }
 
 impl ForceArgument {
-    /// Which existing files an output of this kind replaces.
+    /// Returns which existing files an output of this kind replaces.
     pub const fn replace(self, kind: OutputKind) -> Replace {
         Replace::only_unless(kind, self.force)
     }

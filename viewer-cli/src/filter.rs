@@ -27,7 +27,7 @@ pub struct EventFilterArguments {
 }
 
 impl EventFilterArguments {
-    /// The filter of the library.
+    /// Returns the filter of the library.
     pub fn filter(&self) -> EventFilter {
         EventFilter {
             ranks: self.rank.clone(),
@@ -51,8 +51,8 @@ pub struct FilterArguments {
 }
 
 impl FilterArguments {
-    /// The query of events in a window. A name that matches nothing is an error: nothing would be shown, and a misspelt
-    /// name is the usual reason.
+    /// Returns the query of events in a window. A name that matches nothing is an error: nothing would be shown, and a
+    /// misspelt name is the usual reason.
     ///
     /// # Errors
     /// If a pattern cannot be parsed or matches nothing.
@@ -79,7 +79,7 @@ pub struct WindowArguments {
 }
 
 impl WindowArguments {
-    /// The window.
+    /// Returns the window.
     ///
     /// # Errors
     /// If it ends before it starts.

@@ -24,7 +24,7 @@ use crate::process_end::ProcessEnd;
 use crate::table::safe_lines;
 use crate::watch::Processes;
 
-/// A property of a recording's process.
+/// Returns a property of a recording's process.
 fn property<'a>(definitions: &'a Definitions, key: &str) -> Option<&'a str> {
     let mut properties = definitions.properties.iter();
     let property = properties.find(|property| definitions.string(property.key) == key)?;
@@ -46,7 +46,7 @@ pub struct Known {
     pub is_begun_just_now: bool,
 }
 
-/// The recordings that a directory holds; none when there is no such directory.
+/// Returns the recordings that a directory holds; none when there is no such directory.
 ///
 /// # Errors
 /// If it cannot be read.
@@ -74,7 +74,8 @@ const JUST_NOW: Duration = Duration::from_secs(60);
 /// A file that cannot be read, and why.
 pub type Unreadable = (PathBuf, String);
 
-/// The recordings of a directory that were written to since `since`; and the files of such a name that cannot be read.
+/// Returns the recordings of a directory that were written to since `since`; and the files of such a name that cannot
+/// be read.
 fn open_all(
     directory: &Path,
     since: Option<SystemTime>,
@@ -133,7 +134,7 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    /// How it ended, for people.
+    /// Returns how it ended, for people.
     pub fn how_ended(&self) -> String {
         let ended = self.ended.name();
         let cause = self.process_end.cause();
@@ -263,7 +264,8 @@ fn gather_one(
     }
 }
 
-/// What the system reported of a process that did not merely finish, or that noted something itself (`is_noted`).
+/// Returns what the system reported of a process that did not merely finish, or that noted something itself
+/// (`is_noted`).
 fn system_end(input: &InputRecording, ends: &Ends, is_noted: bool) -> Option<String> {
     let recording = &input.recording;
     let process = recording.definitions.processes.values().next()?;
@@ -281,7 +283,7 @@ fn system_end(input: &InputRecording, ends: &Ends, is_noted: bool) -> Option<Str
     (is_noted || is_unfinished || status.signal().is_some()).then(|| launch::end_name(status))
 }
 
-/// A property of a recording's process, and the strings that it needs.
+/// Returns a property of a recording's process, and the strings that it needs.
 fn property_records(definitions: &Definitions, key: &str, value: &str) -> Vec<Definition> {
     let Some(process) = definitions.processes.keys().next() else {
         return Vec::new();

@@ -76,13 +76,13 @@ impl Orphans {
         }
     }
 
-    /// How the process of this number ended. `None` if it is none of these, or still runs.
+    /// Returns how the process of this number ended. `None` if it is none of these, or still runs.
     pub fn end_of(&self, pid: u32) -> Option<ExitStatus> {
         self.ends.borrow().get(&pid).copied()
     }
 }
 
-/// The number of a child that has ended and was not waited for. `None` if there is none.
+/// Returns the number of a child that has ended and was not waited for. `None` if there is none.
 fn first_ended() -> Option<u32> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
@@ -202,7 +202,7 @@ pub fn exit_code(status: ExitStatus) -> u8 {
     code.map_or(1, |code| code as u8)
 }
 
-/// What a recording says of this end: a signal's name, or `exit` and the code.
+/// Returns what a recording says of this end: a signal's name, or `exit` and the code.
 pub fn end_name(status: ExitStatus) -> String {
     match (status.signal(), status.code()) {
         (Some(signal), _) => signal_name(signal),
@@ -210,7 +210,7 @@ pub fn end_name(status: ExitStatus) -> String {
     }
 }
 
-/// What a signal is called, where the name says more than the number.
+/// Returns what a signal is called, where the name says more than the number.
 pub fn signal_name(signal: i32) -> String {
     let name = match signal {
         libc::SIGHUP => "SIGHUP",

@@ -257,7 +257,7 @@ struct MergeCommand {
     arguments: merge::MergeArguments,
 }
 
-/// Whether the program was started by its second name.
+/// Returns whether the program was started by its second name.
 fn is_trace_merge() -> bool {
     let name = std::env::args_os().next().map(std::path::PathBuf::from);
     name.is_some_and(|name| name.file_name().is_some_and(|name| name == "trace-merge"))

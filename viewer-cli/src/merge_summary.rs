@@ -22,8 +22,8 @@ pub struct Asked<'a> {
     pub is_slice: bool,
 }
 
-/// How the processes ended that did not merely finish. One whose recording is finished is among them when it ended MPI without
-/// MPI_Finalize: the others may have ended for it.
+/// Returns how the processes ended that did not merely finish. One whose recording is finished is among them when it
+/// ended MPI without MPI_Finalize: the others may have ended for it.
 pub fn of_ends(report: &Report) -> String {
     let mut text = String::new();
     for input in &report.inputs {

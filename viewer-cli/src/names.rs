@@ -24,7 +24,7 @@ const DEFAULTS: [&str; 7] = [
     "std::pmr::polymorphic_allocator<",
 ];
 
-/// The columns of a terminal that a text takes.
+/// Returns the columns of a terminal that a text takes.
 pub fn width(text: &str) -> usize {
     text.width()
 }
@@ -71,7 +71,7 @@ pub fn shorten(name: &str, most: usize) -> String {
     start.collect::<String>() + ELLIPSIS + last
 }
 
-/// Where the last part of a name begins, with the `::` before it.
+/// Returns where the last part of a name begins, with the `::` before it.
 fn last_part(name: &str) -> usize {
     let places = places(name);
     let parameters = places
@@ -242,7 +242,7 @@ fn places(name: &str) -> Vec<Place> {
     places
 }
 
-/// Whether a text ends with the word `operator`.
+/// Returns whether a text ends with the word `operator`.
 fn is_operator(text: &str) -> bool {
     let Some(before) = text.strip_suffix("operator") else {
         return false;
@@ -306,7 +306,7 @@ fn fold(name: &str, what: Fold) -> String {
     }
 }
 
-/// Whether a name is that of a function of C++'s or Rust's standard library.
+/// Returns whether a name is that of a function of C++'s or Rust's standard library.
 pub fn is_standard_library(name: &str) -> bool {
     const SPACES: [&str; 8] = [
         "std::",
@@ -339,7 +339,7 @@ fn without_defaults(name: &str) -> String {
         .replace("std::basic_string_view<char>", "std::string_view")
 }
 
-/// The bytes of a default type argument, with the comma before it.
+/// Returns the bytes of a default type argument, with the comma before it.
 fn default_argument(name: &str) -> Option<std::ops::Range<usize>> {
     let starts = name.match_indices(", ").find(|(at, _)| {
         let argument = &name[at + 2..];

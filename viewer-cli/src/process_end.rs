@@ -36,13 +36,13 @@ impl ProcessEnd {
         }
     }
 
-    /// Whether something was noted: a process that ended well has nothing.
+    /// Returns whether something was noted: a process that ended well has nothing.
     pub fn is_noted(&self) -> bool {
         *self != Self::default()
     }
 
-    /// What the process did that other processes may have ended for: `called MPI_Abort with 42`, `exited with 3 without
-    /// MPI_Finalize`. `None` means that it noted nothing itself.
+    /// Returns what the process did that other processes may have ended for: `called MPI_Abort with 42`, `exited with 3
+    /// without MPI_Finalize`. `None` means that it noted nothing itself.
     pub fn cause(&self) -> Option<String> {
         if let Some(code) = &self.abort_code {
             return Some(format!("called MPI_Abort with {}", safe(code)));
@@ -53,8 +53,8 @@ impl ProcessEnd {
         Some(format!("exited{with} without {missing}"))
     }
 
-    /// What the system reported, as a clause: `was ended by SIGSEGV`, `exited with 3`. `None` where it reported nothing, or
-    /// where the cause already contains it.
+    /// Returns what the system reported, as a clause: `was ended by SIGSEGV`, `exited with 3`. `None` where it reported
+    /// nothing, or where the cause already contains it.
     pub fn system_clause(&self) -> Option<String> {
         let end = self.system.as_ref()?;
         match exit_code(end) {

@@ -16,7 +16,7 @@ pub struct RegionRule {
 }
 
 impl RegionRule {
-    /// The rule for the region of this name.
+    /// Returns the rule for the region of this name.
     pub fn off(name: &str) -> Self {
         let (glob, is_exact) = glob_of(name);
         Self {
@@ -25,14 +25,14 @@ impl RegionRule {
         }
     }
 
-    /// Its glob.
+    /// Returns its glob.
     pub fn glob(&self) -> &str {
         let glob = self.rule.strip_prefix("off region ");
         glob.expect("every rule is made with it")
     }
 }
 
-/// A glob that a rule can hold, and whether it matches nothing but the name.
+/// Returns a glob that a rule can hold, and whether it matches nothing but the name.
 fn glob_of(name: &str) -> (String, bool) {
     if name.is_empty() {
         // No alternative: nothing. An empty glob would be no rule.

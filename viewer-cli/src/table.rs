@@ -38,8 +38,8 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// The width of standard output: that of the environment's `COLUMNS`, that of the terminal, or 120 columns. Names are not
-    /// shortened if `has_full_names`.
+    /// Returns the width of standard output: that of the environment's `COLUMNS`, that of the terminal, or 120 columns.
+    /// Names are not shortened if `has_full_names`.
     pub fn of_output(has_full_names: bool) -> Self {
         if has_full_names {
             return Self::columns(usize::MAX);
@@ -74,7 +74,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table without rows.
+    /// Creates a table without rows.
     pub fn new(columns: &[(&'static str, Align)]) -> Self {
         Self {
             columns: columns.to_vec(),
@@ -88,13 +88,14 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Whether there are no rows.
+    /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// The table as text: a line for the heads, one for each row, and one for columns that are left out. If it is too wide,
-    /// optional columns are left out, the last first, and names are shortened and put last. Without rows, nothing.
+    /// Returns the table as text: a line for the heads, one for each row, and one for columns that are left out. If it
+    /// is too wide, optional columns are left out, the last first, and names are shortened and put last. Without rows,
+    /// nothing.
     pub fn render(&self, screen: Screen) -> String {
         if self.rows.is_empty() {
             return String::new();

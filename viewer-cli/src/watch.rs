@@ -89,7 +89,8 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Those that this process waits for itself, where recordings that begin cannot be watched.
+    /// Uses only the processes that this process waits for itself, if new recordings cannot be
+    /// watched.
     pub fn without_watch(orphans: Orphans) -> Self {
         Self {
             orphans,
@@ -173,7 +174,7 @@ fn watch(notices: &OwnedFd, stopped: &UnixStream) -> HashMap<OsString, Handle> {
     }
 }
 
-/// The names of files that were created since.
+/// Returns the names of files that were created since.
 fn names(notices: &OwnedFd) -> Vec<OsString> {
     const HEAD: usize = size_of::<libc::inotify_event>();
     let mut names = Vec::new();
@@ -209,7 +210,7 @@ fn names(notices: &OwnedFd) -> Vec<OsString> {
     }
 }
 
-/// The number at the end of a recording's name.
+/// Returns the process number at the end of a recording's name.
 fn process_of(name: &OsStr) -> Option<u32> {
     let stem = name.to_str()?.strip_suffix(".annals")?;
     stem.rsplit('-').next()?.parse().ok()
@@ -234,13 +235,14 @@ impl EndProbe {
         handle_of(pid).map(Self)
     }
 
-    /// Whether the system reports how the process ended. It must have ended and been waited for.
+    /// Returns whether the system reports how the process ended. It must have ended and been waited
+    /// for.
     pub fn has_end(&self) -> bool {
         exit_status(&self.0).is_some()
     }
 }
 
-/// Whether a process does not run any more.
+/// Returns whether a process does not run any more.
 fn has_ended(handle: &OwnedFd) -> bool {
     let mut one = libc::pollfd {
         fd: handle.as_raw_fd(),

@@ -163,7 +163,7 @@ pub(crate) struct AnnalsLane {
 }
 
 impl AnnalsLane {
-    /// A lane of this program.
+    /// Creates a lane of this program.
     pub(crate) const fn new(program: Arc<Program>) -> Self {
         Self { program }
     }

@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments, scratch: &Path) -> Result<Report, Strin
     Ok(report)
 }
 
-/// A contestant that fails takes no more part, and the report says so.
+/// Excludes a contestant that failed from further rounds, and reports it.
 fn retire<T>(entry: &mut Entry, outcome: Result<T, String>, report: &mut Report) -> Option<T> {
     match outcome {
         Ok(value) => Some(value),
@@ -317,7 +317,8 @@ fn singles(arguments: &Arguments, entries: &mut [Entry], report: &mut Report) {
     report.lines.append(&mut failures.lines);
 }
 
-/// The least distance of two clock reads that differ, ticks: some processors count in larger steps.
+/// Returns the least distance of two clock reads that differ, ticks: some processors count in
+/// larger steps.
 fn clock_step() -> u64 {
     let differences = (0..10_000).map(|_| {
         let first = tsc();

@@ -63,7 +63,7 @@ pub(crate) trait Contestant: Sync {
         Ok(())
     }
 
-    /// A lane; called on the thread that raises events.
+    /// Returns a lane; called on the thread that raises events.
     fn lane(&self, number: usize) -> Self::Lane;
 
     /// Untimed, after a measurement in which `raised` events were raised.

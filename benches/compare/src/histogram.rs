@@ -33,17 +33,17 @@ impl Histogram {
         self.sum += 1;
     }
 
-    /// How many were counted.
+    /// Returns how many were counted.
     pub(crate) const fn count(&self) -> u64 {
         self.sum
     }
 
-    /// The longest, ticks.
+    /// Returns the longest, ticks.
     pub(crate) const fn max(&self) -> u64 {
         self.max
     }
 
-    /// The duration that this part (of 1) of all does not exceed, ticks.
+    /// Returns the duration that this part (of 1) of all does not exceed, ticks.
     pub(crate) fn quantile(&self, part: f64) -> u64 {
         let wanted = (part * self.sum as f64).ceil() as u64;
         let mut seen = 0;
@@ -66,7 +66,7 @@ const fn slot_of(ticks: u64) -> usize {
     EXACT as usize + ((power as usize - 10) << KEPT) + kept as usize
 }
 
-/// The least duration of a slot.
+/// Returns the least duration of a slot.
 const fn start_of(slot: usize) -> u64 {
     if slot < EXACT as usize {
         return slot as u64;

@@ -163,7 +163,7 @@ impl Archive {
         })
     }
 
-    /// The events of one thread.
+    /// Returns the events of one thread.
     pub(crate) fn lane(&self, number: usize) -> Otf2Lane {
         let number = number as u32;
         assert!(number < self.lanes, "the archive was opened for its lanes");
@@ -213,7 +213,7 @@ impl Closed {
         u64::try_from(read).map_err(|_| last_error())
     }
 
-    /// The archive's files.
+    /// Returns the archive's files.
     ///
     /// # Errors
     /// If they cannot be listed.

@@ -8,7 +8,7 @@ use std::mem::{size_of, zeroed};
 pub(crate) struct Processors(Vec<usize>);
 
 impl Processors {
-    /// Those of the calling thread.
+    /// Returns those of the calling thread.
     pub(crate) fn here() -> Self {
         // SAFETY: a set of processors is plain bits; all zero is the empty one.
         let mut set: libc::cpu_set_t = unsafe { zeroed() };
@@ -20,7 +20,7 @@ impl Processors {
         Self((0..limit).filter(has).collect())
     }
 
-    /// How many.
+    /// Returns how many.
     pub(crate) fn count(&self) -> usize {
         self.0.len()
     }

@@ -11,7 +11,7 @@ impl Random {
         Self(seed ^ 0x9e37_79b9_7f4a_7c15 | 1)
     }
 
-    /// The next number.
+    /// Returns the next number.
     #[inline]
     pub(crate) const fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;

@@ -111,7 +111,7 @@ impl Report {
         });
     }
 
-    /// Whether nothing is missing.
+    /// Returns whether nothing is missing.
     pub(crate) fn is_whole(&self) -> bool {
         let is_missing = |line: &Line| matches!(line, Line::NotMeasured { .. });
         !self.lines.iter().any(is_missing)

@@ -12,12 +12,12 @@ const SCRATCH: &str = "ANNALS_COMPARE_SCRATCH";
 /// Passes the reason to the child why there is no session daemon.
 const NO_DAEMON: &str = "ANNALS_COMPARE_NO_DAEMON";
 
-/// The scratch folder, when this is the child.
+/// Returns the scratch folder, when this is the child.
 pub(crate) fn scratch() -> Option<PathBuf> {
     std::env::var_os(SCRATCH).map(PathBuf::from)
 }
 
-/// Why LTTng has no session daemon, if it has none.
+/// Returns why LTTng has no session daemon, if it has none.
 #[cfg_attr(not(lttng), expect(dead_code, reason = "LTTng is not built"))]
 pub(crate) fn daemon_failure() -> Option<String> {
     std::env::var(NO_DAEMON).ok()

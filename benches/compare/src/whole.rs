@@ -54,7 +54,7 @@ impl Recording {
         Self::Otf2,
     ];
 
-    /// Its name in the tables.
+    /// Returns its name in the tables.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Nothing => "program alone",

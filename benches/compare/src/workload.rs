@@ -32,7 +32,7 @@ impl Workload {
     /// All of them, in the order of the table.
     pub(crate) const ALL: [Self; 5] = [Self::Tight, Self::Pair, Self::Three, Self::Send, Self::Mix];
 
-    /// The table's heading.
+    /// Returns the table's heading.
     pub(crate) const fn title(self) -> &'static str {
         match self {
             Self::Tight => "enter + leave, back to back (ns per pair)",
@@ -191,7 +191,7 @@ impl WholeProgram {
     /// Both.
     pub(crate) const ALL: [Self; 2] = [Self::Regions, Self::Messages];
 
-    /// The table's heading.
+    /// Returns the table's heading.
     pub(crate) const fn title(self) -> &'static str {
         match self {
             Self::Regions => "(a) enter and leave of 64 regions",

@@ -378,7 +378,7 @@ fn put(file: &mut [u8], offset: usize, value: u64) {
     file[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
 }
 
-/// A live file with two streams, one page of the first and two of the second, the older one cut off by a newer
+/// Returns a live file with two streams, one page of the first and two of the second, the older one cut off by a newer
 /// generation.
 fn live_file() -> Vec<u8> {
     let mut file = vec![0; LIVE_LEN];
@@ -434,7 +434,7 @@ fn live_file() -> Vec<u8> {
     file
 }
 
-/// A chunk of the first stream: its header, and head and body as they are written.
+/// Returns a chunk of the first stream: its header, and head and body as they are written.
 fn a_chunk(sequence: u64) -> (ChunkHeader, Vec<u8>, Vec<u8>) {
     let mut rows = Vec::new();
     for number in 0..3 {
@@ -453,7 +453,7 @@ fn a_chunk(sequence: u64) -> (ChunkHeader, Vec<u8>, Vec<u8>) {
     (header, head, body)
 }
 
-/// A recording whose first stream has a chunk, without a footer.
+/// Returns a recording whose first stream has a chunk, without a footer.
 fn begun_recording() -> Vec<u8> {
     let header = FileHeader::new(FileKind::Recording, RecordingId([7; 16]));
     let mut file = header.encode().to_vec();

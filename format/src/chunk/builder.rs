@@ -176,7 +176,7 @@ impl Disorder {
 }
 
 impl ChunkBuilder {
-    /// A builder for a stream whose clock has this largest tick.
+    /// Creates a builder for a stream whose clock has this largest tick.
     pub fn new(max_ticks: u64) -> Self {
         Self {
             chunk: Chunk::default(),
@@ -207,7 +207,8 @@ impl ChunkBuilder {
         self.spare.append(&mut self.chunk.types);
     }
 
-    /// The place of an event type's columns; none when there are as many types as a chunk may have.
+    /// Returns the place of an event type's columns; `None` when there are as many types as a chunk
+    /// may have.
     #[cold]
     fn slot_for(&mut self, event_type: EventTypeId, schema: &EventTypeSchema) -> Option<usize> {
         let index = event_type.index();
@@ -416,7 +417,8 @@ impl ChunkBuilder {
         Ok(())
     }
 
-    /// The chunk and what its head says; the fields that only the writer knows are left at 0.
+    /// Returns the chunk and what its head says; the fields that only the writer knows are left at
+    /// 0.
     pub fn finish(mut self, stream: StreamId) -> (ChunkHeader, Chunk) {
         let (header, _) = self.complete(stream);
         (header, self.chunk)

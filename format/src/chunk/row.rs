@@ -63,8 +63,8 @@ pub(super) fn read_elements<'a>(
     Ok(())
 }
 
-/// The value of one element of an event's row, without allocating; none if the row does not fit the
-/// schema or the element does not exist.
+/// Returns the value of one element of an event's row, without allocating; `None` if the row does
+/// not fit the schema or the element does not exist.
 pub fn row_element<'a>(schema: &EventTypeSchema, row: &'a [u8], index: usize) -> Option<Value<'a>> {
     let mut wire = Wire::new(row);
     let mut code = wire.varint("kind of a row").ok()?;

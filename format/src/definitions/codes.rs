@@ -11,15 +11,15 @@ macro_rules! code_enum {
             /// Every value, by code.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// The value with this code, if there is one.
+            /// Returns the value with this code, if there is one.
             pub const fn from_code(code: u8) -> Option<Self> {
                 match code { $($code => Some(Self::$variant),)* _ => None }
             }
 
-            /// The code in the file.
+            /// Returns the code in the file.
             pub const fn code(self) -> u8 { self as u8 }
 
-            /// The name in tables and JSON.
+            /// Returns the name in tables and JSON.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
             }

@@ -55,7 +55,7 @@ struct Reached {
 }
 
 impl Anchor {
-    /// Whether bytes begin as an anchor does.
+    /// Returns whether bytes begin as an anchor does.
     pub fn is_one(bytes: &[u8]) -> bool {
         bytes.len() >= 7
             && bytes[0] == 3

@@ -106,7 +106,7 @@ pub enum Datum {
 }
 
 impl Datum {
-    /// The bits, if it has any.
+    /// Returns the bits, if it has any.
     pub const fn bits(&self) -> Option<u64> {
         match self {
             Self::Bits(bits) => Some(*bits),
@@ -114,7 +114,7 @@ impl Datum {
         }
     }
 
-    /// The text; empty when there is none.
+    /// Returns the text; empty when there is none.
     pub fn text(&self) -> &[u8] {
         match self {
             Self::Text(text) => text,
@@ -122,7 +122,7 @@ impl Datum {
         }
     }
 
-    /// The items of a list of one field each.
+    /// Returns the items of a list of one field each.
     pub fn numbers(&self) -> &[u64] {
         match self {
             Self::Numbers(numbers) => numbers,
@@ -355,12 +355,12 @@ impl<'a> RawRecords<'a> {
         }
     }
 
-    /// Where the next record is.
+    /// Returns where the next record is.
     pub const fn position(&self) -> usize {
         self.input.position()
     }
 
-    /// The chunk's byte order.
+    /// Returns the chunk's byte order.
     pub const fn endian(&self) -> Endian {
         self.endian
     }

@@ -18,17 +18,17 @@ pub struct GlobalDefinition {
 }
 
 impl GlobalDefinition {
-    /// A field by its name.
+    /// Returns a field by its name.
     pub fn get(&self, name: &str) -> Option<&Datum> {
         self.data.get(self.record.place(name)?)
     }
 
-    /// The bits of a field.
+    /// Returns the bits of a field.
     pub fn bits(&self, name: &str) -> Option<u64> {
         self.get(name)?.bits()
     }
 
-    /// The kind and the number by which others refer to it.
+    /// Returns the kind and the number by which others refer to it.
     pub fn own_id(&self) -> Option<(DefinitionKind, u64)> {
         let first = self.record.fields.first()?;
         if first.name != "self" {
@@ -41,7 +41,7 @@ impl GlobalDefinition {
         Some((kind, self.data.first()?.bits()?))
     }
 
-    /// The record's bytes in the little-endian order.
+    /// Returns the record's bytes in the little-endian order.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         put_record(self.record, &self.data, &mut out);
@@ -87,7 +87,7 @@ impl GlobalDefinitions {
         self.all.push(definition);
     }
 
-    /// The definition with a number.
+    /// Returns the definition with a number.
     pub fn find(&self, kind: DefinitionKind, id: u64) -> Option<&GlobalDefinition> {
         self.index.get(&(kind, id)).map(|place| &self.all[*place])
     }
@@ -103,8 +103,8 @@ impl GlobalDefinitions {
         self.all.iter().filter(move |d| d.record.name == name)
     }
 
-    /// A string; empty when it is not defined. The format names no encoding: what is not UTF-8 is taken for Latin-1,
-    /// so that different strings stay different.
+    /// Returns a string; empty when it is not defined. The format names no encoding: what is not UTF-8 is taken for
+    /// Latin-1, so that different strings stay different.
     pub fn string(&self, id: u64) -> std::borrow::Cow<'_, str> {
         let found = self.find(DefinitionKind::String, id);
         let bytes = found.map_or(&[][..], |found| found.data[1].text());
@@ -114,7 +114,7 @@ impl GlobalDefinitions {
         }
     }
 
-    /// The name of a definition; of one without a name, of what it refers to; empty when there is none.
+    /// Returns the name of a definition; of one without a name, of what it refers to; empty when there is none.
     pub fn name(&self, kind: DefinitionKind, id: u64) -> String {
         let Some(definition) = self.find(kind, id) else {
             return String::new();
@@ -138,7 +138,7 @@ impl GlobalDefinitions {
         }
     }
 
-    /// The class that a metric is of: itself, or that of the instance.
+    /// Returns the class that a metric is of: itself, or that of the instance.
     pub fn metric_class(&self, metric: u64) -> Option<&GlobalDefinition> {
         let definition = self.find(DefinitionKind::Metric, metric)?;
         match definition.bits("metric_class") {
@@ -151,7 +151,7 @@ impl GlobalDefinitions {
         }
     }
 
-    /// The members of a metric, by number.
+    /// Returns the members of a metric, by number.
     pub fn metric_members(&self, metric: u64) -> Vec<u64> {
         let class = self.metric_class(metric);
         let members = class.and_then(|class| class.get("number_of_metrics"));

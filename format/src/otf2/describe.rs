@@ -152,7 +152,7 @@ pub struct Enumeration {
 }
 
 impl Enumeration {
-    /// The name of a value; none for one that is not known.
+    /// Returns the name of a value; `None` for one that is not known.
     pub fn name_of(&self, value: u64) -> Option<&'static str> {
         let mut values = self.values.iter();
         values
@@ -222,7 +222,7 @@ pub(crate) const fn field(name: &'static str, what: FieldType) -> Field {
     }
 }
 
-/// The first of the fields that a version added.
+/// Returns the first of the fields that a version added.
 pub(crate) const fn since(version: &'static str, name: &'static str, what: FieldType) -> Field {
     Field {
         name,
@@ -276,13 +276,13 @@ pub(crate) const fn record(
 }
 
 impl Record {
-    /// The record with this id.
+    /// Returns the record with this id.
     pub fn find(records: &'static [Self], id: u8) -> Option<&'static Self> {
         let index = records.binary_search_by_key(&id, |record| record.id);
         index.ok().map(|index| &records[index])
     }
 
-    /// The place of a field.
+    /// Returns the place of a field.
     pub fn place(&self, name: &str) -> Option<usize> {
         self.fields.iter().position(|field| field.name == name)
     }

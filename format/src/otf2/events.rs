@@ -35,7 +35,7 @@ pub enum Item {
     EndOfFile,
 }
 
-/// The record of an event by its id.
+/// Returns the record of an event by its id.
 #[inline]
 pub fn event_record(id: u8) -> Option<&'static Record> {
     let first = EVENTS[0].id;
@@ -89,12 +89,12 @@ impl<'a> EventReader<'a> {
         }
     }
 
-    /// Where the next record is.
+    /// Returns where the next record is.
     pub const fn position(&self) -> usize {
         self.input.position()
     }
 
-    /// The last event's record; none for one that is unknown.
+    /// Returns the last event's record; `None` for one that is unknown.
     pub fn record(&self) -> Option<&'static Record> {
         event_record(self.id)
     }
@@ -133,7 +133,8 @@ impl<'a> EventReader<'a> {
         }
     }
 
-    /// A chunk may be full to its last byte; a part ends where it was cut.
+    /// Returns whether the data may end here without an end-of-chunk record: a chunk may be full to
+    /// its last byte, and a part ends where it was cut.
     fn is_at_full_end(&self) -> bool {
         !self.is_whole_chunk || self.input.position() >= super::anchor::LEAST_CHUNK as usize
     }
@@ -240,7 +241,7 @@ fn read_values(input: &mut Input<'_>, fields: &[Field], values: &mut Vec<u64>) -
     Ok(())
 }
 
-/// How many values an item of a record's list has, and before which value the list starts.
+/// Returns how many values an item of a record's list has, and before which value the list starts.
 pub fn list_of(record: &Record) -> Option<(usize, usize)> {
     let place = record
         .fields

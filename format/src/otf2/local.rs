@@ -40,7 +40,7 @@ impl IdMap {
         map
     }
 
-    /// The archive's id.
+    /// Returns the archive's id.
     #[inline]
     pub fn get(&self, local: u64) -> u64 {
         if let Some(global) = usize::try_from(local)
@@ -97,12 +97,12 @@ impl ClockCorrection {
         (correction, true)
     }
 
-    /// Whether times stay as they are.
+    /// Returns whether times stay as they are.
     pub const fn is_identity(&self) -> bool {
         self.intervals.is_empty()
     }
 
-    /// The interval that the last time was in.
+    /// Returns the interval that the last time was in.
     pub const fn place(&self) -> usize {
         self.current
     }
@@ -112,7 +112,7 @@ impl ClockCorrection {
         self.current = place;
     }
 
-    /// The archive's time for one of the location.
+    /// Returns the archive's time for one of the location.
     #[inline]
     pub fn correct(&mut self, time: u64) -> u64 {
         if self.intervals.is_empty() {
@@ -186,7 +186,7 @@ impl LocalDefinitions {
         Ok(())
     }
 
-    /// The map of a kind, if the location has one.
+    /// Returns the map of a kind, if the location has one.
     #[inline]
     pub const fn map(&self, kind: DefinitionKind) -> Option<&IdMap> {
         if (kind as usize) < DefinitionKind::MAPPED.len() {

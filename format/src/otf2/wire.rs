@@ -16,7 +16,7 @@ pub enum Endian {
 }
 
 impl Endian {
-    /// The order that a byte of a header names.
+    /// Returns the order that a byte of a header names.
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
             0x42 => Some(Self::Little),
@@ -25,7 +25,7 @@ impl Endian {
         }
     }
 
-    /// The byte in headers.
+    /// Returns the byte in headers.
     pub const fn code(self) -> u8 {
         match self {
             Self::Little => 0x42,
@@ -52,12 +52,12 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// How many bytes were taken.
+    /// Returns how many bytes were taken.
     pub const fn position(&self) -> usize {
         self.at
     }
 
-    /// How many are left.
+    /// Returns how many are left.
     pub const fn remaining(&self) -> usize {
         self.bytes.len() - self.at
     }
@@ -80,7 +80,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// The next bytes.
+    /// Returns the next bytes.
     ///
     /// # Errors
     /// If there are fewer bytes.
@@ -184,7 +184,7 @@ impl<'a> Input<'a> {
         })
     }
 
-    /// A compressed integer of at most 32 bits.
+    /// Returns a compressed integer of at most 32 bits.
     ///
     /// # Errors
     /// If it ends early or its size is invalid.
@@ -193,7 +193,7 @@ impl<'a> Input<'a> {
         self.compressed(4, expected).map(|value| value as u32)
     }
 
-    /// A compressed integer of at most 64 bits.
+    /// Returns a compressed integer of at most 64 bits.
     ///
     /// # Errors
     /// If it ends early or its size is invalid.
@@ -214,7 +214,7 @@ impl<'a> Input<'a> {
         Ok(&rest[..end])
     }
 
-    /// A value by the code of its type: its bits, signed ones sign-extended to 64.
+    /// Returns a value by the code of its type: its bits, signed ones sign-extended to 64.
     ///
     /// # Errors
     /// If it ends early or its size is invalid.
@@ -233,7 +233,7 @@ impl<'a> Input<'a> {
         })
     }
 
-    /// The length of a record.
+    /// Returns the length of a record.
     ///
     /// # Errors
     /// If it ends early.

@@ -355,13 +355,13 @@ impl EventWriter {
         self.last_time
     }
 
-    /// How many bytes are to be appended to the file.
+    /// Returns how many bytes are to be appended to the file.
     #[inline]
     pub const fn pending(&self) -> usize {
         self.at
     }
 
-    /// The bytes to be appended to the file.
+    /// Returns the bytes to be appended to the file.
     pub fn bytes(&self) -> &[u8] {
         &self.buffer[..self.at]
     }

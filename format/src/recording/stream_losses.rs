@@ -9,7 +9,7 @@ use crate::live::LiveStream;
 use crate::loss::Cause;
 use crate::totals::{StreamTotals, TypeTotals};
 
-/// Where a loss of any type counts in the totals.
+/// Returns where a loss of any type counts in the totals.
 fn row_of(event_type: Option<EventTypeId>) -> EventTypeId {
     event_type.unwrap_or(ANY_EVENT_TYPE)
 }
@@ -294,8 +294,8 @@ impl FoundStream {
         }
     }
 
-    /// The least number of events that were dropped, as the heads say. A record in front of a chunk's first event counts
-    /// drops from before the chunk was opened; the next head counts them, too: the two sums overlap.
+    /// Returns the least number of events that were dropped, as the heads say. A record in front of a chunk's first
+    /// event counts drops from before the chunk was opened; the next head counts them, too: the two sums overlap.
     fn least_dropped(&self) -> u64 {
         let heads = || self.chunks.iter().map(|chunk| &chunk.header);
         let before = heads().map(|header| header.before.dropped).max();
@@ -340,7 +340,7 @@ impl FoundStream {
     }
 }
 
-/// What became of the raised events of a row.
+/// Returns what became of the raised events of a row.
 fn explained(row: &TypeTotals) -> u64 {
     row.recorded
         .saturating_add(row.dropped_sum())

@@ -333,7 +333,7 @@ impl Batch {
         self.widest
     }
 
-    /// Whether some elements are strings or bytes.
+    /// Returns whether some elements are strings or bytes.
     pub(crate) const fn has_text(&self) -> bool {
         self.has_text
     }
@@ -384,7 +384,7 @@ impl Batch {
         Some(self.base_position.saturating_add(places[index].into()))
     }
 
-    /// The first event of a range, of one stream, that is not before a time.
+    /// Returns the first event of a range, of one stream, that is not before a time.
     pub(crate) fn first_from(&self, range: Range<usize>, time_ns: i64) -> usize {
         // Strips are short: near its start first.
         let (mut low, mut step) = (range.start, 16);
@@ -459,7 +459,7 @@ impl Batch {
         }
     }
 
-    /// Whether the chunk's own order was another, or that of some of its streams.
+    /// Returns whether the chunk's own order was another, or that of some of its streams.
     pub(crate) fn is_sorted(&self) -> bool {
         self.places.is_some() || self.positions.is_some()
     }
@@ -511,7 +511,7 @@ impl Batch {
         (moved, farthest)
     }
 
-    /// Whether times ascend from `front_ns` on.
+    /// Returns whether times ascend from `front_ns` on.
     pub(crate) fn ascends_from(&self, front_ns: i64) -> bool {
         let ascends = match &self.times {
             // Only ascending ones become that.

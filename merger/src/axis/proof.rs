@@ -47,7 +47,8 @@ pub(crate) struct Read<'a> {
 }
 
 impl Read<'_> {
-    /// The order hash of a range of the events. Those of a stream that is sorted have positions.
+    /// Returns the order hash of a range of the events. Those of a stream that is sorted have
+    /// positions.
     pub(crate) fn hash(
         &self,
         range: Range<usize>,
@@ -84,7 +85,7 @@ impl Read<'_> {
     }
 }
 
-/// The order hash of a range of a batch's events.
+/// Returns the order hash of a range of a batch's events.
 pub(crate) fn of_batch(
     batch: &Batch,
     range: Range<usize>,
@@ -125,13 +126,14 @@ impl SortedStreams {
         Self(each.collect())
     }
 
-    /// Whether a stream is.
+    /// Returns whether a stream is.
     pub(crate) fn has(&self, stream: StreamId) -> bool {
         self.0.get(stream).unwrap_or(false)
     }
 }
 
-/// The order hashes of the streams that have events in a chunk of a trace, ascending by stream.
+/// Returns the order hashes of the streams that have events in a chunk of a trace, ascending by
+/// stream.
 pub(crate) fn of_chunk(chunk: &TraceChunk, sorted: &SortedStreams) -> Vec<(StreamId, OrderHash)> {
     let mut runs = Vec::new();
     for group in &chunk.groups {

@@ -72,14 +72,14 @@ struct Piece<'a> {
 }
 
 impl<'a> Strip<'a> {
-    /// The chunks of the strip, one but for extraordinary ones.
+    /// Returns the chunks of the strip, one but for extraordinary ones.
     pub(crate) fn assemble(&self, references: &ElementReferences) -> Vec<Part> {
         let all = Self::assemble_all(std::slice::from_ref(self), references);
         all.into_iter().flatten().collect()
     }
 
-    /// The chunks of strips that follow each other. Of many streams each has little in a strip: the next strip's part is taken
-    /// while what lies around it is still in the processor's cache.
+    /// Returns the chunks of strips that follow each other. Of many streams each has little in a strip: the next
+    /// strip's part is taken while what lies around it is still in the processor's cache.
     pub(crate) fn assemble_all(strips: &[Self], references: &ElementReferences) -> Vec<Vec<Part>> {
         let mut all: Vec<Vec<Part>> = Vec::with_capacity(strips.len());
         let mut assemblies = Vec::new();
@@ -116,7 +116,8 @@ impl<'a> Strip<'a> {
         self.slices.iter().map(|slice| slice.range.len()).sum()
     }
 
-    /// The events of each stream in its order, stream after stream. Slices of an unordered source may interleave.
+    /// Returns the events of each stream in its order, stream after stream. Slices of an unordered source may
+    /// interleave.
     fn pieces(&self) -> Vec<Piece<'_>> {
         let mut pieces = Vec::with_capacity(self.slices.len());
         let mut first = 0;
@@ -159,7 +160,7 @@ impl<'a> Strip<'a> {
         pieces
     }
 
-    /// Whether there is more than a chunk may have.
+    /// Returns whether there is more than a chunk may have.
     fn is_too_much(&self) -> bool {
         let batches = || self.slices.iter().map(|slice| &slice.batch);
         if self.len() > MOST_TYPES && self.types_up_to(MOST_TYPES) >= MOST_TYPES {
@@ -191,7 +192,7 @@ impl<'a> Strip<'a> {
         values > CHUNK_VALUES || text > CHUNK_TEXT
     }
 
-    /// How many event types and shapes of them the events may have, as far as a number.
+    /// Returns how many event types and shapes of them the events may have, as far as a number.
     fn types_up_to(&self, most: usize) -> usize {
         let batches = || self.slices.iter().map(|slice| &slice.batch);
         let sum: usize = batches().map(|batch| batch.types.len()).sum();
@@ -262,7 +263,7 @@ impl<'a> Strip<'a> {
         Some((first, second))
     }
 
-    /// The losses by stream, each before the event of its stream with this number.
+    /// Returns the losses by stream, each before the event of its stream with this number.
     fn place_losses(&self, pieces: &[Piece<'_>]) -> Vec<(u32, TraceLoss)> {
         let place = |(place, loss): &(StripPlace, TraceLoss)| {
             let start = pieces.partition_point(|piece| piece.slice.stream < loss.stream);
@@ -411,7 +412,7 @@ struct Slots<'a> {
 }
 
 impl<'a> Slots<'a> {
-    /// The slot of an event type of the trace with such columns.
+    /// Returns the slot of an event type of the trace with such columns.
     fn of(&mut self, event_type: EventTypeId, columns: &'a [Column]) -> usize {
         let fits = |slot: &Slot<'_>| slot.event_type == event_type && is_alike(slot.shape, columns);
         let known = self.of_type.get(event_type.index()).copied().unwrap_or(0);
@@ -592,7 +593,7 @@ struct Source<'a> {
     references: Option<&'a References>,
 }
 
-/// The values of some columns, one after the other.
+/// Returns the values of some columns, one after the other.
 fn column_of<'a>(
     like: &Column,
     count: usize,

@@ -85,7 +85,7 @@ impl References {
         }
     }
 
-    /// The number in the trace.
+    /// Returns the number in the trace.
     #[inline]
     pub(crate) fn get(&self, from: u64) -> u64 {
         let found = usize::try_from(from).ok().and_then(|from| self.0.get(from));
@@ -522,7 +522,7 @@ fn has_name_of_symbol(of: &Definitions, function: Option<&Function>, region: &Re
     is_of_trace && !of.string(region.name).ends_with(&address)
 }
 
-/// The definitions of each process of a trace, apart from what they share.
+/// Returns the definitions of each process of a trace, apart from what they share.
 pub(crate) fn by_process(of: &Definitions) -> BTreeMap<ProcessId, Definitions> {
     let mut each: BTreeMap<ProcessId, Definitions> = BTreeMap::new();
     let mut give = |process: ProcessId, definition: Definition| {

@@ -67,12 +67,13 @@ impl ChunkMoves {
         }
     }
 
-    /// The moves of a chunk.
+    /// Returns the moves of a chunk.
     pub(crate) fn of_chunk(types: &RegionTypes, chunk: &TraceChunk) -> Self {
         Self::of_chunk_until(types, chunk, i64::MAX)
     }
 
-    /// The moves of a chunk before a time, nanoseconds; `i64::MAX` means all. Losses that begin before it count.
+    /// Returns the moves of a chunk before a time, nanoseconds; `i64::MAX` means all. Losses that begin before it
+    /// count.
     pub(crate) fn of_chunk_until(types: &RegionTypes, chunk: &TraceChunk, until_ns: i64) -> Self {
         let mut found = Self::default();
         if types.is_empty() {
@@ -210,7 +211,8 @@ mod tests {
         d
     }
 
-    /// A group of streams with events at these times, each of one of three types with its own number as its region.
+    /// Returns a group of streams with events at these times, each of one of three types with its own number as its
+    /// region.
     fn group(streams: &[(u32, Vec<(i64, u16)>)]) -> StreamGroup {
         let mut group = StreamGroup::default();
         for id in 0..3 {

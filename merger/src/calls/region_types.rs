@@ -62,12 +62,13 @@ impl RegionTypes {
         }
     }
 
-    /// Whether what a stream has is all that its location has; so is one without a location.
+    /// Returns whether what a stream has is all that its location has; so is one without a
+    /// location.
     pub(crate) fn is_alone(&self, stream: StreamId) -> bool {
         self.alone.get(stream).unwrap_or(true)
     }
 
-    /// The locations, by number.
+    /// Returns the locations, by number.
     pub(crate) fn locations(&self) -> &[LocationId] {
         &self.ids
     }
@@ -84,12 +85,12 @@ impl RegionTypes {
         Some((kind.is_enter, kind.at))
     }
 
-    /// Whether no event enters or leaves a region.
+    /// Returns whether no event enters or leaves a region.
     pub(crate) fn is_empty(&self) -> bool {
         self.kinds.is_empty()
     }
 
-    /// Whether a loss may have been one of enters or leaves.
+    /// Returns whether a loss may have been one of enters or leaves.
     pub(crate) fn is_gap(&self, loss: &TraceLoss) -> bool {
         !loss.cause.is_suppressed()
             && loss

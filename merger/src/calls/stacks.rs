@@ -136,7 +136,7 @@ impl Stacks {
         }
     }
 
-    /// Whether there is more than a snapshot can hold.
+    /// Returns whether there is more than a snapshot can hold.
     pub(crate) fn is_too_much(&self) -> bool {
         self.steps > MAX_SNAPSHOT_STEPS || self.touched.len() > MAX_SNAPSHOT_LOCATIONS
     }
@@ -207,7 +207,7 @@ impl Stacks {
         }
     }
 
-    /// The stacks as they are.
+    /// Returns a snapshot of the stacks.
     pub(crate) fn snapshot(&self, types: &RegionTypes) -> Snapshot {
         let mut numbers = self.touched.clone();
         numbers.sort_unstable();

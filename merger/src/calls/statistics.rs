@@ -16,13 +16,13 @@ use crate::workers::Workers;
 
 /// Which part of a call counts.
 pub trait Extent {
-    /// Whether a moment does.
+    /// Returns whether a moment does.
     fn contains(&self, time_ns: i64) -> bool;
 
-    /// How much of a stretch of time does, nanoseconds.
+    /// Returns how much of a stretch of time does, nanoseconds.
     fn clip(&self, from_ns: i64, to_ns: i64) -> i64;
 
-    /// Whether a moment is before all that counts.
+    /// Returns whether a moment is before all that counts.
     fn is_before(&self, time_ns: i64) -> bool;
 }
 
@@ -102,7 +102,7 @@ impl<E: Extent> RegionCounter<E> {
         }
     }
 
-    /// The number of a region in the group of a location: the tag of its calls.
+    /// Returns the number of a region in the group of a location: the tag of its calls.
     #[inline]
     pub fn slot(&mut self, location: usize, region: RegionId) -> u32 {
         self.slot_of(self.group_of[location], region)
@@ -143,14 +143,14 @@ impl<E: Extent> RegionCounter<E> {
         }
     }
 
-    /// The slots of this counter, by slot of another one of the same groups.
+    /// Returns the slots of this counter, by slot of another one of the same groups.
     pub fn slots_of(&mut self, other: &Self) -> Vec<u32> {
         let keys = other.keys.iter();
         keys.map(|(group, region)| self.slot_of(*group, *region))
             .collect()
     }
 
-    /// What was counted, by slot: group, region, statistics.
+    /// Returns what was counted, by slot: group, region, statistics.
     pub fn finish(self) -> impl Iterator<Item = (usize, RegionId, CallStatistics)> {
         let each = self.keys.into_iter().zip(self.counts);
         each.map(|((group, region), counts)| (group, region, counts))
@@ -315,7 +315,7 @@ impl TraceCalls {
         sizes.sum()
     }
 
-    /// The calls that are open; none when they are more than a snapshot can hold.
+    /// Returns the calls that are open; `None` when they are more than a snapshot can hold.
     pub(crate) fn snapshot(&mut self, types: &RegionTypes) -> Option<Snapshot> {
         self.count_pending();
         let shards = self.shards.len();

@@ -122,7 +122,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Those that a trace, or recordings about to be merged, state.
+    /// Returns those that a trace, or recordings about to be merged, state.
     pub fn of(definitions: &Definitions) -> Self {
         let clocks = definitions.clocks.iter().map(|(id, clock)| {
             let process = definitions.processes.get(&clock.process);

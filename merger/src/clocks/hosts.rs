@@ -30,7 +30,7 @@ pub(crate) fn parts_of(ns: u64, ppb: u128) -> u64 {
     u64::try_from(parts).unwrap_or(UNBOUNDED)
 }
 
-/// A share of a sum, rounded up.
+/// Returns a share of a sum, rounded up.
 pub(crate) fn scaled(sum: u64, part: u64, whole: u64) -> u64 {
     let scaled = (u128::from(sum) * u128::from(part)).div_ceil(u128::from(whole.max(1)));
     u64::try_from(scaled).unwrap_or(UNBOUNDED)
@@ -563,17 +563,17 @@ impl Hosts {
         Some(report)
     }
 
-    /// What was corrected, in this order.
+    /// Returns what was corrected, in this order.
     pub(crate) fn corrections(&self) -> &[Correction] {
         &self.corrections
     }
 
-    /// The host with this boot id.
+    /// Returns the host with this boot id.
     pub(crate) fn get(&self, boot_id: BootId) -> Option<&Host> {
         self.by_boot.get(&boot_id)
     }
 
-    /// All hosts, by boot id.
+    /// Returns all hosts, by boot id.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Host> {
         self.by_boot.values()
     }
@@ -618,7 +618,7 @@ fn wall_link(facts: &HostFacts, axis: &HostFacts) -> Link {
     }
 }
 
-/// What offsets between two hosts say of one of them.
+/// Returns what offsets between two hosts say of one of them.
 fn measured_link(child: BootId, offsets: &[HostOffset]) -> Option<Link> {
     let points = offsets.iter().filter_map(|offset| {
         let there = offset.reference_ns.checked_add(offset.offset_ns)?;

@@ -100,12 +100,12 @@ pub(crate) struct Fit {
 }
 
 impl Fit {
-    /// Whether its line is better than none.
+    /// Returns whether its line is better than none.
     pub(crate) fn is_used(&self) -> bool {
         self.quality != Quality::Inconsistent
     }
 
-    /// What has to be added at a time.
+    /// Returns what has to be added at a time.
     pub(crate) fn at(&self, time_ns: i64) -> i64 {
         let passed = i128::from(time_ns) - i128::from(self.start_ns);
         let added = self.offset.saturating_add(self.rate.saturating_mul(passed)) >> RATE_BITS;
@@ -122,7 +122,7 @@ pub(crate) struct Hulls {
     pub(crate) messages: u64,
 }
 
-/// The place of the maximum of a concave function of an integer.
+/// Returns the place of the maximum of a concave function of an integer.
 fn maximum(mut low: i128, mut high: i128, value: impl Fn(i128) -> i128) -> i128 {
     while high - low > 2 {
         let third = (high - low) / 3;
@@ -151,7 +151,7 @@ impl Hulls {
         self.most.add(sent_ns, sent_ns.saturating_sub(received_ns));
     }
 
-    /// What the other host's own correction adds to both sides.
+    /// Returns what the other host's own correction adds to both sides.
     pub(crate) fn moved(mut self, by: &Fit) -> Self {
         self.settle();
         for (time, value) in &mut self.least.corners {

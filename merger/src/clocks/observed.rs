@@ -102,7 +102,7 @@ fn tighter(clock: &Clock, a: Observation, b: Observation) -> Observation {
     }
 }
 
-/// The edge of the lower convex hull at the mean of the ticks. Observations ascend.
+/// Returns the edge of the lower convex hull at the mean of the ticks. Observations ascend.
 fn edge_at_mean(observations: &[Observation]) -> Option<(Observation, Observation)> {
     let mut hull: Vec<Observation> = Vec::new();
     for next in observations {
@@ -130,7 +130,7 @@ fn edge_at_mean(observations: &[Observation]) -> Option<(Observation, Observatio
     Some((*hull.get(end - 1)?, *hull.get(end)?))
 }
 
-/// Whether a line is long enough and has the rate that the clock is said to have, within the bound of that.
+/// Returns whether a line is long enough and has the rate that the clock is said to have, within the bound of that.
 fn has_rate(clock: &Clock, a: Observation, b: Observation) -> bool {
     const BILLION: i128 = 1_000_000_000;
     let passed_ns = i128::from(b.1) - i128::from(a.1);

@@ -110,8 +110,8 @@ impl ClockOffsets {
         Ok(offsets)
     }
 
-    /// What does not fit, a line each: hosts of the run of which the file says nothing, hosts that are not of the run, and
-    /// hosts whose lines contradict each other. Of a run of one host, nothing.
+    /// Returns what does not fit, a line each: hosts of the run of which the file says nothing, hosts that are not of
+    /// the run, and hosts whose lines contradict each other. Of a run of one host, nothing.
     pub fn doubts<'a>(&self, hosts_of_run: impl IntoIterator<Item = &'a str>) -> Vec<String> {
         let of_run: BTreeSet<&str> = hosts_of_run.into_iter().collect();
         if of_run.len() < 2 {
@@ -143,7 +143,7 @@ impl ClockOffsets {
             .collect()
     }
 
-    /// What it says of a host, by its name, or by the part of it before the first dot.
+    /// Returns what it says of a host, by its name, or by the part of it before the first dot.
     pub(crate) fn of_host(&self, name: &str) -> Option<OffsetOfHost> {
         let name = self.find(name)?;
         let mut hosts = self.hosts.iter();
@@ -152,7 +152,7 @@ impl ClockOffsets {
             .map(|(_, offset)| *offset)
     }
 
-    /// The name that the file has for a host.
+    /// Returns the name that the file has for a host.
     fn find(&self, name: &str) -> Option<&str> {
         let short = |name: &str| name.split('.').next().map(str::to_owned);
         let exact = self.hosts.iter().find(|(host, _)| host == name);

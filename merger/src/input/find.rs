@@ -122,7 +122,7 @@ fn is_live(path: &Path) -> bool {
         .is_some_and(|extension| extension == "annals-live")
 }
 
-/// The anchors of OTF2 archives that a directory has.
+/// Returns the anchors of OTF2 archives that a directory has.
 fn anchors_in(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -138,7 +138,7 @@ fn anchors_in(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The anchors that archives in a directory should have, or the one that the directory is a part of.
+/// Returns the anchors that archives in a directory should have, or the one that the directory is a part of.
 fn archives_without_anchor(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     if let Some(anchor) = crate::otf2::anchor_for(directory) {
         return Ok(vec![anchor]);
@@ -171,7 +171,8 @@ pub(crate) fn kind_of(path: &Path) -> Result<FileKind> {
     Ok(header_of(path)?.kind)
 }
 
-/// Whether a path is a file that begins as a recording, its live file, or a trace does. Pipes and devices are not read.
+/// Returns whether a path is a file that begins as a recording, its live file, or a trace does. Pipes and devices are
+/// not read.
 pub fn is_annals(path: &Path) -> bool {
     header_of(path).is_ok()
 }

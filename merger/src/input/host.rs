@@ -3,7 +3,7 @@
 use annals_format::LiveHeader;
 use std::fs::{self};
 
-/// Whether the process that a live header names still runs on this host.
+/// Returns whether the process that a live header names still runs on this host.
 pub(crate) fn is_alive(header: &LiveHeader) -> bool {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     if boot.parse() != Ok(header.boot_id) {

@@ -45,7 +45,7 @@ impl<'a> InputReader<'a> {
         }
     }
 
-    /// What is left when all was read; of a run nothing, since others read what it has.
+    /// Returns what is left when all was read; of a run nothing, since others read what it has.
     pub(crate) fn into_outcome(self) -> Option<InputOutcome<'a>> {
         match self {
             Self::Stream(reader) => Some(InputOutcome::Stream(reader.into_outcome())),
@@ -55,7 +55,7 @@ impl<'a> InputReader<'a> {
         }
     }
 
-    /// Whether every chunk was taken in.
+    /// Returns whether every chunk was taken in.
     pub(crate) fn is_all_loaded(&self) -> bool {
         match self {
             Self::Stream(reader) => reader.is_all_loaded(),
@@ -105,8 +105,8 @@ impl<'a> InputReader<'a> {
         }
     }
 
-    /// The chunks that must be loaded before the events before a time are known: numbers for
-    /// [`Self::decode`], to be followed by [`Self::take`] in this order. Ask again until there are none.
+    /// Returns the chunks that must be loaded before the events before a time are known: numbers for [`Self::decode`],
+    /// to be followed by [`Self::take`] in this order. Ask again until there are none.
     pub(crate) fn wanted(&self, until_ns: i64) -> Range<usize> {
         match self {
             Self::Stream(reader) => reader.wanted(until_ns),
@@ -136,7 +136,7 @@ impl<'a> InputReader<'a> {
         }
     }
 
-    /// The stream that all events are of, or the first of several.
+    /// Returns the stream that all events are of, or the first of several.
     pub(crate) fn stream(&self) -> StreamId {
         match self {
             Self::Stream(reader) => reader.stream,
@@ -145,7 +145,7 @@ impl<'a> InputReader<'a> {
         }
     }
 
-    /// How events' references are to be renumbered.
+    /// Returns how events' references are to be renumbered.
     pub(crate) fn numbers(&self) -> &'a Numbers {
         match self {
             Self::Stream(reader) => reader.numbers,
@@ -155,7 +155,7 @@ impl<'a> InputReader<'a> {
         }
     }
 
-    /// Why what it needs cannot be read, when that is no loss but a failure.
+    /// Returns why what it needs cannot be read, when that is no loss but a failure.
     pub(crate) fn failure(&mut self) -> Option<MergeError> {
         match self {
             Self::Run(reader) => reader.failure.take(),
@@ -163,7 +163,7 @@ impl<'a> InputReader<'a> {
         }
     }
 
-    /// Its chunks: first and last time, and at most how many bytes their events take when they are decoded.
+    /// Returns its chunks: first and last time, and at most how many bytes their events take when they are decoded.
     /// `sizes`: of an event, by type.
     pub(crate) fn spans(&self, sizes: &FxHashMap<EventTypeId, u64>) -> Vec<(i64, i64, u64)> {
         match self {

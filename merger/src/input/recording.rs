@@ -63,7 +63,7 @@ impl InputRecording {
         Ok(opened)
     }
 
-    /// Whether the file that was opened is still the one of that name.
+    /// Returns whether the file that was opened is still the one of that name.
     fn has_its_name(&self) -> bool {
         let ChunkOrigin::File(file) = &self.origin else {
             return true;
@@ -211,12 +211,12 @@ impl InputRecording {
         }
     }
 
-    /// Whether it is a process of an OTF2 archive.
+    /// Returns whether it is a process of an OTF2 archive.
     pub const fn is_of_archive(&self) -> bool {
         matches!(self.origin, ChunkOrigin::Archive(_))
     }
 
-    /// How many bytes the body of a chunk has, decompressed, if that can be known without decoding it.
+    /// Returns how many bytes the body of a chunk has, decompressed, if that can be known without decoding it.
     pub(crate) fn body_len(&self, chunk: &StoredChunk) -> Option<u64> {
         match &self.origin {
             ChunkOrigin::File(file) => self.recording.body_len(file, chunk).ok().flatten(),

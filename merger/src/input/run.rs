@@ -38,7 +38,7 @@ impl RunFile {
         })
     }
 
-    /// Where it is.
+    /// Returns where it is.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }

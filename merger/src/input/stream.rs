@@ -93,7 +93,7 @@ impl Lane {
         self.end - self.at
     }
 
-    /// The first event from `from` on that is not before a time.
+    /// Returns the first event from `from` on that is not before a time.
     pub(crate) fn first_from(&self, from: usize, time_ns: i64) -> usize {
         self.batch.first_from(from..self.end, time_ns)
     }
@@ -147,7 +147,7 @@ impl EventTimes {
         }
     }
 
-    /// The times as the clocks have them, without causality's shifts.
+    /// Returns the times by the clocks, without the shifts of a repair.
     fn read_ns(&self) -> Cow<'_, [i64]> {
         match &self.shifts {
             None => Cow::Borrowed(&self.times_ns),
@@ -302,7 +302,7 @@ impl<'a> StreamReader<'a> {
         reader
     }
 
-    /// What is left when all was read.
+    /// Returns what is left when all was read.
     pub(crate) fn into_outcome(self) -> StreamOutcome<'a> {
         StreamOutcome {
             stream: self.stream,
@@ -419,8 +419,8 @@ impl<'a> StreamReader<'a> {
         })
     }
 
-    /// The chunks: first and last time, and at most how many bytes they take when they are decoded, by what their heads
-    /// say. `sizes`: of an event, by type.
+    /// Returns the chunks: first and last time, and at most how many bytes they take when they are decoded, by what
+    /// their heads say. `sizes`: of an event, by type.
     pub(crate) fn spans_by_heads(
         &self,
         sizes: &FxHashMap<EventTypeId, u64>,
@@ -456,13 +456,13 @@ impl<'a> StreamReader<'a> {
         pairs.map(|((first, last, most), (_, _, bytes))| (first, last, bytes.min(most)))
     }
 
-    /// Whether every chunk was taken in.
+    /// Returns whether every chunk was taken in.
     pub(crate) fn is_all_loaded(&self) -> bool {
         self.next == self.order.len()
     }
 
-    /// The chunks that must be loaded before the events before a time are known: numbers for
-    /// [`Self::decode`], to be followed by [`Self::take`] in this order. Ask again until there are none.
+    /// Returns the chunks that must be loaded before the events before a time are known: numbers for [`Self::decode`],
+    /// to be followed by [`Self::take`] in this order. Ask again until there are none.
     pub(crate) fn wanted(&self, until_ns: i64) -> std::ops::Range<usize> {
         let mut end = self.next;
         while let Some(planned) = self.order.get(end) {
@@ -722,7 +722,7 @@ impl<'a> StreamReader<'a> {
         self.finish_if_done();
     }
 
-    /// Whether the stream overwrote events before its first chunk.
+    /// Returns whether the stream overwrote events before its first chunk.
     fn has_overwritten(&self) -> bool {
         let rows = self.totals.rows.iter();
         rows.map(|row| row.dropped.of(Cause::Overwritten))
@@ -864,7 +864,7 @@ impl<'a> StreamReader<'a> {
         self.losses.push((place, loss));
     }
 
-    /// The interval of all gaps from this one on. `None` if there are none.
+    /// Returns the interval of all gaps from this one on. `None` if there are none.
     fn gaps_from(&self, first: usize) -> Option<(i64, i64)> {
         let gaps = self.gaps.get(first..).unwrap_or_default();
         let from_ns = gaps.iter().map(|gap| gap.0).min()?;

@@ -41,9 +41,9 @@ impl Found {
 }
 
 impl Symbols {
-    /// The files of this host, where the modules say they are, and the debug information that is
-    /// installed for them. For recordings that were made here, just now: a file without a build id counts when
-    /// it is older than the recording.
+    /// Returns the files of this host, where the modules say they are, and the debug information that is installed for
+    /// them. For recordings that were made here, just now: a file without a build id counts when it is older than the
+    /// recording.
     pub fn of_host() -> Self {
         Self {
             by_build_id: BTreeMap::new(),
@@ -51,7 +51,7 @@ impl Symbols {
         }
     }
 
-    /// The files in and below these directories.
+    /// Returns the files in and below these directories.
     ///
     /// # Errors
     /// If one of them cannot be listed.
@@ -63,7 +63,7 @@ impl Symbols {
         Ok(symbols)
     }
 
-    /// The files of this host, and those in and below these directories.
+    /// Returns the files of this host, and those in and below these directories.
     ///
     /// # Errors
     /// If [`Symbols::in_directories`] fails.
@@ -100,7 +100,7 @@ impl Symbols {
         Ok(())
     }
 
-    /// What the regions of these definitions are called that are functions and have no name, or no line, yet:
+    /// Returns what the regions of these definitions are called that are functions and have no name, or no line, yet:
     /// definitions to be added to them.
     pub fn resolve(&self, definitions: &Definitions) -> Vec<Definition> {
         let known = |region: &RegionId| {
@@ -172,7 +172,7 @@ impl Symbols {
     }
 }
 
-/// Whether a file was last changed before this moment, nanoseconds since the Unix epoch.
+/// Returns whether a file was last changed before this moment, nanoseconds since the Unix epoch.
 fn is_older(path: &Path, unix_ns: i64) -> bool {
     fs::metadata(path).is_ok_and(|file| {
         let changed = i128::from(file.ctime()) * 1_000_000_000 + i128::from(file.ctime_nsec());
@@ -180,7 +180,7 @@ fn is_older(path: &Path, unix_ns: i64) -> bool {
     })
 }
 
-/// The build id of an ELF file, if it is one and has one.
+/// Returns the build id of an ELF file, if it is one and has one.
 fn build_id(path: &Path) -> Option<Vec<u8>> {
     let mut file = File::open(path).ok()?;
     let mut magic = [0; 4];
@@ -212,8 +212,8 @@ fn look_up(loader: &Loader, address: u64, known: &mut Found) {
     }
 }
 
-/// What a function is called in its source. Only names that compilers mangle are taken apart: a C function `f` is
-/// no `float`, as which an encoded type of C++ (Itanium C++ ABI, section 5.1.5.2) would read.
+/// Returns what a function is called in its source. Only names that compilers mangle are taken apart: a C function `f`
+/// is no `float`, as which an encoded type of C++ (Itanium C++ ABI, section 5.1.5.2) would read.
 pub(crate) fn source_name(name: &str) -> String {
     // Itanium's names, Rust's (RFC 2603), and either with one more underscore, as Mach-O has them.
     let starts = ["_Z", "__Z", "_R", "__R"];
@@ -308,7 +308,7 @@ mod tests {
         std::hint::black_box(7)
     }
 
-    /// What this test's own program is called in a recording of it.
+    /// Returns what this test's own program is called in a recording of it.
     fn definitions(build_id: Vec<u8>, offset: u64) -> Definitions {
         let mut d = Definitions::default();
         let path = std::env::current_exe().unwrap();

@@ -74,7 +74,7 @@ impl StreamClock<'_> {
         cursor.tick(self.host.axis_ns(reference_ns))
     }
 
-    /// Whether wraps must be undone: the other clocks count nanoseconds or cycles since boot in 64 bits.
+    /// Returns whether wraps must be undone: the other clocks count nanoseconds or cycles since boot in 64 bits.
     pub(crate) fn wraps(&self) -> bool {
         matches!(self.clock.kind, ClockKind::Readable | ClockKind::Unreadable)
     }
@@ -116,7 +116,8 @@ impl StreamClock<'_> {
         (from_ns, header.close_reference_ns.max(open_ns))
     }
 
-    /// The epochs in which a chunk's events may be: by when it was written, and by its ticks.
+    /// Returns the epochs in which a chunk's events may be: by when it was written, and by its
+    /// ticks.
     fn epochs_of(&self, header: &ChunkHeader, is_sorted: bool) -> Vec<Epoch> {
         let (from_ns, to_ns) = self.life(header, is_sorted);
         let mut cursor = MapCursor::new(self.map);
@@ -294,7 +295,7 @@ impl StreamClock<'_> {
         self.moved(cursor.time_ns(unwrapped))
     }
 
-    /// Whether the clock may start again between two events, so that observations must count the wraps.
+    /// Returns whether the clock may start again between two events, so that observations must count the wraps.
     fn is_short(&self) -> bool {
         const LONG_NS: u128 = 24 * 3600 * 1_000_000_000;
         let period_ns = (u128::from(self.clock.max_ticks) + 1) * 1_000_000_000

@@ -177,12 +177,12 @@ impl RenumberedTrace {
         self.relation = Relation::WallClock;
     }
 
-    /// When a process started and ended, in the trace's own time.
+    /// Returns when a process started and ended, in the trace's own time.
     pub(crate) fn span_of(&self, process: ProcessId) -> Option<ProcessEnd> {
         self.definitions().process_ends.get(&process).copied()
     }
 
-    /// The maps of its clocks, on the axis.
+    /// Returns the maps of its clocks, on the axis.
     pub(crate) fn clock_maps(&self) -> impl Iterator<Item = ClockMap> {
         let maps = self.definitions().clock_maps.values();
         let mut mover = MapMover::new(self.shift_ns);
@@ -227,7 +227,7 @@ impl RenumberedTrace {
         })
     }
 
-    /// The first of the clocks that were alike, of those that are taken.
+    /// Returns the first of the clocks that were alike, of those that are taken.
     fn alike(&self, alike: ClockId, number: ClockId) -> ClockId {
         let taken = self.numbers.clocks.get(&alike).copied();
         taken.unwrap_or_else(|| {
@@ -306,7 +306,7 @@ impl Queue {
         self.events_before[end.max(first)] - self.events_before[first]
     }
 
-    /// The number that the next batch gets.
+    /// Returns the number that the next batch gets.
     pub(crate) const fn next_batch(&self) -> u64 {
         self.batches
     }

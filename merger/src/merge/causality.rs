@@ -144,7 +144,7 @@ impl Merge {
         }
     }
 
-    /// What takes messages out of the events, if there are any and they are wanted.
+    /// Returns what takes messages out of the events, if there are any and they are wanted.
     pub(super) fn extractor(&self) -> Option<Extractor> {
         if self.causality == Causality::Off {
             return None;
@@ -165,7 +165,7 @@ impl Merge {
         Extractor::of(&self.definitions, &carries)
     }
 
-    /// What a loss of any type in a stream may have had.
+    /// Returns what a loss of any type in a stream may have had.
     pub(super) fn carried(&self, numbers: &Numbers, totals: &StreamTotals) -> Lost {
         let is_vague = |row: &TypeTotals| {
             row.raised_is_lower_bound || row.event_type == annals_format::ANY_EVENT_TYPE

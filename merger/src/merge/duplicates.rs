@@ -105,7 +105,7 @@ impl Held {
         each
     }
 
-    /// Whether one that is not taken may have events that the one that is taken has not.
+    /// Returns whether one that is not taken may have events that the one that is taken has not.
     fn may_differ(left: Option<&Self>, taken: Option<&Self>) -> bool {
         let (Some(left), Some(taken)) = (left, taken) else {
             return false;

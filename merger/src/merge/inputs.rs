@@ -256,7 +256,7 @@ fn differing(merge: &mut Merge) -> Vec<RejectedInput> {
     differing
 }
 
-/// Whether a file is the beginning of another, byte for byte. False if one cannot be read.
+/// Returns whether a file is the beginning of another, byte for byte. False if one cannot be read.
 fn is_part(path: &Path, of: &Path) -> bool {
     const STEP: u64 = 1 << 20;
     let is_part = || -> Result<bool> {

@@ -112,7 +112,8 @@ fn check(slices: &[(Slice, InputTrace)], definitions: &Definitions) -> Result<()
     Ok(())
 }
 
-/// The totals of all slices: each counts what is in it, and everything else as it is in the whole.
+/// Returns the totals of all slices: each counts what is in it, and everything else as it is in the
+/// whole.
 fn sum(slices: &[(Slice, InputTrace)], definitions: &Definitions) -> Vec<StreamTotals> {
     let sorted = SortedStreams::of(definitions);
     let mut sums: BTreeMap<StreamId, (StreamTotals, OrderHash)> = BTreeMap::new();

@@ -25,7 +25,7 @@ use crate::window::Window;
 /// Memory that events may take by default, bytes.
 pub const MEMORY_LIMIT_BYTES: u64 = 256 << 20;
 
-/// A progress callback that does nothing.
+/// Returns a progress callback that does nothing.
 pub const fn no_progress(_events: u64) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
@@ -183,12 +183,12 @@ pub struct MergePlan {
 }
 
 impl MergePlan {
-    /// The definitions of the trace.
+    /// Returns the definitions of the trace.
     pub const fn definitions(&self) -> &Definitions {
         &self.merge.definitions
     }
 
-    /// How well the clocks are known.
+    /// Returns how well the clocks are known.
     pub fn fits(&self) -> &[ClockFit] {
         &self.merge.fits
     }
@@ -198,17 +198,17 @@ impl MergePlan {
         &self.rejected
     }
 
-    /// The recordings among the inputs.
+    /// Returns the recordings among the inputs.
     pub fn recordings(&self) -> impl Iterator<Item = &InputRecording> {
         self.merge.inputs()
     }
 
-    /// The traces of earlier merges among the inputs.
+    /// Returns the traces of earlier merges among the inputs.
     pub fn traces(&self) -> impl Iterator<Item = &InputTrace> {
         self.merge.input_traces()
     }
 
-    /// The identities of all recordings, in the order of the merge.
+    /// Returns the identities of all recordings, in the order of the merge.
     pub fn recording_ids(&self) -> impl Iterator<Item = RecordingId> {
         self.merge.recording_ids()
     }
@@ -218,7 +218,7 @@ impl MergePlan {
         self.merge.expected_events()
     }
 
-    /// What was settled, for other processes that write slices of this merge.
+    /// Returns what was settled, for other processes that write slices of this merge.
     pub fn settled(&self) -> Plan {
         Plan::of(&self.merge)
     }

@@ -29,7 +29,8 @@ pub(super) struct How {
     pub(super) jobs: usize,
 }
 
-/// The trace's identity: a digest of its inputs', so that the same inputs give the same bytes.
+/// Returns the trace's identity: a digest of its inputs', so that the same inputs give the same
+/// bytes.
 fn trace_id(merge: &Merge) -> RecordingId {
     // FNV-1a with 128 bits (Fowler, Noll, Vo): a name, not a protection.
     let mut hash = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128;

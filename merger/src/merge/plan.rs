@@ -52,7 +52,7 @@ struct PlannedRepair {
     mean_ns: u64,
 }
 
-/// The definitions that a plan settles.
+/// Returns the definitions that a plan settles.
 fn settled(definitions: &Definitions) -> Vec<u8> {
     let maps = SharedClockMap::of(definitions.clock_maps.values()).into_iter();
     let errors = definitions.clock_errors.values().cloned();
@@ -67,7 +67,7 @@ fn settled(definitions: &Definitions) -> Vec<u8> {
 }
 
 impl Plan {
-    /// The plan of a merge. A repair must be planned before.
+    /// Returns the plan of a merge. A repair must be planned before.
     pub(super) fn of(merge: &Merge) -> Self {
         let definitions = settled(&merge.definitions);
         let digits = definitions.iter().map(|byte| format!("{byte:02x}"));
@@ -93,7 +93,7 @@ impl Plan {
         }
     }
 
-    /// Where slices may end.
+    /// Returns where slices may end.
     pub(super) fn quantiles_ns(&self) -> &[i64] {
         &self.quantiles_ns
     }

@@ -231,7 +231,7 @@ enum MergedFrom {
     Trace(usize, ProcessId),
 }
 
-/// The identities of recordings.
+/// Returns the identities of recordings.
 fn ids_of(inputs: &[InputRecording]) -> BTreeSet<RecordingId> {
     let headers = inputs.iter().map(|input| &input.recording.header);
     headers.map(|header| header.recording_id).collect()
@@ -400,7 +400,7 @@ fn relate_traces(
     fits
 }
 
-/// What is known of the host of a recording.
+/// Returns what is known of the host of a recording.
 fn host_of(
     definitions: &Definitions,
     texts: &Definitions,

@@ -82,7 +82,7 @@ pub(crate) fn sizes_of(definitions: &Definitions) -> FxHashMap<EventTypeId, u64>
     sizes.collect()
 }
 
-/// The most bytes of chunks that are needed at one time.
+/// Returns the most bytes of chunks that are needed at one time.
 fn most_at_once(spans: impl Iterator<Item = (i64, i64, u64)>) -> u64 {
     let mut ends = Vec::new();
     for (first, last, bytes) in spans {

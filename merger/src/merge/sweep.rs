@@ -96,14 +96,15 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// What is left of the readers when all was read.
+    /// Returns what is left of the readers when all was read.
     pub(crate) fn into_outcomes(self) -> impl Iterator<Item = InputOutcome<'a>> {
         self.readers
             .into_iter()
             .filter_map(InputReader::into_outcome)
     }
 
-    /// Why what one of the readers needs cannot be read, when that is no loss but a failure.
+    /// Returns why what one of the readers needs cannot be read, when that is no loss but a
+    /// failure.
     pub(crate) fn failure(&mut self) -> Option<MergeError> {
         self.readers.iter_mut().find_map(InputReader::failure)
     }
@@ -126,7 +127,7 @@ impl<'a> Sweep<'a> {
         bundles.saturating_mul(self.bundle()).min(self.at_once)
     }
 
-    /// The next strips, in order; none at the end.
+    /// Returns the next strips, in order; none at the end.
     pub(crate) fn next_strips(&mut self, workers: &Workers) -> Vec<Strip<'a>> {
         let most = self.at_once(workers.count());
         let mut strips = Vec::with_capacity(most);

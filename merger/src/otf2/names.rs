@@ -91,7 +91,7 @@ impl Numbering {
         numbering
     }
 
-    /// The number for an id; all bits set: undefined.
+    /// Returns the number for an id; all bits set: undefined.
     #[inline]
     pub(crate) fn get(&self, id: u64) -> u32 {
         match self.table.get(id as usize) {
@@ -100,7 +100,7 @@ impl Numbering {
         }
     }
 
-    /// The id with a number.
+    /// Returns the id with a number.
     pub(crate) fn id(&self, number: u32) -> Option<u64> {
         let index = number.checked_sub(self.base)?;
         self.ids.get(index as usize).copied()

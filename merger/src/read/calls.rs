@@ -85,23 +85,23 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// The name of the region.
+    /// Returns the name of the region.
     pub fn name(&self) -> String {
         self.definitions.region_name(self.region)
     }
 
-    /// The rank of its process.
+    /// Returns the rank of its process.
     pub fn rank(&self) -> u32 {
         self.definitions.rank_of_location(self.location)
     }
 
-    /// The name of its location. `None` if the definition is lost.
+    /// Returns the name of its location. `None` if the definition is lost.
     pub fn location_name(&self) -> Option<&'a str> {
         let location = self.definitions.locations.get(&self.location)?;
         Some(self.definitions.string(location.name))
     }
 
-    /// How long it took, nanoseconds.
+    /// Returns how long it took, nanoseconds.
     pub const fn duration(&self) -> i64 {
         self.end.saturating_sub(self.begin)
     }
@@ -271,7 +271,7 @@ impl Calls {
         Self::of_plan(Arc::clone(&self.plan))
     }
 
-    /// What of the trace has to be read.
+    /// Returns what of the trace has to be read.
     pub(super) fn reach(&self) -> Reach {
         Reach {
             from_start: self.plan.is_partial || self.from_start,
@@ -279,17 +279,17 @@ impl Calls {
         }
     }
 
-    /// The time window in which calls are wanted.
+    /// Returns the time window in which calls are wanted.
     pub(super) fn window(&self) -> Window {
         self.plan.window
     }
 
-    /// Whether a part of the trace can begin with a snapshot.
+    /// Returns whether a part of the trace can begin with a snapshot.
     pub(super) fn can_be_cut(&self) -> bool {
         !self.plan.is_partial
     }
 
-    /// The locations, by number.
+    /// Returns the locations, by number.
     pub fn locations(&self) -> &[LocationId] {
         &self.plan.locations
     }
@@ -381,7 +381,7 @@ impl Calls {
         }
     }
 
-    /// Whether events of a type are enters or leaves that calls are made of.
+    /// Returns whether events of a type are enters or leaves that calls are made of.
     pub fn has_moves(&self, event_type: EventTypeId) -> bool {
         self.plan.kinds.contains_key(&event_type)
     }
@@ -391,7 +391,7 @@ impl Calls {
         self.plan.streams.get(stream).is_some()
     }
 
-    /// Whether a loss may have been one of enters or leaves: (enters, leaves).
+    /// Returns whether a loss may have been one of enters or leaves: (enters, leaves).
     pub fn role_of_loss(&self, loss: &TraceLoss) -> (bool, bool) {
         match loss.event_type {
             _ if loss.cause.is_suppressed() => (false, false),
@@ -518,12 +518,12 @@ impl Calls {
         }
     }
 
-    /// Whether the calls need what a stream has.
+    /// Returns whether the calls need what a stream has.
     pub(super) fn needs(&self, stream: StreamId) -> bool {
         self.plan.streams.get(stream).is_some()
     }
 
-    /// Whether a time is after the window.
+    /// Returns whether a time is after the window.
     fn is_after(&self, time_ns: i64) -> bool {
         time_ns >= self.plan.window.to_ns && self.plan.window.to_ns != i64::MAX
     }

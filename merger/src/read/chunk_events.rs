@@ -76,17 +76,17 @@ impl ChunkEvents {
         self.rows.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// The event types of the chunk, each once.
+    /// Returns the event types of the chunk, each once.
     pub fn event_types(&self) -> impl ExactSizeIterator<Item = EventTypeId> {
         self.event_types.iter().copied()
     }
 
-    /// The number of an event in the chunk.
+    /// Returns the number of an event in the chunk.
     ///
     /// # Panics
     /// Like the following functions, if there is no event of that number.
@@ -99,18 +99,18 @@ impl ChunkEvents {
         self.chunk.time_ns(self.index(event))
     }
 
-    /// The stream of an event.
+    /// Returns the stream of an event.
     pub fn stream(&self, event: usize) -> StreamId {
         self.chunk.stream(self.index(event))
     }
 
-    /// The place of an event's type among [`ChunkEvents::event_types`].
+    /// Returns the place of an event's type among [`ChunkEvents::event_types`].
     pub fn type_place(&self, event: usize) -> usize {
         self.places[self.chunk.type_number(self.index(event))]
     }
 
-    /// The value of an element of an event, by its position in the definition of the event type. [`Value::Absent`] if there
-    /// is none.
+    /// Returns the value of an element of an event, by its position in the definition of the event type.
+    /// [`Value::Absent`] if there is none.
     pub fn value(&self, event: usize, element: usize) -> Value<'_> {
         self.chunk.value(self.index(event), element)
     }
@@ -137,7 +137,7 @@ pub struct EventRange {
 }
 
 impl EventRange {
-    /// The events of these numbers.
+    /// Returns the events of these numbers.
     ///
     /// # Panics
     /// If there are no such events.
@@ -153,7 +153,7 @@ impl EventRange {
         }
     }
 
-    /// All events of the chunk.
+    /// Returns all events of the chunk.
     pub fn events(&self) -> &ChunkEvents {
         &self.events
     }
@@ -192,8 +192,8 @@ impl EventRange {
         columns.collect()
     }
 
-    /// The values of an element: `element` returns its position in the definition of each event type. [`Value::Absent`] where
-    /// there is none.
+    /// Returns the values of an element: `element` returns its position in the definition of each event type.
+    /// [`Value::Absent`] where there is none.
     pub fn values(
         &self,
         element: impl Fn(EventTypeId) -> Option<usize>,
@@ -207,7 +207,8 @@ impl EventRange {
         })
     }
 
-    /// The values of a numeric element as one column: `element` returns its position in the definition of each event type.
+    /// Returns the values of a numeric element as one column: `element` returns its position in the definition of each
+    /// event type.
     pub fn number_column(&self, element: impl Fn(EventTypeId) -> Option<usize>) -> NumberColumn {
         let length = self.range.len();
         let mut found = NumberColumn {

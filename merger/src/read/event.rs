@@ -39,7 +39,7 @@ pub struct OwnedEvent<'r> {
 }
 
 impl OwnedEvent<'_> {
-    /// The event.
+    /// Returns the event.
     pub fn as_event(&self) -> Event<'_> {
         self.batch.event(self.number)
     }
@@ -89,55 +89,55 @@ impl<'a> Event<'a> {
         self.group.times_ns[self.place.index as usize]
     }
 
-    /// The rank of its process; 0 for a process without one.
+    /// Returns the rank of its process; 0 for a process without one.
     pub fn rank(&self) -> u32 {
         self.place().rank
     }
 
-    /// The name of its location, usually a thread. `None` if the definition is lost.
+    /// Returns the name of its location, usually a thread. `None` if the definition is lost.
     pub fn location(&self) -> Option<&'a str> {
         self.place().location.as_deref()
     }
 
-    /// Its location. `None` if the definition is lost.
+    /// Returns its location. `None` if the definition is lost.
     pub fn location_id(&self) -> Option<LocationId> {
         self.place().location_id
     }
 
-    /// The name of its source.
+    /// Returns the name of its source.
     pub fn source(&self) -> &'a str {
         &self.place().source
     }
 
-    /// Its stream: the events of one source at one location.
+    /// Returns its stream: the events of one source at one location.
     #[inline]
     pub fn stream(&self) -> StreamId {
         self.group.ends[self.place.run as usize].0
     }
 
-    /// The name of its event type.
+    /// Returns the name of its event type.
     pub fn name(&self) -> &'a str {
         &self.of_type().name
     }
 
-    /// Its event type.
+    /// Returns its event type.
     #[inline]
     pub fn event_type(&self) -> EventTypeId {
         self.of_type().event_type
     }
 
-    /// The definition of its event type. `None` if it is lost.
+    /// Returns the definition of its event type. `None` if it is lost.
     pub fn definition(&self) -> Option<&'a EventType> {
         self.of_type().definition
     }
 
-    /// What its event type means to analyses.
+    /// Returns what its event type means to analyses.
     pub fn role(&self) -> Role {
         self.definition()
             .map_or(Role::Point, |definition| definition.role)
     }
 
-    /// The region that it refers to: of an enter or leave, the region entered or left.
+    /// Returns the region that it refers to: of an enter or leave, the region entered or left.
     #[inline]
     pub fn region(&self) -> Option<RegionId> {
         let value = self
@@ -148,26 +148,27 @@ impl<'a> Event<'a> {
         Some(RegionId::new(region))
     }
 
-    /// The name of that region.
+    /// Returns the name of that region.
     pub fn region_name(&self) -> Option<String> {
         let region = self.region()?;
         Some(self.batch.scope.definitions.region_name(region))
     }
 
-    /// The value of an element. [`Value::Absent`] if the event has none.
+    /// Returns the value of an element. [`Value::Absent`] if the event has none.
     #[inline]
     pub fn value(&self, element: ElementHandle) -> Value<'a> {
         let at = self.of_type().handles.get(element.0).copied().flatten();
         self.value_at(at)
     }
 
-    /// The value of an element by its position in the definition of the event type. [`Value::Absent`] if there is none.
+    /// Returns the value of an element by its position in the definition of the event type. [`Value::Absent`] if there
+    /// is none.
     #[inline]
     pub fn element(&self, position: usize) -> Value<'a> {
         self.value_at(Some(position))
     }
 
-    /// The values of all its elements, in the order of their definition.
+    /// Returns the values of all its elements, in the order of their definition.
     #[inline]
     pub fn elements(&self) -> impl Iterator<Item = Value<'a>> + use<'a> {
         let ordinal = self.ordinal();
@@ -179,7 +180,7 @@ impl<'a> Event<'a> {
         column.map_or(Value::Absent, |column| column.get(self.ordinal()))
     }
 
-    /// The values of all its elements with their names, in the order of their definition.
+    /// Returns the values of all its elements with their names, in the order of their definition.
     pub fn values(&self) -> impl Iterator<Item = (&'a str, Value<'a>)> + use<'a> {
         let event = *self;
         let definitions = event.batch.scope.definitions;
@@ -190,19 +191,20 @@ impl<'a> Event<'a> {
         })
     }
 
-    /// The position among the events of its stream, from 0, in the order in which they were raised. `None` for streams of
-    /// ordered sources: their events are visited in that order.
+    /// Returns the position among the events of its stream, from 0, in the order in which they were raised. `None` for
+    /// streams of ordered sources: their events are visited in that order.
     pub fn position(&self) -> Option<u64> {
         let positions = &self.group.positions;
         positions.get(self.place.index as usize).copied()
     }
 
-    /// How far causality repair moved it, nanoseconds. It is contained in [`Event::time`].
+    /// Returns how far causality repair moved it, nanoseconds. It is contained in [`Event::time`].
     pub fn shift(&self) -> i64 {
         self.group.shift_ns(self.place.index as usize)
     }
 
-    /// What its source's clock showed, in ticks, wraps undone. `None` if the trace does not hold the clock's map.
+    /// Returns what its source's clock showed, in ticks, wraps undone. `None` if the trace does not hold the clock's
+    /// map.
     pub fn raw_tick(&self) -> Option<i128> {
         let definitions = self.batch.scope.definitions;
         let clock = definitions.clock_of(self.stream())?;

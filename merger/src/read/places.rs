@@ -30,7 +30,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// The places that these definitions know.
+    /// Returns the places that these definitions know.
     pub fn of(definitions: &Definitions) -> Self {
         let each = definitions.streams.iter().filter_map(|(id, stream)| {
             let source = definitions.sources.get(&stream.source)?;
@@ -62,7 +62,7 @@ impl Places {
         }
     }
 
-    /// The place of a stream.
+    /// Returns the place of a stream.
     pub fn get(&self, stream: StreamId) -> &StreamPlace {
         let place = self.by_stream.get(stream);
         let place = place.and_then(|place| self.each.get(place as usize));

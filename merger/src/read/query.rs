@@ -85,17 +85,17 @@ impl Query {
         }))
     }
 
-    /// The window of time.
+    /// Returns the window of time.
     pub const fn window(&self) -> Window {
         self.window
     }
 
-    /// Whether events of a stream are read.
+    /// Returns whether events of a stream are read.
     pub fn takes_stream(&self, stream: StreamId) -> bool {
         self.selection.takes_stream(stream)
     }
 
-    /// Whether events of a type are read.
+    /// Returns whether events of a type are read.
     pub fn takes_event_type(&self, event_type: EventTypeId) -> bool {
         self.selection.takes_event_type(event_type)
     }
@@ -112,7 +112,7 @@ impl Query {
         self.regions.is_some()
     }
 
-    /// Whether a loss can have cost events of this query.
+    /// Returns whether a loss can have cost events of this query.
     pub fn takes_loss(&self, loss: &TraceLoss) -> bool {
         self.takes_stream(loss.stream)
             && loss

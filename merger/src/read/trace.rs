@@ -192,7 +192,7 @@ impl OpenedTrace {
         Ok(outcome)
     }
 
-    /// The last snapshot before a chunk that can be read; what cannot is noted.
+    /// Returns the last snapshot before a chunk that can be read; what cannot is noted.
     fn snapshot_before(
         &self,
         chunk: usize,
@@ -262,7 +262,8 @@ impl OpenedTrace {
         Ok((outcome, plan.end))
     }
 
-    /// The regions that are open before a chunk: as a snapshot there has it, or as an earlier one and the chunks after it show.
+    /// Returns the regions that are open before a chunk: as a snapshot there has it, or as an earlier one and the
+    /// chunks after it show.
     pub(super) fn open_before(
         &self,
         chunk: usize,

@@ -37,7 +37,7 @@ pub struct TreeCounter {
 }
 
 impl TreeCounter {
-    /// An empty tree.
+    /// Creates an empty tree.
     pub fn new(window: Window) -> Self {
         Self {
             window,
@@ -57,7 +57,7 @@ impl TreeCounter {
         }
     }
 
-    /// The place of a region below its caller's.
+    /// Returns the place of a region below its caller's.
     ///
     /// # Errors
     /// The caller's place if there are too many.

@@ -10,7 +10,7 @@ impl Colour {
         format!("#{:02x}{:02x}{:02x}", self.0, self.1, self.2)
     }
 
-    /// The colour mixed with white: `share` in 256 parts is white.
+    /// Returns the colour mixed with white: `share` in 256 parts is white.
     pub const fn paler(self, share: u16) -> Self {
         const fn mix(value: u8, share: u16) -> u8 {
             (value as u16 + (255 - value as u16) * share / 256) as u8

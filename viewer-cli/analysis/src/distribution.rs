@@ -34,7 +34,7 @@ enum Number {
 }
 
 impl Number {
-    /// An element's value. `None` if it is no finite number.
+    /// Returns an element's value. `None` if it is no finite number.
     fn of(value: Value<'_>) -> Option<Self> {
         match value {
             Value::F64(value) => value.is_finite().then_some(Self::Float(value)),
@@ -161,7 +161,7 @@ impl Values {
         Ok((counter.bins, summary))
     }
 
-    /// Whether a loss may have had such values.
+    /// Returns whether a loss may have had such values.
     pub fn may_have_lost(&self, loss: &TraceLoss, calls: &Calls, query: &Query) -> bool {
         match self {
             Self::Durations => {

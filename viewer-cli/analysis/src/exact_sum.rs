@@ -42,7 +42,7 @@ impl ExactSum {
         other.partials.iter().for_each(|partial| self.add(*partial));
     }
 
-    /// The sum, rounded to the nearest number that an `f64` can hold.
+    /// Returns the sum, rounded to the nearest number that an `f64` can hold.
     pub fn value(&self) -> f64 {
         if self.partials.is_empty() {
             return self.integers as f64;
@@ -85,7 +85,7 @@ impl ExactSum {
     }
 }
 
-/// A rounded sum of two numbers and its error (Knuth).
+/// Returns a rounded sum of two numbers and its error (Knuth).
 fn two_sum(a: f64, b: f64) -> (f64, f64) {
     let sum = a + b;
     let b_part = sum - a;

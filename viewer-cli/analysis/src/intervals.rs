@@ -200,7 +200,7 @@ impl Paired {
         row
     }
 
-    /// The place of an empty queue.
+    /// Returns the place of an empty queue.
     fn new_queue(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
             self.queues.push(VecDeque::new());

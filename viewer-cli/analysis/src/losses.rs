@@ -3,7 +3,8 @@
 use annals_format::{EventTypeId, TraceLoss};
 use annals_merger::Query;
 
-/// Whether a loss may have had events of some types, in the query's window and of its streams.
+/// Returns whether a loss may have had events of some types, in the query's window and of its
+/// streams.
 pub fn concerns(
     loss: &TraceLoss,
     query: &Query,

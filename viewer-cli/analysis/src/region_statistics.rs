@@ -165,7 +165,7 @@ fn number(of_locations: impl Iterator<Item = Group>) -> (Vec<usize>, Vec<Group>)
     (group_of, groups)
 }
 
-/// The statistics of all calls, as the merge counted them. `None` if the query asks for a part, or for groups.
+/// Returns the statistics of all calls, as the merge counted them. `None` if the query asks for a part, or for groups.
 fn stored(reader: &Reader, query: &Query, grouping: Grouping) -> Option<(Statistics, ReadSummary)> {
     let mut streams = reader.definitions().streams.keys();
     let is_whole = query.window() == Window::ALL && grouping == Grouping::None;

@@ -42,7 +42,7 @@ impl Format {
         Self::Mermaid,
     ];
 
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Perfetto => "perfetto",
@@ -74,7 +74,7 @@ impl Format {
         }
     }
 
-    /// What reads it, and what is in it.
+    /// Returns what reads it, and what is in it.
     pub const fn description(self) -> &'static str {
         match self {
             Self::Perfetto => "Perfetto: tracks, slices, counters, flows, losses (ui.perfetto.dev)",
@@ -90,7 +90,7 @@ impl Format {
         }
     }
 
-    /// Whether it has tables.
+    /// Returns whether it has tables.
     pub const fn has_tables(self) -> bool {
         matches!(self, Self::Parquet | Self::Arrow | Self::Csv | Self::Jsonl)
     }
@@ -101,7 +101,7 @@ impl Format {
         !matches!(self, Self::Parquet | Self::Arrow)
     }
 
-    /// The format of this name.
+    /// Returns the format of this name.
     ///
     /// # Errors
     /// If there is none.
@@ -134,7 +134,7 @@ impl Format {
     }
 }
 
-/// The formats, a line each.
+/// Returns the formats, a line each.
 pub fn list() -> String {
     let lines = Format::ALL.map(|format| {
         let each = format.extensions().iter().flat_map(|extension| {

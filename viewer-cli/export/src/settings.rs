@@ -53,7 +53,7 @@ impl TableKind {
         }
     }
 
-    /// Its name in commands and of its file.
+    /// Returns its name in commands and of its file.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Events => "events",
@@ -88,7 +88,7 @@ impl Root {
     /// Every value.
     pub const ALL: [Self; 2] = [Self::Rank, Self::Location];
 
-    /// Its name in commands.
+    /// Returns its name in commands.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rank => "rank",

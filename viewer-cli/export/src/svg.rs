@@ -38,7 +38,7 @@ pub enum Anchor {
 }
 
 impl Svg {
-    /// An empty picture on white.
+    /// Creates an empty picture on white.
     pub fn new(width: f64, height: f64) -> Self {
         Self {
             width,
@@ -111,7 +111,7 @@ impl Svg {
         );
     }
 
-    /// The whole file.
+    /// Returns the whole file.
     pub fn finish(self) -> String {
         let (width, height) = (self.width, self.height);
         format!(

@@ -1,6 +1,6 @@
 //! Times and sizes as people write them.
 
-/// A duration with four digits and a unit that fits.
+/// Returns a duration with four digits and a unit that fits.
 pub fn duration(ns: i64) -> String {
     let magnitude = ns.unsigned_abs();
     let (unit, unit_ns) = match magnitude {
@@ -18,7 +18,7 @@ pub fn duration(ns: i64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// A point in time for sentences: seconds with three decimals, or a smaller unit before the first second.
+/// Returns a point in time for sentences: seconds with three decimals, or a smaller unit before the first second.
 pub fn instant(ns: i64) -> String {
     if ns.unsigned_abs() < 1_000_000_000 {
         return duration(ns);
@@ -26,7 +26,7 @@ pub fn instant(ns: i64) -> String {
     format!("{:.3} s", ns as f64 / 1e9)
 }
 
-/// A number with a comma before every three digits.
+/// Returns a number with a comma before every three digits.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3 + 1);
@@ -39,7 +39,7 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// A moment: seconds with nine decimals.
+/// Returns a moment: seconds with nine decimals.
 pub fn moment(ns: i64) -> String {
     let sign = if ns < 0 { "-" } else { "" };
     let magnitude = ns.unsigned_abs();
@@ -50,7 +50,7 @@ pub fn moment(ns: i64) -> String {
     )
 }
 
-/// A number of bytes with a unit that fits (powers of 1024).
+/// Returns a number of bytes with a unit that fits (powers of 1024).
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = count as f64;
@@ -66,7 +66,7 @@ pub fn bytes(count: u64) -> String {
     }
 }
 
-/// A wall-clock moment, UTC, as `2026-01-31 23:59:59`.
+/// Returns a wall-clock moment, UTC, as `2026-01-31 23:59:59`.
 pub fn date(unix_ns: i64) -> String {
     let seconds = unix_ns.div_euclid(1_000_000_000);
     let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));

@@ -102,7 +102,7 @@ pub fn put_value_text(
     };
 }
 
-/// The elements of an event that are there, with their values.
+/// Returns the elements of an event that are there, with their values.
 fn elements_of<'a>(event: &Event<'a>) -> impl Iterator<Item = (&'a Element, Value<'a>)> {
     let event = *event;
     let elements = event.definition().map_or(&[][..], |d| &d.elements);

@@ -162,7 +162,7 @@ fn partition(text: &str) -> Result<Partition, String> {
     }
 }
 
-/// A bar on a terminal, with as many steps as there are events.
+/// Returns a bar on a terminal, with as many steps as there are events.
 pub fn progress(events: u64, is_quiet: bool) -> ProgressBar {
     if is_quiet || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

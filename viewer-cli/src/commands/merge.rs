@@ -243,7 +243,7 @@ fn join(arguments: &MergeArguments) -> anyhow::Result<bool> {
     Ok(!joined.complete || sums.dropped != 0 || sums.skipped != 0 || sums.truncated != 0)
 }
 
-/// Where a file is, however it is named.
+/// Returns where a file is, however it is named.
 fn place_of(path: &Path) -> PathBuf {
     let parent = path
         .parent()
@@ -308,13 +308,13 @@ fn check_places(arguments: &MergeArguments) -> Result<(), UsageError> {
 }
 
 impl MergeArguments {
-    /// Whether only a part of the inputs is written.
+    /// Returns whether only a part of the inputs is written.
     fn is_filtered(&self) -> bool {
         let window = &self.window;
         !self.filter.filter().is_empty() || window.from.is_some() || window.to.is_some()
     }
 
-    /// Where the trace is written.
+    /// Returns where the trace is written.
     fn output(&self) -> &Path {
         self.output.as_deref().unwrap_or(Path::new(""))
     }
@@ -504,7 +504,7 @@ fn tell(
     Ok(())
 }
 
-/// The report for people.
+/// Returns the report for people.
 fn summary(
     report: &Report,
     bytes: Option<u64>,

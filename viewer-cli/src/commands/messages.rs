@@ -68,7 +68,7 @@ fn measure(
     }
 }
 
-/// The matrix: senders from top to bottom, receivers from left to right.
+/// Returns the matrix: senders from top to bottom, receivers from left to right.
 fn svg(rows: &[MessagePairRow]) -> String {
     /// More ranks than this share cells.
     const MOST_CELLS: u32 = 128;

@@ -109,7 +109,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// A line of a character for each part of the window.
+/// Returns a line of a character for each part of the window.
 fn sparkline(row: &MetricRow, whole: Window, parts: usize) -> String {
     const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let mut line = vec![' '; parts];

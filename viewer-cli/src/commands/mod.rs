@@ -86,7 +86,7 @@ impl InputArguments {
         safe(&name.to_string_lossy())
     }
 
-    /// The room for tables.
+    /// Returns the room for tables.
     pub fn screen(&self) -> Screen {
         Screen::of_output(self.full_names)
     }

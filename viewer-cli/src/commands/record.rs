@@ -348,7 +348,7 @@ fn merge_and_tell(recordings: &[PathBuf], arguments: &RecordArguments) -> bool {
     }
 }
 
-/// A path as one line of a message.
+/// Returns a path as one line of a message.
 fn safe_path(path: &Path) -> String {
     safe(&path.display().to_string())
 }
@@ -385,7 +385,7 @@ fn is_one_rank_of_several(options: &Options) -> bool {
     is_rank && options.rank_count != Some(1)
 }
 
-/// The settings as the program's recorder will read them: what is wrong with them is said before it runs.
+/// Parses the settings like the program's recorder will, so that errors are reported before the program runs.
 fn options(settings: &Settings) -> anyhow::Result<Options> {
     let mut options = Options::new("");
     let wrong = |error: RecorderError| UsageError(error.to_string());
@@ -446,7 +446,8 @@ fn settle(directory: &Path, arguments: &RecordArguments, options: &Options) -> a
     Ok(())
 }
 
-/// When this process's parent was started, with a minute to spare for the clocks of other hosts.
+/// Returns when this process's parent was started, with a minute to spare for the clocks of other
+/// hosts.
 fn parent_start_unix_ns() -> Option<i64> {
     const SPARE_S: i64 = 60;
     /// What the kernel counts in, for programs, on every processor (proc(5), time(7)).
@@ -488,7 +489,7 @@ fn function_rules(
     Ok(FunctionRules::new(&text, programs))
 }
 
-/// What is reported of a rule that matched nothing.
+/// Returns what is reported of a rule that matched nothing.
 fn unmatched(rule: &str) -> String {
     let of_functions = if rule.contains(" region ") {
         " (functions are looked up only in programs that the command line names)"
@@ -576,7 +577,7 @@ fn ways_out(gathered: &[Gathered], run: &Run<'_>, output: &Path) -> Option<Strin
     ))
 }
 
-/// What is reported when the program has ended.
+/// Returns what is reported when the program has ended.
 fn report(gathered: &[Gathered], run: &Run<'_>, output: &Path) -> String {
     let mut text = String::new();
     if let Some(signal) = run.status.signal() {

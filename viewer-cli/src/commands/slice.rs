@@ -211,7 +211,7 @@ pub fn run(arguments: &SliceArguments, out: &mut dyn Write) -> anyhow::Result<Fi
     tell(vec![part], arguments.input.json, out)
 }
 
-/// When the parts of a split begin, but for the first.
+/// Returns when the parts of a split begin, but for the first.
 fn cuts(opened: &Reader, arguments: &SplitArguments) -> anyhow::Result<Vec<i64>> {
     let cuts = match arguments.every {
         Every::Bytes(0) => None,

@@ -236,7 +236,7 @@ fn suggest(
     Ok((suggestions, outcome))
 }
 
-/// What the regions of each name were called while the program ran: rules are about that.
+/// Returns what the regions of each name were called while the program ran: rules are about that.
 fn recorded_names(definitions: &Definitions) -> BTreeMap<&str, BTreeSet<Cow<'_, str>>> {
     let mut names: BTreeMap<&str, BTreeSet<_>> = BTreeMap::new();
     for (id, region) in &definitions.regions {
@@ -271,7 +271,7 @@ fn others(
     Ok(others.into_iter().collect())
 }
 
-/// The filter: a comment on what it is, and a line for each rule.
+/// Returns the filter: a comment on what it is, and a line for each rule.
 fn filter_text(input: &Path, criteria: &Criteria, regions: &[Suggestion]) -> String {
     let mut text = comment(&format!(
         "Regions of {} with {}.",
@@ -297,7 +297,7 @@ fn filter_text(input: &Path, criteria: &Criteria, regions: &[Suggestion]) -> Str
 }
 
 impl Suggestions {
-    /// The text for people, without the filter.
+    /// Returns the text for people, without the filter.
     fn render(&self, input: &Path, screen: Screen) -> String {
         if self.regions.is_empty() {
             let mut text = format!("No region has {}.\n", self.criteria.text());

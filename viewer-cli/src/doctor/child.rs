@@ -34,7 +34,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Whether it ended with exit code 0.
+    /// Returns whether it ended with exit code 0.
     pub(super) fn is_success(&self) -> bool {
         self.status.is_some_and(|status| status.success())
     }

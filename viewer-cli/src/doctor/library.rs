@@ -178,7 +178,7 @@ pub(super) fn ask_loader(
     (loaded(&answer, library, is_listed), missing)
 }
 
-/// Whether this is a loader that lists what it loads: others might run the program.
+/// Returns whether this is a loader that lists what it loads: others might run the program.
 fn is_glibc_loader(interpreter: &str) -> bool {
     let name = interpreter.rsplit('/').next().unwrap_or_default();
     ["ld-linux", "ld64.so", "ld.so"]

@@ -133,7 +133,7 @@ pub(super) fn in_path(name: &OsStr) -> Option<PathBuf> {
     places.find(|place| place.is_file() && is_executable(place))
 }
 
-/// Whether this process may execute a file.
+/// Returns whether this process may execute a file.
 pub(super) fn is_executable(path: &Path) -> bool {
     rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }

@@ -42,7 +42,8 @@ impl Clocks {
         }
     }
 
-    /// Whether the kernel has found the counter unreliable, whatever the processor says of it.
+    /// Returns whether the kernel has found the counter unreliable, whatever the processor says of
+    /// it.
     fn is_refused_by_kernel(&self) -> bool {
         let is_x86 = std::env::consts::ARCH == "x86_64";
         let sources = &self.kernel_sources;

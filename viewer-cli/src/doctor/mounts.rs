@@ -75,13 +75,13 @@ pub(super) fn kind_of(path: &Path) -> Option<String> {
     found.map(|mount| mount.kind.clone())
 }
 
-/// Whether programs and libraries of a path's file system must not be executed. `None` if it is not known.
+/// Returns whether programs and libraries of a path's file system must not be executed. `None` if it is not known.
 pub(super) fn is_noexec(path: &Path) -> Option<bool> {
     let flags = statvfs(path).ok()?.f_flag;
     Some(flags.contains(StatVfsMountFlags::NOEXEC))
 }
 
-/// Whether set-user-id and file capabilities have no effect on a path's file system. `None` if it is not known.
+/// Returns whether set-user-id and file capabilities have no effect on a path's file system. `None` if it is not known.
 pub(super) fn is_nosuid(path: &Path) -> Option<bool> {
     let flags = statvfs(path).ok()?.f_flag;
     Some(flags.contains(StatVfsMountFlags::NOSUID))

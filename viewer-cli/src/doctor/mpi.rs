@@ -66,7 +66,7 @@ impl Abi {
     }
 }
 
-/// Whether a library may be one that MPI programs ask for, and not only one of its parts.
+/// Returns whether a library may be one that MPI programs ask for, and not only one of its parts.
 fn is_mpi(name: &str) -> bool {
     let stem = name.split(".so").next().unwrap_or_default();
     matches!(stem, "libmpi" | "libmpi_abi" | "libmpich") && name.contains(".so.")
@@ -245,7 +245,7 @@ fn kind_of_launcher(text: &str) -> Option<&'static str> {
     (text.contains("HYDRA") || text.contains("MPICH")).then_some("MPICH")
 }
 
-/// The run-time libraries of OpenMP: of GCC, LLVM and Intel.
+/// Returns the run-time libraries of OpenMP: of GCC, LLVM and Intel.
 pub(super) fn is_openmp(name: &str) -> bool {
     let stem = name.split(".so").next().unwrap_or_default();
     matches!(stem, "libgomp" | "libomp" | "libiomp5") && name.contains(".so")

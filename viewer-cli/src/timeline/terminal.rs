@@ -91,7 +91,7 @@ fn columns_of(layout: &Layout, lane: &Lane) -> Vec<Shown> {
     columns
 }
 
-/// The picture as lines of text, with this title.
+/// Returns the picture as lines of text, with this title.
 pub fn render(layout: &Layout, title: &str, has_colour: bool) -> String {
     let mut text = String::new();
     let span = layout.window.to_ns.saturating_sub(layout.window.from_ns);

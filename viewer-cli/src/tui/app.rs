@@ -193,7 +193,7 @@ impl App {
         }
     }
 
-    /// What is under the cursor, if it has been read.
+    /// Returns what is under the cursor, if it has been read.
     pub(super) fn details(&self) -> Option<&[String]> {
         let details = self.details.as_ref()?;
         let is_here = details.view.window == self.view.window
@@ -445,7 +445,7 @@ impl App {
         false
     }
 
-    /// What is shown, in words.
+    /// Returns what is shown, in words.
     pub(super) fn heading(&self) -> String {
         let window = self.view.window;
         let state = match &self.picture {

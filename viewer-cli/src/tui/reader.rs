@@ -76,7 +76,7 @@ impl ReaderThread {
         self.requests.send(wanted).map_err(|_| gone())
     }
 
-    /// What was read since.
+    /// Returns what was read since.
     pub(super) fn reply(&self) -> anyhow::Result<Option<Reply>> {
         match self.replies.try_recv() {
             Ok(reply) => Ok(Some(reply)),
@@ -99,7 +99,7 @@ struct Work {
 }
 
 impl Work {
-    /// Whether something newer is wanted.
+    /// Returns whether something newer is wanted.
     fn is_outdated(&mut self) -> bool {
         if let Some(wanted) = self.wanted.try_iter().last() {
             self.next = Some(wanted);
@@ -210,7 +210,7 @@ impl Work {
         Ok(true)
     }
 
-    /// The coarse picture of a view with too many events: what every lane was in, at more and more places.
+    /// Returns the coarse picture of a view with too many events: what every lane was in, at more and more places.
     fn draw_places(&mut self, view: View) -> anyhow::Result<bool> {
         let mut states: Vec<Option<Snapshot>> = vec![None; view.columns];
         let mut count = 0;
@@ -364,8 +364,8 @@ impl Work {
     }
 }
 
-/// A place in a column: not the same one in each, lest what repeats at the columns' pace looks as if it never
-/// changed. (Fibonacci hashing: D. Knuth, "The Art of Computer Programming" 3, §6.4.)
+/// Returns a place in a column. It differs between columns, so that a pattern that repeats at the columns' pace does
+/// not look constant. (Fibonacci hashing: D. Knuth, "The Art of Computer Programming" 3, §6.4.)
 fn place_in(view: View, column: usize) -> i64 {
     let start = bin_start(view.window, view.columns, column);
     let width = bin_start(view.window, view.columns, column + 1).abs_diff(start);

@@ -67,7 +67,7 @@ impl<'a> Wanted<'a> {
         self.regions.is_empty() && self.types.is_empty()
     }
 
-    /// The first event in a window, or the last.
+    /// Returns the first event in a window, or the last.
     fn find(&self, window: Window, is_forward: bool) -> anyhow::Result<Option<Hit>> {
         let mut query = self.shown.filter.within(window);
         query
@@ -90,7 +90,7 @@ impl<'a> Wanted<'a> {
         Ok(found)
     }
 
-    /// The name by which an event is found. `None` if it is not looked for.
+    /// Returns the name by which an event is found. `None` if it is not looked for.
     fn name_of(&self, event: &Event<'_>) -> Option<String> {
         let is_enter = self.enters.contains(&event.event_type());
         let region = event.region().filter(|region| {

@@ -208,7 +208,7 @@ impl Info {
         format!("{ran} for {span}: {events}, {lost}.")
     }
 
-    /// The text for people.
+    /// Returns the text for people.
     pub fn render(&self, screen: Screen) -> String {
         let mut text = self.sentence() + "\n\n";
         self.render_facts(&mut text);
@@ -394,7 +394,7 @@ const OF_RECORDING: [&str; 8] = [
 ];
 
 impl ProcessInfo {
-    /// How its recording ended, and how it did itself, where that is known.
+    /// Returns how its recording ended, and how it did itself, where that is known.
     fn how_ended(&self) -> String {
         let end = ProcessEnd::from_properties(|key| self.properties.get(key).map(String::as_str));
         // Not where the cause contains it.

@@ -21,7 +21,7 @@ pub(crate) fn counted(count: u64, noun: &str) -> String {
     format!("{} {noun}{plural}", time::grouped(count))
 }
 
-/// A share of the whole, in percent.
+/// Returns a share of the whole, in percent.
 pub(crate) fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "-".to_owned();

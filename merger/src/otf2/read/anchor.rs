@@ -7,7 +7,7 @@ use annals_format::otf2::{Anchor, CHUNK_HEADER_LEN, LEAST_CHUNK, MOST_CHUNK, chu
 use annals_format::{Problem, ReadAt};
 use std::path::{Path, PathBuf};
 
-/// Whether a file is the anchor of an archive.
+/// Returns whether a file is the anchor of an archive.
 pub(crate) fn is_anchor(path: &Path) -> bool {
     let mut bytes = [0; 7];
     let file = FileAt::open(path);
@@ -96,7 +96,7 @@ pub(crate) fn event_files(stem: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The location that a file of events is of.
+/// Returns the location that a file of events is of.
 pub(crate) fn location_of(path: &Path) -> Option<u64> {
     let is_events = path.extension().is_some_and(|extension| extension == "evt");
     let name = path.file_stem().and_then(|name| name.to_str());
@@ -104,7 +104,7 @@ pub(crate) fn location_of(path: &Path) -> Option<u64> {
     name.and_then(|name| name.parse().ok())
 }
 
-/// The size of chunks that files of one kind show: the longest that shows one.
+/// Returns the size of chunks that files of one kind show: the longest that shows one.
 fn chunk_size_in(files: &[PathBuf], is_of_events: bool) -> Option<u64> {
     let length = |path: &PathBuf| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
     let mut files: Vec<(u64, &PathBuf)> = files.iter().map(|path| (length(path), path)).collect();

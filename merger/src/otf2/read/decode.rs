@@ -299,7 +299,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// An additional value as the bits of its element.
+/// Returns an additional value as the bits of its element.
 fn bits_of(archive: &Archive, value: &AttributeValue) -> u64 {
     match DefinitionKind::of_type(value.type_code) {
         Some(DefinitionKind::Location) => value.bits,
@@ -318,7 +318,7 @@ fn put_attribute(value: &AttributeValue, out: &mut Vec<u8>) {
     out.put_value(value.type_code, value.bits);
 }
 
-/// The values that [`put_attribute`] has put.
+/// Returns the values that [`put_attribute`] has put.
 pub(crate) fn read_attributes(bytes: &[u8]) -> Vec<AttributeValue> {
     let mut input = Input::new(bytes, annals_format::otf2::Endian::Little);
     let mut values = Vec::new();

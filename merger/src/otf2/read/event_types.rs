@@ -105,7 +105,8 @@ pub(crate) struct EventTypePlan {
 }
 
 impl EventTypePlan {
-    /// What a writer of archives has to know of the event type, as the format's description says.
+    /// Returns what a writer of archives has to know of the event type, as the format's description
+    /// says.
     pub(crate) fn body(&self) -> Vec<u8> {
         let mut body = vec![self.record];
         body.put_varint(self.types.len() as u64);
@@ -229,7 +230,7 @@ fn role_of(record: &Record) -> Role {
     }
 }
 
-/// What an element is called: where a role has a word for the field, by that one.
+/// Returns what an element is called: where a role has a word for the field, by that one.
 pub(crate) fn element_name(field: &Field) -> &'static str {
     match field.name {
         "receiver" | "sender" => "rank_in_communicator",
@@ -557,7 +558,7 @@ impl EventTypes {
         builder.event_types
     }
 
-    /// The plan for a key of a location.
+    /// Returns the plan for a key of a location.
     pub(crate) fn plan(
         &self,
         definitions: &GlobalDefinitions,
@@ -576,7 +577,7 @@ impl EventTypes {
         place.map(|place| &self.plans[*place])
     }
 
-    /// The plan for a record that is no metric.
+    /// Returns the plan for a record that is no metric.
     pub(crate) fn plan_of_record(&self, record: u8) -> Option<&EventTypePlan> {
         let place = self.by_record.get(&record)?;
         Some(&self.plans[*place])
@@ -623,7 +624,7 @@ fn add_marker(elements: &mut Elements<'_>) -> (String, String, Role) {
     ("MARKER".to_owned(), description, Role::Point)
 }
 
-/// The class of a metric; of one that is not defined, itself.
+/// Returns the class of a metric; of one that is not defined, itself.
 fn class_of(definitions: &GlobalDefinitions, metric: u64) -> u64 {
     let class = definitions.metric_class(metric);
     class
@@ -696,7 +697,7 @@ fn add_metric(
     (name, description, Role::Metric)
 }
 
-/// A metric's unit, with the power that its values have to be multiplied by.
+/// Returns a metric's unit, with the power that its values have to be multiplied by.
 fn unit_of(
     definitions: &GlobalDefinitions,
     member: &annals_format::otf2::GlobalDefinition,

@@ -24,7 +24,7 @@ pub(crate) struct LocationFile {
 }
 
 impl LocationFile {
-    /// The file of markers, as a location's.
+    /// Returns the file of markers, as a location's.
     pub(crate) fn of_markers(file: Option<FileAt>, scanned: Scanned) -> Self {
         Self {
             id: DefinitionKind::Location.undefined(),

@@ -41,7 +41,7 @@ pub(crate) fn marker_record() -> &'static Record {
     Record::find(records::MARKERS, ids::MARKER).expect("the table has it")
 }
 
-/// The kind of definition that a marker's scope names.
+/// Returns the kind of definition that a marker's scope names.
 pub(crate) const fn kind_of_scope(scope_type: u64) -> Option<DefinitionKind> {
     Some(match scope_type {
         1 => DefinitionKind::Location,
@@ -214,7 +214,7 @@ impl Markers {
         })
     }
 
-    /// Whether there is anything: a marker, a definition, or damage.
+    /// Returns whether there is anything: a marker, a definition, or damage.
     pub(crate) fn is_anything(&self) -> bool {
         let scanned = &self.file.scanned;
         !(scanned.parts.is_empty() && scanned.problems.is_empty() && self.definitions.is_empty())

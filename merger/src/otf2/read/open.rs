@@ -161,7 +161,7 @@ fn open_location(stem: &Path, anchor: &Anchor, id: u64, expected: Option<u64>) -
     }
 }
 
-/// The locations that are defined, and how many events each should have; and those whose files are there
+/// Returns the locations that are defined, and how many events each should have; and those whose files are there
 /// although no definition is: definitions may be lost.
 fn locations_of(
     definitions: &GlobalDefinitions,

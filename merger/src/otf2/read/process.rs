@@ -354,7 +354,7 @@ impl<'a> Maker<'a> {
         (streams, files)
     }
 
-    /// The source, the location and the stream of the archive's markers: tools add them in any order.
+    /// Returns the source, the location and the stream of the archive's markers: tools add them in any order.
     fn markers(&mut self, own: &mut ProcessDefinitions) -> StreamId {
         let (process, clock) = (PROCESS, CLOCK);
         let number = self.archive.locations.len() as u32;
@@ -558,7 +558,8 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// An object's kind and name, which together must be the same for the same communicator only.
+    /// Returns an object's kind and name, which together must be the same for the same communicator
+    /// only.
     fn object_names(&self, kind: DefinitionKind, id: u64, group: u64) -> (String, String) {
         let definitions = &self.archive.definitions;
         let name = definitions.name(kind, id);
@@ -697,7 +698,7 @@ fn head_of(
     }
 }
 
-/// The machine that a location group is on: of the nodes above it the one of that class, else the nearest.
+/// Returns the machine that a location group is on: of the nodes above it the one of that class, else the nearest.
 fn host_of(definitions: &GlobalDefinitions, group: u64) -> String {
     let group = definitions.find(DefinitionKind::LocationGroup, group);
     let Some(nearest) = group.and_then(|group| group.bits("system_tree_parent")) else {

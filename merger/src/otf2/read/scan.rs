@@ -64,7 +64,7 @@ pub(crate) struct FilePart {
 }
 
 impl FilePart {
-    /// A part without events, whose first one is of this time.
+    /// Returns a part without events, whose first one is of this time.
     pub(crate) const fn starting(offset: u64, endian: Endian, time: u64) -> Self {
         Self {
             offset,

@@ -122,7 +122,7 @@ impl World {
         }
     }
 
-    /// How many processes a communicator has.
+    /// Returns how many processes a communicator has.
     pub(crate) fn size(&self, communicator: u64) -> Option<u64> {
         match self.communicators.get(&communicator)? {
             Communicator::Intra(Members::Itself) => Some(1),
@@ -131,7 +131,7 @@ impl World {
         }
     }
 
-    /// The rank in a communicator of a process of this rank.
+    /// Returns the rank in a communicator of a process of this rank.
     pub(crate) fn place(&self, communicator: u64, own: Option<u64>) -> Option<u64> {
         match self.communicators.get(&communicator)? {
             Communicator::Intra(Members::Itself) => Some(0),

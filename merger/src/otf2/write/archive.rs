@@ -36,7 +36,7 @@ impl Default for ArchiveOptions {
     }
 }
 
-/// The anchor that an output names: itself, or in a directory.
+/// Returns the anchor that an output names: itself, or in a directory.
 pub fn anchor_of(output: &Path) -> PathBuf {
     if output
         .extension()
@@ -129,7 +129,7 @@ impl<'a> Converter<'a> {
         }
     }
 
-    /// The archive's time.
+    /// Returns the archive's time.
     fn tick(&mut self, stream: StreamId, time_ns: i64, residual: i64) -> u64 {
         let tick = self.streams[stream.index()].time(self.has_own_ticks, time_ns, residual);
         self.first = self.first.min(tick);
@@ -292,7 +292,7 @@ impl<'a> Converter<'a> {
         self.marker_file()?.write(marker_record(), &data)
     }
 
-    /// The file of markers; its first records are the definitions that archives have.
+    /// Returns the file of markers; its first records are the definitions that archives have.
     fn marker_file(&mut self) -> Result<&mut MarkerFile> {
         if self.markers.is_none() {
             let path = self

@@ -196,12 +196,13 @@ impl<'a> OutputDefinitions<'a> {
         outgoing
     }
 
-    /// Whether everything is from one archive: times and numbers can stay as they are then.
+    /// Returns whether everything is from one archive: times and numbers can stay as they are then.
     pub(crate) fn is_one_archive(&self) -> bool {
         self.incoming.len() == 1 && self.archive_of.len() == self.ours.processes.len()
     }
 
-    /// What the only archive says of its clock: resolution, start, length, wall clock at the start.
+    /// Returns what the only archive says of its clock: resolution, start, length, wall clock at
+    /// the start.
     pub(crate) fn clock(&self) -> Option<[u64; 4]> {
         let archive = self.incoming.first()?;
         let clock = archive.definitions.of_record("ClockProperties").next()?;
@@ -322,7 +323,7 @@ impl<'a> OutputDefinitions<'a> {
         }
     }
 
-    /// The number of a definition of markers of an archive; of one that is lost, one that nothing else has.
+    /// Returns the number of a definition of markers of an archive; of one that is lost, one that nothing else has.
     pub(crate) fn marker_definition(&mut self, archive: usize, number: u64) -> u64 {
         let numbers = &mut self.incoming[archive].marker_numbers;
         if let Some(known) = numbers.get(&number) {
@@ -431,7 +432,7 @@ impl<'a> OutputDefinitions<'a> {
         id
     }
 
-    /// The number of a text.
+    /// Returns the number of a text.
     pub(crate) fn string(&mut self, text: &str) -> u64 {
         if let Some(id) = self.strings.get(text) {
             return *id;
@@ -442,7 +443,7 @@ impl<'a> OutputDefinitions<'a> {
         id
     }
 
-    /// The number of one of our strings; undefined when it is lost.
+    /// Returns the number of one of our strings; undefined when it is lost.
     pub(crate) fn string_of(&mut self, id: u64) -> u64 {
         let Some(known) = usize::try_from(id)
             .ok()
@@ -460,7 +461,7 @@ impl<'a> OutputDefinitions<'a> {
         to
     }
 
-    /// The number of a string that the only archive refers to and does not define: it stays undefined.
+    /// Returns the number of a string that the only archive refers to and does not define: it stays undefined.
     fn undefined_string(&mut self, text: &str) -> Option<u64> {
         let number = names::number_of_undefined(text)?;
         let [archive] = &self.incoming[..] else {
@@ -563,7 +564,7 @@ impl<'a> OutputDefinitions<'a> {
         }
     }
 
-    /// Whether a location of a process is one of its archive.
+    /// Returns whether a location of a process is one of its archive.
     fn is_of_archive(&self, process: ProcessId, location: Option<LocationId>) -> bool {
         location.is_some_and(|location| {
             let key = (process, Reference::Location, location.get());
@@ -609,7 +610,7 @@ impl<'a> OutputDefinitions<'a> {
         Some(self.locations.len() - 1)
     }
 
-    /// The archive that a process is of.
+    /// Returns the archive that a process is of.
     pub(crate) fn archive_of(&self, process: ProcessId) -> Option<usize> {
         self.archive_by_process
             .get(process.index())
@@ -617,7 +618,7 @@ impl<'a> OutputDefinitions<'a> {
             .flatten()
     }
 
-    /// The location group of a process of ours.
+    /// Returns the location group of a process of ours.
     fn group(&mut self, process: ProcessId) -> u64 {
         if let Some(id) = self.groups.get(&process) {
             return *id;
@@ -666,7 +667,7 @@ impl<'a> OutputDefinitions<'a> {
         id
     }
 
-    /// The region for one of ours.
+    /// Returns the region for one of ours.
     #[inline]
     pub(crate) fn region(&mut self, region: u64) -> u64 {
         let known = usize::try_from(region).ok();
@@ -709,7 +710,7 @@ impl<'a> OutputDefinitions<'a> {
         id
     }
 
-    /// A parameter that takes strings.
+    /// Returns a parameter that takes strings.
     pub(crate) fn parameter(&mut self, name: &str) -> u64 {
         if let Some(id) = self.parameters.get(name) {
             return *id;
@@ -721,7 +722,7 @@ impl<'a> OutputDefinitions<'a> {
         id
     }
 
-    /// A metric with one member.
+    /// Returns a metric with one member.
     pub(crate) fn metric(&mut self, name: &str, unit: &str, type_code: u8) -> u64 {
         let key = format!("{name}\0{unit}\0{type_code}");
         if let Some(id) = self.metrics.get(&key) {
@@ -739,7 +740,7 @@ impl<'a> OutputDefinitions<'a> {
         id
     }
 
-    /// The communicator that an element names.
+    /// Returns the communicator that an element names.
     #[inline]
     pub(crate) fn communicator_of(&mut self, reference: Reference, value: u64) -> u64 {
         match self.communicator_of.get(&(reference, value)) {
@@ -764,7 +765,7 @@ impl<'a> OutputDefinitions<'a> {
         id
     }
 
-    /// The string that names what an element refers to.
+    /// Returns the string that names what an element refers to.
     pub(crate) fn name_of(&mut self, reference: Reference, value: u64) -> u64 {
         if let Some(id) = self.name_of.get(&(reference, value)) {
             return *id;
@@ -789,7 +790,7 @@ impl<'a> OutputDefinitions<'a> {
         id
     }
 
-    /// A communicator: all ranks of the run are in it, because which are not said.
+    /// Returns a communicator with all ranks of the run, because its members are unknown.
     fn communicator(&mut self, key: &str, name: &str) -> u64 {
         if let Some(id) = self.communicators.get(key) {
             return *id;
@@ -806,7 +807,7 @@ impl<'a> OutputDefinitions<'a> {
         id
     }
 
-    /// The group of all ranks; made when a message needs it.
+    /// Returns the group of all ranks; made when a message needs it.
     fn world(&mut self) -> u64 {
         if let Some(id) = self.world {
             return id;
@@ -898,7 +899,8 @@ impl<'a> OutputDefinitions<'a> {
         id
     }
 
-    /// All definitions, in the order in which they are to be written. `counts`: events by place of the location.
+    /// Returns all definitions, in the order in which they are to be written. `counts`: events by place of the
+    /// location.
     pub(crate) fn finish(
         &mut self,
         clock: [u64; 4],

@@ -876,7 +876,7 @@ impl Rows {
     }
 }
 
-/// The bits of all values of a column, mapped; false: there is none, one is absent, or it is of text.
+/// Returns the bits of all values of a column, mapped; false: there is none, one is absent, or it is of text.
 fn take_bits(column: Option<&Column>, out: &mut Vec<u64>, mut map: impl FnMut(u64) -> u64) -> bool {
     let Some((column, bits)) = column.and_then(|column| Some((column, column.bits()?))) else {
         return false;

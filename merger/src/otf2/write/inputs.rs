@@ -37,7 +37,7 @@ pub(super) struct ParadigmLocations {
 }
 
 impl InputArchive {
-    /// The number in the archive that is written.
+    /// Returns the number in the archive that is written.
     pub(crate) fn map(&self, kind: DefinitionKind, id: u64) -> u64 {
         match &self.maps {
             Some(maps) if id != kind.undefined() => {
@@ -119,7 +119,7 @@ pub(crate) fn complete(record: &Record, data: &mut [Datum]) {
     }
 }
 
-/// The groups of a type: number, paradigm, members.
+/// Returns the groups of a type: number, paradigm, members.
 pub(crate) fn groups_of(definitions: &GlobalDefinitions, wanted: u64) -> Vec<(u64, u64, Vec<u64>)> {
     let groups = definitions
         .of_kind(DefinitionKind::Group)
@@ -134,7 +134,7 @@ pub(crate) fn groups_of(definitions: &GlobalDefinitions, wanted: u64) -> Vec<(u6
     groups.collect()
 }
 
-/// A definition of an archive with the numbers that it and what it refers to have now.
+/// Returns a definition of an archive with the numbers that it and what it refers to have now.
 pub(crate) fn renumbered(
     archive: &InputArchive,
     definition: &GlobalDefinition,

@@ -67,7 +67,7 @@ impl StreamPlace<'_> {
         }
     }
 
-    /// The tick that the stream's clock had.
+    /// Returns the tick that the stream's clock had.
     pub(crate) fn raw_tick(&mut self, time_ns: i64, residual: i64) -> u64 {
         self.ticks.as_mut().map_or(0, |ticks| {
             let tick = ticks.tick(time_ns).saturating_add(residual.into());

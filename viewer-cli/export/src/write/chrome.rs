@@ -107,7 +107,7 @@ impl<'a> Chrome<'a> {
         Ok(())
     }
 
-    /// Where events of a stream are shown.
+    /// Returns where events of a stream are shown.
     fn place(&self, stream: StreamId) -> &[u8] {
         let place = self.context.places.get(stream);
         let location = place.location_id.and_then(|id| self.context.number_of(id));

@@ -31,7 +31,7 @@ pub(crate) struct Plan {
     pub(crate) replace: Replace,
 }
 
-/// Whether something other than an empty directory is at a path.
+/// Returns whether something other than an empty directory is at a path.
 fn is_taken(path: &Path) -> bool {
     match std::fs::read_dir(path) {
         Ok(mut entries) => entries.next().is_some(),
@@ -51,7 +51,8 @@ pub(crate) struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// A name with the format's extension is a file, of one table; any other one a directory of all.
+    /// Plans the output: a name with the format's extension is a file with one table, any other name is a directory of
+    /// tables.
     pub(crate) fn plan(&self, open: OpenRows) -> anyhow::Result<Plan> {
         let extension = self.extensions[0];
         let name = self
@@ -236,7 +237,7 @@ impl Dataset {
         Ok(dataset)
     }
 
-    /// Whether messages are to be written.
+    /// Returns whether messages are to be written.
     pub(crate) fn has_messages(&self) -> bool {
         self.messages.is_some()
     }

@@ -10,7 +10,7 @@ fn quoted(text: &str) -> String {
     safe(text).replace('\\', "\\\\").replace('"', "\\\"")
 }
 
-/// The graph as text.
+/// Returns the graph as text.
 pub(crate) fn draw(graph: &Graph<'_>) -> String {
     let regions = graph.regions();
     let whole: i64 = regions.iter().map(|(_, _, tally)| tally.exclusive_ns).sum();

@@ -103,7 +103,7 @@ pub(crate) struct Call {
     pub(crate) how: Close,
 }
 
-/// How a call ended, in a word.
+/// Returns how a call ended, in a word.
 pub(crate) const fn ending(how: Close) -> &'static str {
     match how {
         Close::Left => "left",
@@ -240,7 +240,7 @@ pub(crate) trait Exporter {
         Ok(())
     }
 
-    /// Why it takes nothing in any more, if it knows better than what it said.
+    /// Returns why it takes nothing in any more, if it knows better than what it said.
     fn failure(self: Box<Self>) -> Option<anyhow::Error> {
         None
     }

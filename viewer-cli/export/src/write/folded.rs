@@ -126,7 +126,7 @@ impl<'a> Paths<'a> {
         }
     }
 
-    /// The lines, sorted.
+    /// Returns the lines, sorted.
     pub(crate) fn lines(&self) -> Vec<String> {
         let names = |node: &Node| frame(&self.context.definitions.region_name(node.region));
         let mut lines = Vec::new();
@@ -164,7 +164,7 @@ impl<'a> Paths<'a> {
     }
 }
 
-/// A name as a frame: a semicolon would end it, a line end its line.
+/// Returns a name as a frame: a semicolon would end it, a line end its line.
 fn frame(name: &str) -> String {
     match safe(name).replace(';', ":") {
         empty if empty.is_empty() => "-".to_owned(),

@@ -5,7 +5,7 @@ use annals_merger::OutputKind;
 use crate::{Format, SVG, whole_lines};
 
 impl Format {
-    /// The kind of its files, for which existing ones they may replace.
+    /// Returns the kind of its files, for which existing ones they may replace.
     pub(crate) fn kind(self) -> OutputKind {
         fn text(start: &[u8]) -> &str {
             whole_lines(start).unwrap_or_default()

@@ -24,7 +24,7 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// The graph as text.
+/// Returns the graph as text.
 pub(crate) fn draw(graph: &Graph<'_>) -> String {
     let (regions, calls) = (graph.regions(), graph.calls());
     let mut text = "flowchart TD\n".to_owned();

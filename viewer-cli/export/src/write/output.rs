@@ -41,12 +41,12 @@ impl Output {
         })
     }
 
-    /// What it is to be called.
+    /// Returns what it is to be called.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What a failed write means.
+    /// Returns what a failed write means.
     pub(crate) fn failed(&self, error: io::Error) -> OutputError {
         OutputError::not_written(&self.path, error)
     }

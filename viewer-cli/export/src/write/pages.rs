@@ -40,7 +40,7 @@ pub(crate) struct ColumnBytes {
     pub(crate) close: ColumnCloseResult,
 }
 
-/// Whether columns of a type are written here.
+/// Returns whether columns of a type are written here.
 pub(crate) fn is_known(data_type: &DataType) -> bool {
     match data_type {
         DataType::Int64 | DataType::UInt64 => true,
@@ -360,7 +360,8 @@ fn names(arrays: &[ArrayRef], nulls: u64) -> Plain {
     }
 }
 
-/// A column of a group of rows out of its arrays, all of one type that [is known](is_known).
+/// Returns a column of a group of rows out of its arrays, all of one type that [is
+/// known](is_known).
 ///
 /// # Errors
 /// If it is larger than pages can be.
@@ -467,7 +468,7 @@ mod tests {
 
     use super::*;
 
-    /// What the library reads of groups of arrays, and the bounds that it finds.
+    /// Returns what the library reads of groups of arrays, and the bounds that it finds.
     fn read_back(groups: &[Vec<ArrayRef>]) -> (Vec<ArrayRef>, Vec<Statistics>) {
         let data_type = groups[0][0].data_type().clone();
         let schema = Arc::new(Schema::new(vec![Field::new("column", data_type, true)]));

@@ -319,7 +319,7 @@ impl<'a> Perfetto<'a> {
         self.streams = tracks.collect::<Vec<_>>().into_iter().collect();
     }
 
-    /// The track that those of a stream belong to: its location's, else its process's.
+    /// Returns the track that those of a stream belong to: its location's, else its process's.
     fn parent(&self, stream: StreamId) -> u64 {
         let place = self.context.places.get(stream);
         let location = place.location_id.and_then(|id| self.context.number_of(id));

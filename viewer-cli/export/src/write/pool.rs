@@ -52,7 +52,7 @@ impl<K, R: Send + 'static> Pool<K, R> {
         self.next()
     }
 
-    /// The result of the oldest job, when it is there.
+    /// Returns the result of the oldest job, when it is there.
     pub(crate) fn next(&mut self) -> Option<(K, R)> {
         let (of, receiver) = self.waiting.pop_front()?;
         let result = receiver.recv();

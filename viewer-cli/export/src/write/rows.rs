@@ -84,7 +84,7 @@ impl Rows {
         }
     }
 
-    /// A column.
+    /// Returns a column.
     pub(crate) fn column(&mut self, at: usize) -> ArrayRef {
         match self {
             Self::Ready(batch) => Arc::clone(batch.column(at)),
@@ -113,7 +113,7 @@ pub(crate) type Job = Box<dyn FnOnce() -> anyhow::Result<Encoded> + Send>;
 
 /// A file of rows in the making.
 pub(crate) trait RowFile: Send {
-    /// The work of encoding a group, in order.
+    /// Returns the work of encoding a group, in order.
     fn encode(&mut self, group: Vec<Rows>) -> anyhow::Result<Job>;
     /// Takes encoded groups in, in the same order.
     fn append(&mut self, encoded: Encoded) -> anyhow::Result<()>;
@@ -147,7 +147,7 @@ impl Out {
         Ok(())
     }
 
-    /// What it is to be called.
+    /// Returns what it is to be called.
     pub(crate) fn path(&self) -> &Path {
         match self {
             Self::Whole(file) => file.path(),
@@ -155,7 +155,7 @@ impl Out {
         }
     }
 
-    /// What a failed write means.
+    /// Returns what a failed write means.
     pub(crate) fn failed(&self, error: io::Error) -> OutputError {
         OutputError::not_written(self.path(), error)
     }

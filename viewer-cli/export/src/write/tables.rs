@@ -31,7 +31,7 @@ const MOST_COLUMNS: usize = 256;
 pub(crate) const BATCH_ROWS: usize = 1 << 16;
 
 impl TableKind {
-    /// The column whose rank a row belongs to.
+    /// Returns the column whose rank a row belongs to.
     pub(crate) const fn rank_column(self) -> &'static str {
         match self {
             Self::Messages => "to_rank",
@@ -39,7 +39,7 @@ impl TableKind {
         }
     }
 
-    /// The column by whose time rows are sorted; calls that are open at the end follow.
+    /// Returns the column by whose time rows are sorted; calls that are open at the end follow.
     pub(crate) const fn time_column(self) -> Option<&'static str> {
         match self {
             Self::Events | Self::Metrics => Some("time_ns"),
@@ -393,7 +393,7 @@ impl EventsTable {
         }
     }
 
-    /// The events of a chunk as rows.
+    /// Returns the events of a chunk as rows.
     pub(crate) fn rows(
         self: &Arc<Self>,
         shared: &Arc<Shared>,
@@ -409,7 +409,7 @@ impl EventsTable {
         })
     }
 
-    /// The elements without a separate column, as JSON.
+    /// Returns the elements without a separate column, as JSON.
     fn rest_array(&self, d: &Definitions, range: &EventRange) -> ArrayRef {
         let mut builder = LargeStringBuilder::new();
         let mut text = Vec::new();
@@ -549,7 +549,7 @@ impl Wide {
 
 /// Rows that are gathered one by one.
 pub(crate) trait Gathered {
-    /// The columns.
+    /// Returns the columns.
     fn schema(&self) -> &SchemaRef;
     /// Rows that wait.
     fn len(&self) -> usize;
@@ -795,7 +795,7 @@ pub(crate) struct MetricsTable {
 /// When, where, of what event type, in which unit, how much.
 type Sample = (i64, StreamId, EventTypeId, u32, f64);
 
-/// Which element of each metric is its value.
+/// Returns which element of each metric is its value.
 pub(crate) fn metrics_of(context: &Context<'_>) -> FxHashMap<EventTypeId, usize> {
     let d = context.definitions;
     let types = d.event_types.values();
@@ -805,7 +805,7 @@ pub(crate) fn metrics_of(context: &Context<'_>) -> FxHashMap<EventTypeId, usize>
         .collect()
 }
 
-/// A value as a number.
+/// Returns a value as a number.
 pub(crate) fn number_of(value: Value<'_>) -> Option<f64> {
     match value {
         Value::F64(value) => Some(value),
@@ -898,7 +898,7 @@ fn metrics(schema: &SchemaRef, shared: &Shared, units: &Names, rows: &[Sample]) 
     batch(schema, columns)
 }
 
-/// What kind of loss this is, in a word.
+/// Returns what kind of loss this is, in a word.
 pub(crate) fn kind_of(loss: &TraceLoss) -> &'static str {
     match loss.cause {
         cause if cause.is_suppressed() => "suppressed",

@@ -401,8 +401,8 @@ fn compress(
     instruments.depart();
 }
 
-/// The completion source: keeps a queue per compressor and reports completions queue by queue, in bursts, so not in the
-/// order in which they happened.
+/// Runs the completion source: keeps a queue per compressor and reports completions queue by queue, in bursts, so not
+/// in the order in which they happened.
 fn deliver(instruments: &Instruments, done: &Receiver<(usize, Completion)>) -> Tally {
     const BURST: usize = 16;
     instruments.arrive();
