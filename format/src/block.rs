@@ -226,7 +226,7 @@ pub struct BlockHeader {
 }
 
 impl BlockHeader {
-    /// Bytes of the whole block.
+    /// Returns the size of the whole block in bytes.
     pub const fn block_len(&self) -> u64 {
         BLOCK_HEADER_LEN as u64 + self.head_len as u64 + self.body_len as u64
     }
@@ -596,7 +596,7 @@ impl BlockWriter {
     }
 }
 
-/// Whether a block can have this body.
+/// Checks whether a block can have this body.
 ///
 /// # Errors
 /// If it is longer than [`MAX_BODY_LEN`].

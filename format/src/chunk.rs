@@ -202,7 +202,7 @@ impl TypeColumns {
         self.count = 0;
     }
 
-    /// Without events.
+    /// Creates the columns of an event type without events.
     pub fn new(event_type: EventTypeId, elements: impl Iterator<Item = ElementType>) -> Self {
         Self {
             event_type,
@@ -410,7 +410,7 @@ impl Chunk {
         Ok(chunk)
     }
 
-    /// For each event, its index in the columns of its type.
+    /// Returns, for each event, its index in the columns of its type.
     pub fn ordinals(&self) -> Vec<u32> {
         ordinals(&self.type_index, self.types.len())
     }
@@ -488,7 +488,7 @@ pub(crate) fn check_events(events: u64, max_items: u64) -> Result<()> {
     Err(FormatError::invalid(0, expected, events))
 }
 
-/// For each event, its index in the columns of its type.
+/// Returns, for each event, its index in the columns of its type.
 pub fn ordinals(type_index: &[u16], type_count: usize) -> Vec<u32> {
     let mut next = vec![0_u32; type_count];
     let each = type_index.iter().map(|index| {

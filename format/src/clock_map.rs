@@ -29,7 +29,8 @@ impl<'a> MapCursor<'a> {
         }
     }
 
-    /// Trace time of an unwrapped tick, nanoseconds: rounded down, saturating at the ends of `i64`.
+    /// Returns the trace time of an unwrapped tick, nanoseconds: rounded down, saturating at the
+    /// ends of `i64`.
     #[inline]
     pub fn time_ns(&mut self, tick: i128) -> i64 {
         self.seek(|knot| tick < knot.0);
@@ -119,7 +120,7 @@ impl FastPiece {
         })
     }
 
-    /// Trace time and residual of a tick within.
+    /// Returns trace time and residual of a tick within this piece.
     #[inline]
     fn convert(&self, tick: u64) -> Option<(i64, i64)> {
         let distance = tick.checked_sub(self.tick_a).filter(|d| *d < self.end)?;
@@ -144,7 +145,7 @@ impl Divisor {
         reciprocal: u64::MAX,
     };
 
-    /// None for 0.
+    /// Prepares the division by `divisor`. Returns `None` for 0.
     fn new(divisor: u64) -> Option<Self> {
         let reciprocal = u64::MAX.checked_div(divisor)?;
         Some(Self {
@@ -165,7 +166,8 @@ impl Divisor {
     }
 }
 
-/// `to_a + ⌊(from − from_a) · (to_b − to_a) / (from_b − from_a)⌋`, exact, then clamped to 128 bits.
+/// Computes `to_a + ⌊(from − from_a) · (to_b − to_a) / (from_b − from_a)⌋` exactly, then clamps it
+/// to 128 bits.
 #[inline]
 fn scale(from: i128, from_a: i128, from_b: i128, to_a: i128, to_b: i128) -> i128 {
     let differences = (
@@ -185,8 +187,8 @@ fn scale(from: i128, from_a: i128, from_b: i128, to_a: i128, to_b: i128) -> i128
     scale_wide(from, from_a, from_b, to_a, to_b)
 }
 
-/// [`scale`] where a difference or the product needs more than 128 bits; a map that does not rise
-/// stays where it is.
+/// Computes [`scale`] if a difference or the product needs more than 128 bits; a map that does not
+/// rise is constant.
 #[cold]
 fn scale_wide(from: i128, from_a: i128, from_b: i128, to_a: i128, to_b: i128) -> i128 {
     if from_b <= from_a || to_b <= to_a {
@@ -201,7 +203,7 @@ fn scale_wide(from: i128, from_a: i128, from_b: i128, to_a: i128, to_b: i128) ->
     }
 }
 
-/// `a · b / c` and whether the division leaves a rest; `u128::MAX` when it does not fit.
+/// Computes `a · b / c` and whether the division leaves a rest; `u128::MAX` when it does not fit.
 fn mul_div(a: u128, b: u128, c: u128) -> (u128, bool) {
     const HALF: u32 = 64;
     const LOW: u128 = u64::MAX as u128;

@@ -203,7 +203,7 @@ impl Column {
         }
     }
 
-    /// Number of values, absent ones included.
+    /// Returns the number of values, including absent ones.
     pub fn len(&self) -> usize {
         match &self.data {
             Data::Bits(bits) => bits.len(),
@@ -339,7 +339,8 @@ impl Column {
         }
     }
 
-    /// Bytes of all strings or bytes that are present, entries counted as often as they are used; 0 for other types.
+    /// Returns the size in bytes of all strings or byte strings that are present, where entries count as often as they
+    /// are used; 0 for other types.
     pub(crate) fn text_bytes(&self) -> u64 {
         let Data::Texts(texts) = &self.data else {
             return 0;
@@ -351,7 +352,7 @@ impl Column {
         })
     }
 
-    /// Bytes of a string or of bytes; 0 for other values.
+    /// Returns the length of a string or byte string; 0 for other values.
     pub fn text_len(&self, index: usize) -> usize {
         match &self.data {
             Data::Texts(texts) => texts.get(index).len(),

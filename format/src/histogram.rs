@@ -145,12 +145,12 @@ impl Histogram {
         }
     }
 
-    /// Number of values.
+    /// Returns the number of values.
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// Their sum; at the ends of 64 bits it stays.
+    /// Returns their sum, which saturates at the ends of 64 bits.
     pub fn sum(&self) -> i64 {
         self.sum.clamp(i64::MIN.into(), i64::MAX.into()) as i64
     }

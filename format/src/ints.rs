@@ -49,7 +49,7 @@ trait Blocks {
 
 /// A number of a column, as it is in memory.
 pub trait Word: Copy + PartialEq {
-    /// As 64 bits; signed numbers extended.
+    /// Returns the number as 64 bits, sign-extended if it is signed.
     fn word(self) -> u64;
 }
 
@@ -117,7 +117,8 @@ impl<T: Word> Blocks for Deltas<'_, T> {
     }
 }
 
-/// Base and width of a block: offsets from the base, which is the smallest value read as signed.
+/// Returns base and width of a block. The base is the smallest value, read as signed; the width is
+/// that of the offsets from it.
 fn base_and_width(block: &[u64]) -> (i64, u8) {
     let bits = block.iter().fold(0, |bits, value| bits | value);
     if bits < 1 << 15 {
@@ -137,7 +138,7 @@ fn base_and_width(block: &[u64]) -> (i64, u8) {
     (least, width_of((most as u64).wrapping_sub(least as u64)))
 }
 
-/// Bytes that the blocks of a column take, about.
+/// Estimates the size of a column's blocks in bytes.
 fn length_in_blocks(values: &(impl Blocks + ?Sized)) -> usize {
     let mut length = 0;
     values.for_each(|block| length += 3 + usize::from(base_and_width(block).1) * block.len());

@@ -543,7 +543,7 @@ impl LiveImage {
 }
 
 impl LiveStream {
-    /// Events that were committed and later given up.
+    /// Returns the number of events that were committed and later dropped.
     pub(crate) fn given_up(&self) -> u64 {
         let counts = self.counters.iter().flat_map(|row| {
             let by_code = row.dropped.iter().enumerate();

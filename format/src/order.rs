@@ -29,7 +29,7 @@ pub enum LossPoint {
 }
 
 impl LossPoint {
-    /// Trace time, nanoseconds.
+    /// Returns its trace time, nanoseconds.
     pub const fn time_ns(&self) -> i64 {
         match self {
             Self::Before(time_ns, ..) | Self::At(time_ns) => *time_ns,
@@ -58,7 +58,7 @@ impl LossPoint {
 }
 
 impl TraceChunk {
-    /// Trace time of an event, nanoseconds.
+    /// Returns the trace time of an event, nanoseconds.
     #[inline]
     pub fn time_ns(&self, event: &EventPlace) -> i64 {
         self.groups[event.group as usize].times_ns[event.index as usize]
@@ -77,7 +77,7 @@ impl TraceChunk {
         }
     }
 
-    /// Group and index of a stream's event with this number in the chunk.
+    /// Returns group and index of a stream's event with this number in the chunk.
     pub(crate) fn place_of(&self, stream: StreamId, number: u32) -> Option<(u32, u32)> {
         let is_before = |group: &StreamGroup| group.ends.last().is_none_or(|end| end.0 < stream);
         let group = self.groups.partition_point(is_before);
@@ -184,7 +184,7 @@ impl OrderedChunk {
         &self.chunk
     }
 
-    /// Number of events.
+    /// Returns the number of events.
     pub fn len(&self) -> usize {
         self.events.len()
     }
@@ -223,18 +223,18 @@ impl OrderedChunk {
         )
     }
 
-    /// Trace time of an event, nanoseconds.
+    /// Returns the trace time of an event, nanoseconds.
     #[inline]
     pub fn time_ns(&self, event: usize) -> i64 {
         self.chunk.time_ns(&self.events[event])
     }
 
-    /// Trace times, nanoseconds, ascending.
+    /// Returns the trace times, nanoseconds, ascending.
     pub fn times_ns(&self) -> impl ExactSizeIterator<Item = i64> {
         self.events.iter().map(|event| self.chunk.time_ns(event))
     }
 
-    /// Number of the events before a trace time, nanoseconds.
+    /// Returns the number of events before a trace time, nanoseconds.
     pub fn count_before(&self, time_ns: i64) -> usize {
         self.events
             .partition_point(|event| self.chunk.time_ns(event) < time_ns)
@@ -295,7 +295,7 @@ impl OrderedChunk {
         group.positions.get(index).copied()
     }
 
-    /// By how much causality repair moved an event, nanoseconds.
+    /// Returns by how much causality repair moved an event, nanoseconds.
     #[inline]
     pub fn shift_ns(&self, event: usize) -> i64 {
         let (group, index) = self.group(event);
@@ -319,7 +319,7 @@ pub struct OrderedRow<'a> {
 }
 
 impl<'a> OrderedRow<'a> {
-    /// Trace time, nanoseconds.
+    /// Returns its trace time, nanoseconds.
     pub fn time_ns(&self) -> i64 {
         self.chunk.time_ns(self.number)
     }

@@ -7,7 +7,7 @@ use crate::error::{FormatError, Result};
 
 /// Bytes that can be read at any offset: a file, or a slice.
 pub trait ReadAt: Send + Sync {
-    /// Number of bytes there are now; a file that is being written may grow.
+    /// Returns the current number of bytes; a file that is being written may grow.
     ///
     /// # Errors
     /// If the storage does not report its length.

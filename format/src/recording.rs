@@ -221,7 +221,8 @@ impl Recording {
         }
     }
 
-    /// Damage of the file: [`Recording::problems`] without the block that its end cuts, which a kill leaves.
+    /// Returns the damage of the file: [`Recording::problems`] without the block that is cut off by the file's end,
+    /// which a kill leaves.
     pub fn damage(&self) -> impl Iterator<Item = &Problem> {
         let problems = self.problems.iter();
         problems.filter(|problem| Some(problem.offset) != self.cut_at)
@@ -611,7 +612,7 @@ mod tests {
         Recording::read(&file.to_vec(), live, |_| is_alive).unwrap()
     }
 
-    /// Stream 0 of a file and the live file of a killed process.
+    /// Returns stream 0 of a file and the live file of a killed process.
     fn killed(file: &[u8], live: &LiveMaker) -> Box<StreamContents> {
         read_as(file, Some(live), false)
             .streams
@@ -619,7 +620,7 @@ mod tests {
             .unwrap()
     }
 
-    /// Losses as (event type, count, place).
+    /// Returns losses as (event type, count, place).
     fn lost(contents: &StreamContents) -> Vec<(Option<u32>, u64, usize)> {
         let each = contents.losses.iter().map(|loss| {
             let event_type = loss.event_type.map(EventTypeId::get);
@@ -628,7 +629,7 @@ mod tests {
         each.collect()
     }
 
-    /// Rows as (raised, recorded, skipped) of an event type.
+    /// Returns the row of an event type as (raised, recorded, skipped).
     fn row(contents: &StreamContents, event_type: EventTypeId) -> (u64, u64, u64) {
         let row = contents.totals.get(event_type).unwrap();
         (row.raised, row.recorded, row.skipped)

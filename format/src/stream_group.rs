@@ -61,7 +61,7 @@ fn signed(values: Vec<u64>) -> Vec<i64> {
 }
 
 impl StreamGroup {
-    /// Number of events.
+    /// Returns the number of events.
     pub fn len(&self) -> usize {
         self.times_ns.len()
     }
@@ -81,24 +81,25 @@ impl StreamGroup {
         })
     }
 
-    /// Position of an event in its stream, where that was sorted; else 0.
+    /// Returns the position of an event in its stream if that was sorted, otherwise 0.
     #[inline]
     pub fn position(&self, index: usize) -> u64 {
         self.positions.get(index).copied().unwrap_or(0)
     }
 
-    /// By how much causality repair moved an event, nanoseconds.
+    /// Returns by how much causality repair moved an event, nanoseconds.
     #[inline]
     pub fn shift_ns(&self, index: usize) -> i64 {
         self.shifts_ns.get(index).copied().unwrap_or(0)
     }
 
-    /// For each event, its index in the columns of its type.
+    /// Returns, for each event, its index in the columns of its type.
     pub fn ordinals(&self) -> Vec<u32> {
         ordinals(&self.type_index, self.types.len())
     }
 
-    /// Trace times of the first and the last event, nanoseconds. `None` if there are no events.
+    /// Returns the trace times of the first and the last event, nanoseconds. `None` if there are no
+    /// events.
     pub fn span_ns(&self) -> Option<(i64, i64)> {
         let runs = self.runs().filter(|(_, run)| !run.is_empty());
         let spans = runs.map(|(_, run)| (self.times_ns[run.start], self.times_ns[run.end - 1]));

@@ -24,7 +24,7 @@ pub(crate) fn ty(number: u32) -> EventTypeId {
     EventTypeId::new(number)
 }
 
-/// Event types 0 to 3 without elements, and streams 0 and 1 of one source.
+/// Returns event types 0 to 3 without elements, and streams 0 and 1 of one source.
 pub(crate) fn definitions() -> Definitions {
     let (process, name) = (ProcessId::new(0), StringId::new(0));
     let mut definitions = Definitions::default();
@@ -79,7 +79,7 @@ pub(crate) fn definition_bytes() -> Vec<u8> {
     bytes
 }
 
-/// Rows of events of these types, a tick apart.
+/// Returns rows of events of these types, a tick apart.
 pub(crate) fn rows(types: &[u32]) -> Vec<u8> {
     let mut rows = Vec::new();
     for number in types {
@@ -132,7 +132,7 @@ pub(crate) fn groups(counts: &[usize]) -> TraceChunk {
     chunk
 }
 
-/// Region 7 is open at location 0.
+/// Returns a snapshot in which region 7 is open at location 0.
 pub(crate) fn snapshot() -> Snapshot {
     Snapshot {
         locations: vec![LocationState {
@@ -327,7 +327,7 @@ impl LiveMaker {
         put_word(&mut self.bytes, offset, value);
     }
 
-    /// Slot `number` is that of a stream whose segment is `number`, too.
+    /// Makes slot `number` that of a stream whose segment is `number`, too.
     pub(crate) fn slot(&mut self, number: usize, stream: u32, recorded: u64) -> usize {
         let at = SLOTS_AT + number * l::SLOT_LEN;
         LE::write_u32(&mut self.bytes[at + l::SLOT_STREAM..], stream + 1);

@@ -1,9 +1,8 @@
 //! Arithmetic on ticks of clocks that start again at 0 after their largest tick.
 
-/// Distance from `from` to `to` on a clock whose largest tick is `max_ticks`: the one of smallest
-/// magnitude, and of two such the positive one. Ticks beyond `max_ticks` are taken modulo
-/// (`max_ticks` + 1). When `max_ticks` is `u64::MAX` it is the wrapped difference read as signed, so
-/// that a tie (2⁶³ either way) is `i64::MIN`.
+/// Returns the distance from `from` to `to` on a clock whose largest tick is `max_ticks`: the one of smallest
+/// magnitude, and of two such the positive one. Ticks beyond `max_ticks` are taken modulo (`max_ticks` + 1). When
+/// `max_ticks` is `u64::MAX` it is the wrapped difference read as signed, so that a tie (2⁶³ either way) is `i64::MIN`.
 pub fn distance(from: u64, to: u64, max_ticks: u64) -> i64 {
     if max_ticks == u64::MAX {
         return to.wrapping_sub(from) as i64;

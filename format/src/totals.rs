@@ -14,13 +14,13 @@ impl DroppedCounts {
     /// Nothing was dropped.
     pub const NONE: Self = Self(None);
 
-    /// By the code of the cause.
+    /// Returns the counts by code of the cause.
     fn by_code(&self) -> &[u64; RECORDER_CAUSES] {
         const ZEROS: [u64; RECORDER_CAUSES] = [0; RECORDER_CAUSES];
         self.0.as_deref().unwrap_or(&ZEROS)
     }
 
-    /// Dropped for this cause; of a cause that no recorder counts nothing.
+    /// Returns the number of events dropped for this cause; 0 for a cause that no recorder counts.
     pub fn of(&self, cause: Cause) -> u64 {
         let count = self.by_code().get(usize::from(cause.code()));
         count.copied().unwrap_or(0)
@@ -42,12 +42,13 @@ impl DroppedCounts {
         self.set(cause, self.of(cause).saturating_add(count));
     }
 
-    /// Every cause that a recorder counts, by code, and how many were dropped for it.
+    /// Returns every cause that a recorder counts, by code, and the number of events dropped for
+    /// it.
     pub fn iter(&self) -> impl Iterator<Item = (Cause, u64)> {
         Cause::RECORDER.into_iter().zip(*self.by_code())
     }
 
-    /// For any cause.
+    /// Returns the number of events dropped for any cause.
     pub fn sum(&self) -> u64 {
         let counts = self.by_code().iter();
         counts.fold(0, |sum, count| sum.saturating_add(*count))
@@ -119,12 +120,13 @@ impl TypeTotals {
         add(&mut self.filtered, other.filtered);
     }
 
-    /// Dropped for any cause.
+    /// Returns the number of events dropped for any cause.
     pub fn dropped_sum(&self) -> u64 {
         self.dropped.sum()
     }
 
-    /// Events that a reader of this file finds: recorded, less what was lost since.
+    /// Returns the number of events that a reader of this file finds: those recorded, minus later
+    /// losses.
     pub const fn present(&self) -> u64 {
         self.recorded
             .saturating_sub(self.skipped)
@@ -182,7 +184,7 @@ pub struct StreamTotals {
 }
 
 impl StreamTotals {
-    /// Totals without rows.
+    /// Creates totals without rows.
     pub const fn new(stream: StreamId) -> Self {
         Self {
             stream,

@@ -262,7 +262,7 @@ impl Trace {
         }
     }
 
-    /// Totals and losses of a trace without a footer: lower bounds.
+    /// Computes totals and losses of a trace without a footer: lower bounds.
     fn conclude(&mut self, found: Found) {
         let mut totals: BTreeMap<StreamId, StreamTotals> = BTreeMap::new();
         for id in self.definitions.streams.keys() {

@@ -107,7 +107,7 @@ impl TraceChunkHeader {
         self.frames.iter().for_each(|frame| frame.encode(out));
     }
 
-    /// Number of events of a stream.
+    /// Returns the number of events of a stream.
     pub fn events_of(&self, stream: StreamId) -> u64 {
         let found = self.counts.binary_search_by_key(&stream, |(id, _)| *id);
         let counts = found.map_or(&[][..], |at| &self.counts[at].1);
@@ -174,7 +174,7 @@ pub struct TraceChunk {
 }
 
 impl TraceChunk {
-    /// Number of events.
+    /// Returns the number of events.
     pub fn len(&self) -> usize {
         self.groups.iter().map(StreamGroup::len).sum()
     }
@@ -184,7 +184,8 @@ impl TraceChunk {
         self.groups.iter().all(StreamGroup::is_empty)
     }
 
-    /// Trace times of the first and the last event, nanoseconds. `None` if there are no events.
+    /// Returns the trace times of the first and the last event, nanoseconds. `None` if there are no
+    /// events.
     pub fn span_ns(&self) -> Option<(i64, i64)> {
         let spans = self.groups.iter().filter_map(StreamGroup::span_ns);
         spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))

@@ -91,12 +91,12 @@ impl<'a> Wire<'a> {
         Self { bytes, position: 0 }
     }
 
-    /// Bytes read so far.
+    /// Returns the number of bytes read so far.
     pub const fn position(&self) -> usize {
         self.position
     }
 
-    /// Bytes not yet read.
+    /// Returns the number of bytes not yet read.
     pub const fn remaining(&self) -> usize {
         self.bytes.len() - self.position
     }

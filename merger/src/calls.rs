@@ -40,7 +40,7 @@ pub enum Close {
 
 /// What takes the calls of numbered locations in.
 pub trait CallSink {
-    /// A region was entered; the frames are those around it. Returns the call's tag.
+    /// Receives the enter of a region; the frames are those around it. Returns the call's tag.
     fn enter(&mut self, location: usize, frames: &[Frame], region: RegionId, time_ns: i64) -> u32;
 
     /// Continues a call that was entered in an earlier part of what is read; the frames are those around it. Returns the
@@ -55,15 +55,15 @@ pub trait CallSink {
         self.enter(location, frames, region, entered_ns)
     }
 
-    /// Time passed in the innermost of the frames.
+    /// Receives time that passed in the innermost of the frames.
     fn spend(&mut self, location: usize, frames: &[Frame], from_ns: i64, to_ns: i64) {
         let _ = (location, frames, from_ns, to_ns);
     }
 
-    /// A call ended; the frames are those that were around it.
+    /// Receives a call that ended; the frames are those that were around it.
     fn close(&mut self, location: usize, frames: &[Frame], frame: &Frame, time_ns: i64, how: Close);
 
-    /// A leave without an enter.
+    /// Receives a leave without an enter.
     fn unmatched(&mut self, location: usize, region: RegionId, time_ns: i64) {
         let _ = (location, region, time_ns);
     }
@@ -161,7 +161,7 @@ impl CallStack {
         self.last_ns = last_ns;
     }
 
-    /// A region is entered.
+    /// Enters a region.
     #[inline]
     pub fn enter(
         &mut self,
@@ -175,7 +175,7 @@ impl CallStack {
         self.open(region, time_ns, false, tag);
     }
 
-    /// A region is left.
+    /// Leaves a region.
     #[inline]
     pub fn leave(
         &mut self,
@@ -205,7 +205,7 @@ impl CallStack {
         }
     }
 
-    /// Time since the last event belongs to the innermost region.
+    /// Assigns the time since the last event to the innermost region.
     #[inline]
     fn pass(&mut self, location: usize, time_ns: i64, sink: &mut impl CallSink) {
         let since = self.last_ns.replace(time_ns);
@@ -214,7 +214,7 @@ impl CallStack {
         }
     }
 
-    /// A loss may have had enters or leaves.
+    /// Marks all open calls as uncertain after a loss that may have had enters or leaves.
     pub fn note_gap(&mut self) {
         for frame in &mut self.frames {
             frame.is_uncertain = true;

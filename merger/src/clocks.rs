@@ -65,7 +65,7 @@ pub struct ClockFit {
 }
 
 impl ClockFit {
-    /// Of a clock of an earlier merge's trace, which fitted it.
+    /// Returns the fit of a clock from the trace of an earlier merge.
     pub(crate) fn of_trace(map: &ClockMap, points: usize) -> Self {
         Self {
             clock: map.clock,
@@ -190,8 +190,8 @@ fn drop_wide(knots: &mut Vec<Point>) {
     *knots = kept;
 }
 
-/// The best point of each stretch of [`KNOT_SPACING_NS`], longer ones if there were too many, ascending in both
-/// directions.
+/// Chooses the best point of each stretch of [`KNOT_SPACING_NS`] (longer stretches if there would be too many knots),
+/// ascending in tick and time.
 fn choose_knots(points: &[Point], most_knots: usize, knots: &mut Vec<Point>) {
     let (Some(first), Some(last)) = (points.first(), points.last()) else {
         return;
@@ -308,7 +308,7 @@ impl OwnError {
         }
     }
 
-    /// Bound at a reading of the reference clock.
+    /// Returns the bound at a reading of the reference clock.
     pub(crate) fn at(&self, reference_ns: i64) -> u64 {
         let knots = &self.knots;
         let error = match knots[..] {
@@ -422,7 +422,7 @@ pub(crate) struct MapMover {
 }
 
 impl MapMover {
-    /// Later by so much.
+    /// Creates a mover that moves maps later by `by_ns`.
     pub(crate) fn new(by_ns: i64) -> Self {
         Self {
             by_ns,

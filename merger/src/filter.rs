@@ -94,7 +94,7 @@ fn rank_ranges(text: &str) -> Result<Vec<(u32, u32)>, FilterError> {
     Ok(ranges)
 }
 
-/// Nothing matches: an error. Else what does.
+/// Returns all matches, or an error if there are none.
 ///
 /// # Errors
 /// If there are no matches.

@@ -347,7 +347,7 @@ impl Merge {
         self.recording_ids.iter().copied()
     }
 
-    /// Bytes of the inputs' files.
+    /// Returns the size of the inputs' files in bytes.
     pub(crate) fn input_bytes(&self) -> u64 {
         let traces = self.traces.iter().map(|trace| trace.input.file_bytes);
         let recordings = self.inputs().map(|input| input.file_bytes);

@@ -478,7 +478,8 @@ impl Reader {
         })
     }
 
-    /// Events of the chunks that begin before a time; of recordings all, for all are read anyway.
+    /// Returns the number of events in chunks that begin before a time; for recordings of all
+    /// chunks, since all are read anyway.
     pub fn events_before(&self, time_ns: i64) -> u64 {
         match &self.content {
             Content::Trace(opened) => {

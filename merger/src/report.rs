@@ -316,7 +316,8 @@ pub struct HostReport {
 }
 
 impl HostReport {
-    /// A host that only traces have processes of is related as it was when these were merged.
+    /// Replaces the relation of a host whose processes are only in traces by that of the earlier
+    /// merge.
     fn tell_traces(&mut self, errors: &[&ClockError]) {
         let Some(first) = errors.first() else { return };
         self.relation = first.relation.name();
@@ -414,7 +415,7 @@ impl Sums {
         sums
     }
 
-    /// Events that readers find.
+    /// Returns the number of events that readers find.
     pub const fn present(&self) -> u64 {
         self.recorded
             .saturating_sub(self.skipped)
@@ -682,8 +683,8 @@ impl Report {
     }
 }
 
-/// Ranks that a run should have and that no recording is of: below the number of ranks that a
-/// recording states, else below the highest that is there.
+/// Returns the ranks of a run without a recording: those below the number of ranks that a recording
+/// states, otherwise those below the highest existing rank.
 pub fn missing_ranks(definitions: &Definitions) -> Vec<u32> {
     let ranks = definitions.ranks.values().filter(|rank| !rank.is_assigned);
     let present: BTreeSet<u32> = ranks.clone().map(|rank| rank.rank).collect();

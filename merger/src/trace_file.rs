@@ -30,7 +30,7 @@ impl TraceFile {
         Ok(Self { file, offset: 0 })
     }
 
-    /// Bytes written so far.
+    /// Returns the number of bytes written so far.
     pub(crate) const fn offset(&self) -> u64 {
         self.offset
     }

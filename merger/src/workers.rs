@@ -13,7 +13,7 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// As many threads as `jobs` says.
+    /// Creates `jobs` threads.
     ///
     /// # Errors
     /// If they cannot be had.
@@ -33,7 +33,7 @@ impl Workers {
         self.pool.as_ref()
     }
 
-    /// Number of threads.
+    /// Returns the number of threads.
     pub(crate) fn count(&self) -> usize {
         self.pool
             .as_ref()

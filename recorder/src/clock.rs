@@ -108,8 +108,8 @@ pub fn tsc_is_invariant() -> bool {
 /// offset of at most 500 parts per million).
 const REFERENCE_SLEW_PPB: u32 = 500_000;
 
-/// Nominal rate of the processor's counter and the bound of its error, parts per 10⁹; measured
-/// once.
+/// Returns the nominal rate of the processor's counter and the bound of its error, parts per 10⁹;
+/// measured once.
 pub(crate) fn tsc_rate() -> (u64, u32) {
     static RATE: OnceLock<(u64, u32)> = OnceLock::new();
     *RATE.get_or_init(|| {
@@ -214,7 +214,7 @@ fn bracket(read: impl Fn() -> u64, tick_ns: u64) -> Bracket {
     }
 }
 
-/// Wall clock minus reference clock, nanoseconds, from the narrowest of several brackets.
+/// Returns wall clock minus reference clock, nanoseconds, from the narrowest of several brackets.
 fn unix_offset_ns() -> i64 {
     let best = bracket(|| unix_ns() as u64, 1);
     best.tick as i64 - best.reference_ns

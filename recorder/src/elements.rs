@@ -381,7 +381,7 @@ impl<'v> RawValue<'v> {
         if is_signed { zigzag(sign) } else { unsigned }
     }
 
-    /// Of a string or bytes value that is where it should be.
+    /// Appends the bytes of a string or bytes value whose pointer is valid.
     #[inline(always)]
     fn put_bytes(self, row: &mut RowCursor) {
         let bytes: &[u8] = if self.length == 0 {

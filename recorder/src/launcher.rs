@@ -40,8 +40,8 @@ fn number_of(names: &[&str]) -> Option<u32> {
         .find_map(|value| value.parse().ok())
 }
 
-/// Slurm's number of the job; parts of a heterogeneous one have one number in common, and others
-/// each.
+/// Returns Slurm's number of the job. Parts of a heterogeneous job share one number, in addition to
+/// a separate number for each.
 fn slurm_job() -> Option<String> {
     first_of(&["SLURM_HET_JOB_ID", "SLURM_JOB_ID"])
 }

@@ -411,7 +411,7 @@ impl<'a> Slot<'a> {
         self.memory.word(self.offset + l::SLOT_OPEN_TICK)
     }
 
-    /// Events in all pages that the stream has handed on.
+    /// Returns the number of events in all pages that the stream has handed on.
     pub(crate) fn recorded(&self) -> &'a AtomicU64 {
         self.memory.word(self.offset + l::SLOT_RECORDED)
     }

@@ -91,8 +91,8 @@ impl Recorder {
         sys::without_size_signal(|| define(&mut Definer::lock(shared)))
     }
 
-    /// Identity of this host since it was started: processes that share it share the reference
-    /// clock.
+    /// Returns the identity of this host since its boot: processes that share it share the
+    /// reference clock.
     pub fn boot_id() -> BootId {
         sys::boot_id()
     }

@@ -33,7 +33,7 @@ impl RowCursor {
         Self(start)
     }
 
-    /// Bytes written since `start`.
+    /// Returns the number of bytes written since `start`.
     pub(crate) fn offset_from(self, start: *mut u8) -> usize {
         self.0 as usize - start as usize
     }

@@ -401,7 +401,8 @@ fn live_path(options: &Options, recording: &Path) -> PathBuf {
     options.live_file_directory().join(name)
 }
 
-/// Start of this process in the system's units. Not kept: a forked child has its own.
+/// Returns the start of this process in the system's units. Not cached: a forked child has a
+/// different one.
 fn process_start() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The command's name, field 2, may hold spaces and parentheses; field 22 is the start.

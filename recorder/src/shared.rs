@@ -378,7 +378,8 @@ impl Shared {
         region.get() < self.region_count.load(Ordering::Acquire)
     }
 
-    /// From now on, a guard that is off means: finished, and not: a forked child.
+    /// Marks the begin of the finish: from now on, a guard that is off means finished, not a forked
+    /// child.
     pub(crate) fn begin_to_finish(&self) {
         self.is_finishing.store(true, Ordering::SeqCst);
     }
@@ -464,7 +465,7 @@ impl Shared {
         }
     }
 
-    /// Events raised, dropped and suppressed so far, as the counters show them now.
+    /// Returns the current numbers of events raised, dropped and suppressed.
     pub(crate) fn sums(&self) -> [u64; 3] {
         // Not while a stream moves from the open ones to the closed ones. A forked child has
         // neither, and must not wait for a lock that its parent held.

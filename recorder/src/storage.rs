@@ -134,12 +134,12 @@ impl StorageStatus {
         self.failure.get().map(String::as_str)
     }
 
-    /// Bytes written so far.
+    /// Returns the number of bytes written so far.
     pub(crate) fn written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// Writing fails from here on; the first reason stays.
+    /// Makes all later writes fail; the first reason is kept.
     pub(crate) fn fail(&self, why: impl Into<String>) {
         let _ = self.failure.set(why.into());
     }

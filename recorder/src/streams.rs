@@ -71,7 +71,7 @@ impl Streams {
         self.cells.all().iter()
     }
 
-    /// IdPool a free cell.
+    /// Claims a free cell.
     pub(crate) fn claim(&self) -> Option<&Stream> {
         self.cells.all().iter().find(|cell| {
             let (from, to) = (phase::FREE, phase::CLAIMED);
@@ -84,7 +84,7 @@ impl Streams {
         })
     }
 
-    /// Streams that have events, or may get some.
+    /// Returns the streams that have events, or may get some.
     pub(crate) fn in_use(&self) -> impl Iterator<Item = &Stream> {
         self.cells.all().iter().filter(|cell| {
             matches!(

@@ -66,7 +66,7 @@ impl ForkGuard {
     }
 }
 
-/// Zeroed memory that is zeroed again in every child of `fork` (and of raw clone); an error where
+/// Maps zeroed memory that is zeroed again in every child of `fork` (and of raw clone). Fails if
 /// the system cannot do that (before Linux 4.14).
 pub(crate) fn map_wiped_on_fork(length: usize) -> std::io::Result<MmapMut> {
     let mut map = MmapMut::map_anon(length.max(1))?;
@@ -321,7 +321,7 @@ pub(crate) fn host_name() -> String {
         .unwrap_or_else(|| "localhost".to_owned())
 }
 
-/// 16 bytes that no other process has.
+/// Returns 16 bytes that are unique to this process.
 pub(crate) fn random_id() -> [u8; 16] {
     let mut id = [0_u8; 16];
     // SAFETY: `id` is valid to write 16 bytes to.
@@ -343,7 +343,7 @@ pub(crate) fn affinity() -> String {
     line.map(|list| list.trim().to_owned()).unwrap_or_default()
 }
 
-/// Name and number of the processors.
+/// Returns name and number of the processors.
 pub(crate) fn processors() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let count = info
@@ -358,7 +358,7 @@ pub(crate) fn processors() -> String {
     format!("{count} x {model}")
 }
 
-/// Kernel name and version.
+/// Returns kernel name and version.
 pub(crate) fn kernel() -> String {
     fs::read_to_string("/proc/sys/kernel/osrelease")
         .map(|release| format!("Linux {}", release.trim()))

@@ -43,7 +43,7 @@ fn first_stream() -> *mut Stream {
         .cast()
 }
 
-/// Recorder and source of a stream, in one comparison.
+/// Returns recorder and source of a stream as one number, for a single comparison.
 #[inline]
 fn key_of(shared: &Shared, source: SourceId) -> u64 {
     shared.first_key + u64::from(source.get())

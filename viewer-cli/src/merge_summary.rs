@@ -37,7 +37,7 @@ pub fn of_ends(report: &Report) -> String {
     text
 }
 
-/// Everything else that is not as it should be; empty when all is well.
+/// Describes all other unexpected findings; empty if there are none.
 pub fn of_merge(report: &Report, asked: Asked<'_>) -> String {
     let mut text = String::new();
     of_damage(report, &mut text);
@@ -62,7 +62,7 @@ pub fn of_merge(report: &Report, asked: Asked<'_>) -> String {
     text
 }
 
-/// What of the recordings' files is damaged.
+/// Lists the damage of the recordings' files.
 fn of_damage(report: &Report, text: &mut String) {
     for input in &report.inputs {
         if input.unplaced != 0 {
@@ -113,7 +113,7 @@ fn of_worlds(report: &Report, text: &mut String) {
     }
 }
 
-/// Ranks with several recordings, and ranks without any.
+/// Lists ranks with several recordings, and ranks without any.
 fn of_ranks(report: &Report, text: &mut String) {
     for shared in report.shared_ranks.iter().take(10) {
         let count = shared.processes.len();
@@ -228,7 +228,7 @@ fn of_filter(report: &Report, asked: Asked<'_>, text: &mut String) {
     let _ = writeln!(text, "{by}: {} events", report.totals.filtered);
 }
 
-/// What is wrong with the messages, one line at most for each.
+/// Describes problems with messages, at most one line for each.
 fn of_messages(causality: &CausalityReport, is_filtered: bool, text: &mut String) {
     let violations = &causality.violations;
     if violations.count != 0 {

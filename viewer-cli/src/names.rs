@@ -250,7 +250,7 @@ fn is_operator(text: &str) -> bool {
     !before.ends_with(|c: char| c.is_alphanumeric() || c == '_')
 }
 
-/// Bytes of the operator's symbol that a text begins with.
+/// Returns the length of the operator's symbol that a text begins with.
 fn operator_symbol(text: &str) -> usize {
     const SYMBOLS: [&str; 12] = [
         "<=>", "<<=", ">>=", "->*", "()", "<<", ">>", "<=", ">=", "->", "<", ">",

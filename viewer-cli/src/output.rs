@@ -20,7 +20,7 @@ impl Finding {
         has_failed: false,
     };
 
-    /// Something was lost, or not.
+    /// Returns the outcome of a command that did or did not find a loss.
     pub const fn loss(has_loss: bool) -> Self {
         Self {
             has_loss,

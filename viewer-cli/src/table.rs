@@ -55,7 +55,7 @@ impl Screen {
         Self::columns(given.or_else(of_terminal).unwrap_or(OUTPUT_COLUMNS))
     }
 
-    /// Columns that a text leaves in a line.
+    /// Returns the number of columns that a text leaves in a line.
     pub fn beside(self, text: &str) -> usize {
         self.columns.saturating_sub(width(text))
     }

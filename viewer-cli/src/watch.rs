@@ -328,7 +328,7 @@ mod tests {
         );
     }
 
-    /// Since Linux 6.15.
+    /// Returns whether the system reports ends of processes (since Linux 6.15).
     fn tells_of_ends() -> bool {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
         let mut numbers = release.split(['.', '-']).map(|n| n.parse().unwrap_or(0));

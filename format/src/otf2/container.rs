@@ -329,7 +329,7 @@ pub struct RawRecords<'a> {
 }
 
 impl<'a> RawRecords<'a> {
-    /// Of a chunk with its header.
+    /// Creates a reader of a chunk with its header.
     ///
     /// # Errors
     /// If the header is none.
@@ -345,7 +345,7 @@ impl<'a> RawRecords<'a> {
         })
     }
 
-    /// Of a part of a chunk that starts at a record.
+    /// Creates a reader of a part of a chunk that starts at a record.
     pub const fn of_part(part: &'a [u8], endian: Endian) -> Self {
         Self {
             input: Input::new(part, endian),
@@ -414,7 +414,7 @@ pub struct RecordWriter {
 }
 
 impl RecordWriter {
-    /// For chunks of this size.
+    /// Creates a writer of chunks of this size.
     pub const fn new(chunk_size: u64) -> Self {
         Self {
             chunk_size: chunk_size as usize,

@@ -92,13 +92,13 @@ impl GlobalDefinitions {
         self.index.get(&(kind, id)).map(|place| &self.all[*place])
     }
 
-    /// Every definition of a kind, by its number.
+    /// Returns every definition of a kind, by its number.
     pub fn of_kind(&self, kind: DefinitionKind) -> impl Iterator<Item = (u64, &GlobalDefinition)> {
         let range = self.index.range((kind, 0)..=(kind, u64::MAX));
         range.map(|((_, id), place)| (*id, &self.all[*place]))
     }
 
-    /// Every definition with this name of a record.
+    /// Returns every definition with this record name.
     pub fn of_record<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a GlobalDefinition> {
         self.all.iter().filter(move |d| d.record.name == name)
     }

@@ -20,7 +20,7 @@ pub struct IdMap {
 }
 
 impl IdMap {
-    /// Of pairs.
+    /// Creates a map from pairs.
     pub fn new(pairs: &[(u64, u64)]) -> Self {
         let mut map = Self::default();
         let least = pairs
@@ -77,7 +77,7 @@ pub struct ClockCorrection {
 }
 
 impl ClockCorrection {
-    /// Through points; fewer than two correct nothing.
+    /// Creates a correction from points; fewer than two correct nothing.
     ///
     /// # Errors
     /// If their times do not ascend; the correction then covers only the points that do.
@@ -254,7 +254,7 @@ impl LocalDefinitions {
 }
 
 impl ClockOffset {
-    /// As fields of its record.
+    /// Returns the fields of its record.
     pub fn data(&self) -> Vec<Datum> {
         vec![
             Datum::Bits(self.time),

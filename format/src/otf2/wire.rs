@@ -43,7 +43,7 @@ pub struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// From the start of bytes.
+    /// Creates an input at the start of bytes.
     pub const fn new(bytes: &'a [u8], endian: Endian) -> Self {
         Self {
             bytes,
@@ -96,7 +96,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// One byte.
+    /// Reads one byte.
     ///
     /// # Errors
     /// At the end.
@@ -111,7 +111,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Two bytes.
+    /// Reads two bytes.
     ///
     /// # Errors
     /// If there are fewer.
@@ -123,7 +123,7 @@ impl<'a> Input<'a> {
         })
     }
 
-    /// Four bytes.
+    /// Reads four bytes.
     ///
     /// # Errors
     /// If there are fewer.
@@ -135,7 +135,7 @@ impl<'a> Input<'a> {
         })
     }
 
-    /// Eight bytes.
+    /// Reads eight bytes.
     ///
     /// # Errors
     /// If there are fewer.
@@ -202,7 +202,7 @@ impl<'a> Input<'a> {
         self.compressed(8, expected)
     }
 
-    /// Text up to its NUL.
+    /// Reads text up to its NUL.
     ///
     /// # Errors
     /// If there is no NUL.
@@ -251,20 +251,21 @@ impl<'a> Input<'a> {
 
 /// Appends in the little-endian order that our writer uses.
 pub trait Output {
-    /// A byte.
+    /// Appends a byte.
     fn put_byte(&mut self, byte: u8);
-    /// Bytes as they are.
+    /// Appends bytes unchanged.
     fn put_slice(&mut self, slice: &[u8]);
-    /// The size of an integer and its bytes, as few as it takes.
+    /// Appends the size of an integer and its bytes, as few as possible.
     fn put_compressed(&mut self, value: u64);
 
-    /// Eight bytes.
+    /// Appends eight bytes.
     #[inline]
     fn put_u64(&mut self, value: u64) {
         self.put_slice(&value.to_le_bytes());
     }
 
-    /// A compressed integer, in as few bytes as it takes; all bits set (of 32): undefined.
+    /// Appends a compressed integer, in as few bytes as possible; all bits set (of 32) means
+    /// undefined.
     #[inline]
     fn put_c32(&mut self, value: u32) {
         match value {
@@ -273,7 +274,7 @@ pub trait Output {
         }
     }
 
-    /// A compressed integer, in as few bytes as it takes; all bits set: undefined.
+    /// Appends a compressed integer, in as few bytes as possible; all bits set means undefined.
     #[inline]
     fn put_c64(&mut self, value: u64) {
         match value {
@@ -282,20 +283,20 @@ pub trait Output {
         }
     }
 
-    /// A compressed signed integer: negative ones take all eight bytes.
+    /// Appends a compressed signed integer: negative ones take all eight bytes.
     #[inline]
     fn put_ci64(&mut self, value: i64) {
         self.put_compressed(value as u64);
     }
 
-    /// Text and its NUL; a NUL within ends it.
+    /// Appends text and its NUL; a NUL within the text ends it.
     fn put_text(&mut self, text: &[u8]) {
         let end = text.iter().position(|byte| *byte == 0);
         self.put_slice(&text[..end.unwrap_or(text.len())]);
         self.put_byte(0);
     }
 
-    /// A value by the code of its type, from its bits.
+    /// Appends a value by the code of its type, from its bits.
     fn put_value(&mut self, type_code: u8, bits: u64) {
         match type_code {
             types::UINT8 | types::INT8 => self.put_byte(bits as u8),
@@ -310,7 +311,7 @@ pub trait Output {
         }
     }
 
-    /// The length of a record: in its long form when what the record could take at most does not fit the short.
+    /// Appends the length of a record, in the long form if the record's maximum length does not fit the short form.
     fn put_record_length(&mut self, length: usize, at_most: usize) {
         if at_most < 255 && length < 255 {
             self.put_byte(length as u8);

@@ -234,7 +234,7 @@ fn put_field(place: &mut [u8; ROOM], at: usize, code: Code, value: u64) -> usize
     }
 }
 
-/// Most bytes of a list of attributes, without id and length.
+/// Returns the maximum size of a list of attributes, without id and length.
 const fn most_of_attributes(count: usize) -> usize {
     5 + 15 * count
 }
@@ -244,13 +244,13 @@ const fn framed(at_most: usize) -> usize {
     at_most + if at_most < 255 { 2 } else { 10 }
 }
 
-/// Most bytes of the fields of a record with a list.
+/// Returns the maximum size of the fields of a record with a list.
 fn most_of_list(record: &Record, values: usize) -> usize {
     let least = record.fields.len() - usize::from(list_of(record).is_some());
     most_bytes(record.fields, values.max(least))
 }
 
-/// Most bytes that the fields of an event take.
+/// Returns the maximum size of an event's fields.
 fn most_bytes(fields: &[Field], values: usize) -> usize {
     let of_list = |inner: &[Field]| {
         (values + 1 - fields.len()) / inner.len() * most_bytes(inner, inner.len())
@@ -327,7 +327,7 @@ pub struct EventWriter {
 }
 
 impl EventWriter {
-    /// For chunks of this size.
+    /// Creates a writer of chunks of this size.
     pub const fn new(chunk_size: u64) -> Self {
         Self {
             chunk_size: chunk_size as usize,
@@ -345,12 +345,12 @@ impl EventWriter {
         }
     }
 
-    /// Events written.
+    /// Returns the number of events written.
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// Time of the last.
+    /// Returns the time of the last event.
     pub const fn last_time(&self) -> u64 {
         self.last_time
     }
@@ -522,7 +522,7 @@ impl EventWriter {
     }
 }
 
-/// Most bytes of an event and its additional values.
+/// Returns the maximum size of an event and its additional values.
 fn most_of(event: &EventToWrite<'_>) -> usize {
     let most = usize::from(SHAPES[usize::from(event.id)].at_most);
     let most = match (most, event_record(event.id)) {

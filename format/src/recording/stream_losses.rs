@@ -190,7 +190,7 @@ impl FoundStream {
         (losses, recorded)
     }
 
-    /// Totals of a stream that was open: its counters, and what its chunks hold.
+    /// Returns the totals of a stream that was open, from its counters and its chunks.
     fn totals_from_counters(
         &self,
         live: &LiveStream,
@@ -269,9 +269,10 @@ impl FoundStream {
         totals
     }
 
-    /// The process was killed between counting the raise and its commit (or the drop's count): that event does not
-    /// count as raised. In a row of one stream this can only be the one event that was being raised; in a shared row it
-    /// can be many. Any other difference between the counters remains visible.
+    /// Corrects the counts of an event that was being raised when the process was killed, between counting the raise
+    /// and its commit (or the drop's count): that event does not count as raised. In a row of one stream this can only
+    /// be the one event that was being raised; in a shared row it can be many. Any other difference between the
+    /// counters remains visible.
     fn take_back_in_flight(
         &self,
         live: &LiveStream,
@@ -304,7 +305,7 @@ impl FoundStream {
             .max(sum(heads().map(|header| header.dropped_count)))
     }
 
-    /// Totals of a stream of which nothing but chunks is left: lower bounds.
+    /// Returns the totals of a stream of which only chunks are left: lower bounds.
     fn totals_from_heads(
         &self,
         present: &BTreeMap<EventTypeId, u64>,

@@ -31,7 +31,7 @@ impl CloseTimes {
     /// Events of a stretch.
     const STRETCH: usize = 64;
 
-    /// Ascending times; none when they are too far from each other.
+    /// Encodes ascending times. Returns `None` if they are too far from each other.
     fn of(times: &[i64]) -> Option<Self> {
         let is_close = |stretch: &[i64]| match stretch {
             [first, .., last] => last.abs_diff(*first) <= u16::MAX.into(),
@@ -122,8 +122,8 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Bytes that a batch takes for each event, but for the columns of its types: `span_ns` lies between the first and
-    /// the last.
+    /// Returns the bytes of a batch for each event, without the columns of its types: `span_ns` lies between the first
+    /// and the last.
     pub(crate) const fn event_bytes(span_ns: u64, is_sorted: bool) -> u64 {
         // Two if they are close.
         let time = if span_ns <= u32::MAX as u64 { 4 } else { 8 };
@@ -132,12 +132,13 @@ impl Batch {
         time + 2 + place
     }
 
-    /// Bytes that a batch takes for its types, however few events they have.
+    /// Returns the bytes of a batch for its types, however few events they have.
     pub(crate) const fn type_bytes(types: usize) -> u64 {
         1024 + 512 * types as u64
     }
 
-    /// Events of a group of streams in a chunk of a trace; event types are numbered as in the trace to be made.
+    /// Creates a batch of the events of a group of streams in a chunk of a trace; event types are numbered as in the
+    /// trace to be made.
     pub(crate) fn of_group(group: StreamGroup, event_types: Vec<EventTypeId>) -> Self {
         let mut batch = Self {
             least_ns: 0,
@@ -296,13 +297,13 @@ impl Batch {
         });
     }
 
-    /// By how much an event was moved; none when no event of the chunk was.
+    /// Returns by how much an event was moved. `None` means that no event of the chunk was moved.
     #[inline]
     pub(crate) fn shift(&self, index: usize) -> Option<i64> {
         self.shifts.as_ref().map(|shifts| shifts[index])
     }
 
-    /// Number of events.
+    /// Returns the number of events.
     pub(crate) fn len(&self) -> usize {
         self.type_index.len()
     }
@@ -328,7 +329,7 @@ impl Batch {
         fetch_ahead(&self.checkpoints, index / self.stride * self.types.len());
     }
 
-    /// Most elements of an event.
+    /// Returns the maximum number of elements of an event.
     pub(crate) const fn widest(&self) -> usize {
         self.widest
     }
@@ -370,12 +371,12 @@ impl Batch {
         }
     }
 
-    /// Position in the stream of the chunk's first event.
+    /// Returns the position in the stream of the chunk's first event.
     pub(crate) fn base_position(&self) -> u64 {
         self.base_position
     }
 
-    /// Position in the stream, for events of a stream that was sorted.
+    /// Returns the position in the stream, for events of a stream that was sorted.
     pub(crate) fn position(&self, index: usize) -> Option<u64> {
         if let Some(positions) = &self.positions {
             return Some(positions[index]);
@@ -423,7 +424,7 @@ impl Batch {
         self.type_index.for_each(range, |place| counts[place] += 1);
     }
 
-    /// For each event, the index of its type in `types`.
+    /// Returns, for each event, the index of its type in `types`.
     pub(crate) fn type_index(&self) -> Vec<u16> {
         let mut places = Vec::with_capacity(self.len());
         let push = |place: usize| places.push(place as u16);
@@ -529,7 +530,8 @@ mod tests {
     use annals_format::{ClockId, ClockMap};
     use proptest::prelude::*;
 
-    /// Events at these times, each of one of three types with its own number as its element.
+    /// Returns a batch of events at these times, each of one of three types, with its number as its
+    /// element.
     fn batch(times_ns: &[i64], types: &[u16], is_sorted: bool) -> Batch {
         let mut chunk = Chunk::default();
         for id in 0..3 {

@@ -361,7 +361,8 @@ struct Ordinals {
 }
 
 impl Ordinals {
-    /// Of the types of a batch that a range has events of: index of the type, which of the type's events, and its columns.
+    /// Returns the types of which a range of a batch has events: index of the type, range of the type's events, and its
+    /// columns.
     fn of_types<'a>(
         &mut self,
         batch: &'a Batch,

@@ -50,7 +50,7 @@ pub(crate) struct ChunkMoves {
 }
 
 impl ChunkMoves {
-    /// Number of the location, and its moves.
+    /// Returns each location's number and its moves.
     pub(crate) fn runs(&self) -> impl Iterator<Item = (u32, &[Move])> {
         let mut start = 0;
         self.runs.iter().map(move |(location, end)| {

@@ -73,13 +73,13 @@ impl RegionTypes {
         &self.ids
     }
 
-    /// Number of a stream's location.
+    /// Returns the number of a stream's location.
     #[inline]
     pub(crate) fn location_of(&self, stream: StreamId) -> Option<u32> {
         self.locations.get(stream)
     }
 
-    /// Of an event type that enters or leaves regions: whether it enters, and which element is the region.
+    /// Returns, for an event type that enters or leaves regions, whether it enters, and which element is the region.
     pub(crate) fn kind(&self, event_type: EventTypeId) -> Option<(bool, usize)> {
         let kind = self.kinds.get(&event_type.get())?;
         Some((kind.is_enter, kind.at))

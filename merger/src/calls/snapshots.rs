@@ -78,7 +78,7 @@ impl<'a> SnapshotWriter<'a> {
         self.is_lost = self.stacks.is_too_much();
     }
 
-    /// What is open is not known from here on.
+    /// Notes that the open calls are unknown from here on.
     pub(crate) fn lose(&mut self) {
         self.is_lost = true;
     }

@@ -77,7 +77,8 @@ impl Stack {
         is_left
     }
 
-    /// `keeps_leaves`: a leave of a region that is not open stays, for what was open before.
+    /// Leaves a region. `keeps_leaves`: a leave of a region that is not open is kept, for regions
+    /// that were open before.
     fn leave(&mut self, left: RegionId, keeps_leaves: bool) {
         let is_absent = !self.open.is_empty() && self.open.get(&left).is_none_or(|open| *open == 0);
         let found = self
@@ -123,8 +124,8 @@ pub(crate) struct Stacks {
 }
 
 impl Stacks {
-    /// No region is open. `keeps_leaves`: leaves of regions that are not open stay, because these may have been
-    /// entered before.
+    /// Creates stacks without open regions. `keeps_leaves`: leaves of regions that are not open are kept, because these
+    /// may have been entered before.
     pub(crate) fn new(types: &RegionTypes, keeps_leaves: bool) -> Self {
         let mut stacks = Vec::new();
         stacks.resize_with(types.locations().len(), Stack::default);

@@ -88,7 +88,7 @@ impl<E: Extent> RegionCounter<E> {
     /// Most entries of all tables together: numbers of regions come from the file.
     const TABLE_ENTRIES: usize = 1 << 22;
 
-    /// Nothing is counted yet. `group_of`: by location, the number of its group.
+    /// Creates a counter without counts. `group_of`: by location, the number of its group.
     pub fn new(extent: E, group_of: Vec<usize>) -> Self {
         let groups = group_of.iter().max().map_or(0, |last| last + 1);
         Self {
@@ -307,7 +307,7 @@ impl TraceCalls {
         pending.clear();
     }
 
-    /// Open calls and locations with events, as far as these were counted last.
+    /// Returns the number of open calls and of locations with events, as of the last count.
     pub(crate) fn size(&self) -> usize {
         let stacks = self.shards.iter().flat_map(|shard| &shard.stacks);
         let sizes =

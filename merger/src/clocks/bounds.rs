@@ -77,7 +77,7 @@ impl<'a> Course<'a> {
     }
 }
 
-/// Fewer knots whose bounds are nowhere below these.
+/// Reduces the knots to fewer ones whose bounds are nowhere below these.
 fn thinned(knots: Vec<ErrorKnot>) -> Vec<ErrorKnot> {
     // What changes nothing is not needed.
     let mut needed: Vec<ErrorKnot> = Vec::with_capacity(knots.len());
@@ -137,8 +137,8 @@ impl Bounds {
         }
     }
 
-    /// Bound of the error of the difference of two times on two clocks, nanoseconds; none where there is
-    /// none.
+    /// Returns the bound of the error of the difference of two times on two clocks, nanoseconds. `None` means that
+    /// there is no bound.
     pub fn between(&self, a: (ClockId, i64), b: (ClockId, i64)) -> Option<u64> {
         let (boot_a, error_a) = self.clocks.get(a.0.index())?;
         let (boot_b, error_b) = self.clocks.get(b.0.index())?;

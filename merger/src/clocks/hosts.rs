@@ -24,7 +24,7 @@ pub(crate) const RATE_PPB: u128 = 200_000;
 /// square of its length.
 const CHAIN_LINKS: usize = 64;
 
-/// Part of a time, rounded up.
+/// Returns a part of a time, rounded up.
 pub(crate) fn parts_of(ns: u64, ppb: u128) -> u64 {
     let parts = (u128::from(ns) * ppb).div_ceil(1_000_000_000);
     u64::try_from(parts).unwrap_or(UNBOUNDED)
@@ -92,7 +92,7 @@ fn map_of(mut knots: Vec<(i128, i64)>) -> ClockMap {
 }
 
 impl Link {
-    /// Through points: own reading, the parent's, bound.
+    /// Creates a line through points: own reading, the parent's, bound.
     fn through(mut points: Vec<(i64, i64, u64)>) -> Option<Self> {
         points.sort_unstable();
         let mut knots: Vec<(i64, i64, u64)> = Vec::new();
@@ -241,12 +241,12 @@ impl Host {
         ))
     }
 
-    /// Axis time of a reading of the reference clock.
+    /// Returns the axis time of a reading of the reference clock.
     pub(crate) fn axis_ns(&self, reference_ns: i64) -> i64 {
         MapCursor::new(&self.map).time_ns(reference_ns.into())
     }
 
-    /// Bound of the error of that, nanoseconds.
+    /// Returns the bound of the error of [`Self::axis_ns`], nanoseconds.
     pub(crate) fn error_at(&self, reference_ns: i64) -> u64 {
         if !self.is_bounded {
             return UNBOUNDED;
@@ -317,7 +317,7 @@ impl Host {
         })];
     }
 
-    /// First and last known moment on the axis.
+    /// Returns the first and last known moment on the axis.
     pub(crate) fn axis_span(&self) -> (i64, i64) {
         let (start, end) = self.facts.span;
         (self.axis_ns(start), self.axis_ns(end))
@@ -584,12 +584,12 @@ impl Hosts {
             .map_or(reference_ns, |host| host.axis_ns(reference_ns))
     }
 
-    /// Wall clock minus axis, nanoseconds.
+    /// Returns wall clock minus axis, nanoseconds.
     pub(crate) const fn unix_base_ns(&self) -> i64 {
         self.unix_base_ns
     }
 
-    /// Reference clock of the first host at the axis's 0, nanoseconds.
+    /// Returns the reference clock of the first host at the axis's 0, nanoseconds.
     pub(crate) const fn zero_reference_ns(&self) -> i64 {
         self.zero_reference_ns
     }
@@ -601,7 +601,7 @@ impl Hosts {
         self.by_boot.values_mut().for_each(|host| host.shift(by_ns));
     }
 
-    /// Number of hosts (boots).
+    /// Returns the number of hosts (boots).
     pub(crate) fn len(&self) -> usize {
         self.by_boot.len()
     }
@@ -649,7 +649,7 @@ mod tests {
         }
     }
 
-    /// At reading 1 500 of `from`, the clock of `to` was 10 ns ahead.
+    /// Returns an offset: at reading 1 500 of `from`, the clock of `to` was 10 ns ahead.
     fn offset(from: u32, to: u32, error_ns: u64) -> HostOffset {
         HostOffset {
             from: boot(from),

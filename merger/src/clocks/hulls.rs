@@ -55,7 +55,7 @@ impl Hull {
         }
     }
 
-    /// Most that a point rises above a line of this rate through `at_ns`, in 2⁻⁴⁰ ns.
+    /// Returns how far a point rises at most above a line of this rate through `at_ns`, in 2⁻⁴⁰ ns.
     fn support(&self, rate: i128, at_ns: i64) -> i128 {
         let each = self.corners.iter().map(|(time, value)| {
             let passed = i128::from(*time) - i128::from(at_ns);
@@ -137,14 +137,15 @@ fn maximum(mut low: i128, mut high: i128, value: impl Fn(i128) -> i128) -> i128 
 }
 
 impl Hulls {
-    /// A message to the child: when it was received by the child's clock, and sent by the other's.
+    /// Adds a message to the child: when it was received by the child's clock, and sent by the
+    /// other's.
     pub(crate) fn child_received(&mut self, received_ns: i64, sent_ns: i64) {
         self.messages += 1;
         self.least
             .add(received_ns, sent_ns.saturating_sub(received_ns));
     }
 
-    /// A message from the child: when it was sent by the child's clock, and received by the other's.
+    /// Adds a message from the child: when it was sent by the child's clock, and received by the other's.
     pub(crate) fn child_sent(&mut self, sent_ns: i64, received_ns: i64) {
         self.messages += 1;
         // Negated: the lower hull.

@@ -161,7 +161,7 @@ mod tests {
         }
     }
 
-    /// Every millisecond for a while, late by up to so much, of a clock that is too fast by some parts in a million.
+    /// Observes a clock that is too fast by `ppm` parts in a million: every millisecond, late by up to `most_ns`.
     fn observe(clock: &Clock, seconds: i64, most_ns: i64, ppm: i64) -> Vec<Point> {
         let mut observed = Observed::new(clock);
         for number in 0..seconds * 1000 {

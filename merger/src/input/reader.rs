@@ -35,7 +35,7 @@ pub(crate) enum DecodedChunk {
 }
 
 impl<'a> InputReader<'a> {
-    /// Least time of what was not handed out; none at the end.
+    /// Returns the least time of what was not handed out. `None` means the end.
     pub(crate) fn head_ns(&self) -> Option<i64> {
         match self {
             Self::Stream(reader) => reader.head_ns(),
@@ -84,7 +84,7 @@ impl<'a> InputReader<'a> {
         }
     }
 
-    /// Losses that no strip has yet.
+    /// Returns the losses that are in no strip yet.
     pub(crate) fn losses(&mut self) -> &mut Vec<(LossPlace, TraceLoss)> {
         match self {
             Self::Stream(reader) => &mut reader.losses,

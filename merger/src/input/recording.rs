@@ -194,7 +194,7 @@ impl InputRecording {
             .find(|path| read_live(path, Some(id)).is_some_and(|live| !is_alive(&live.header)))
     }
 
-    /// One of the processes of an archive.
+    /// Opens one of the processes of an archive.
     pub(crate) fn of_archive(
         path: &Path,
         recording: Recording,

@@ -49,7 +49,7 @@ impl StreamFindings {
         }
     }
 
-    /// Events of a type that were read.
+    /// Returns the number of events of a type that were read.
     pub(crate) fn of_type(&self, event_type: EventTypeId) -> u64 {
         let found = self.present.binary_search_by_key(&event_type, |row| row.0);
         found.map_or(0, |index| self.present[index].1)
@@ -88,7 +88,7 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    /// Number of events that wait.
+    /// Returns the number of events that wait.
     pub(crate) fn len(&self) -> usize {
         self.end - self.at
     }
@@ -381,13 +381,13 @@ impl<'a> StreamReader<'a> {
         }
     }
 
-    /// Least time of what is not loaded; none when all is.
+    /// Returns the least time of what is not loaded. `None` means that all is loaded.
     fn next_bound_ns(&self) -> Option<i64> {
         let planned = self.order.get(self.next)?;
         Some(planned.bound_ns.or(self.front_ns).unwrap_or(i64::MIN))
     }
 
-    /// Least time of what was not handed out; none at the stream's end.
+    /// Returns the least time of what was not handed out. `None` means the stream's end.
     pub(crate) fn head_ns(&self) -> Option<i64> {
         let heads = self.lanes.iter().map(|lane| lane.batch.time_ns(lane.at));
         heads.chain(self.next_bound_ns()).min()
@@ -897,7 +897,7 @@ impl<'a> StreamReader<'a> {
         self.losses.push((LossPlace::Time(time_ns), loss));
     }
 
-    /// A chunk that cannot be read: its events are counted as lost.
+    /// Counts the events of a chunk that cannot be read as lost.
     fn skip(&mut self, stored: &StoredChunk, error: String, bound_ns: i64, last_good_ns: i64) {
         let (from_ns, to_ns) = self.clock.bounds(self.input, stored, self.is_sorted);
         if !self.keep.has(to_ns.max(bound_ns)) {
@@ -937,7 +937,7 @@ impl<'a> StreamReader<'a> {
         }
     }
 
-    /// The stream's end: losses after the last chunk, and what counters know of and no record reported.
+    /// Ends the stream: adds losses after the last chunk, and those that are in counters but in no record.
     fn finish(&mut self) {
         let last_good_ns = self.front_ns.max(self.left_out_ns);
         let last_good_ns = last_good_ns.unwrap_or(self.process_start_ns);
@@ -1020,8 +1020,8 @@ impl<'a> StreamReader<'a> {
         self.losses.append(&mut losses);
     }
 
-    /// A stream without counters knows from its heads only how much was dropped; the records say of
-    /// which types.
+    /// Assigns dropped events to types for a stream without counters: heads contain only their
+    /// number, records contain the types.
     fn move_dropped_to_their_rows(&mut self) {
         if !self.totals.rows.iter().any(|row| row.raised_is_lower_bound) {
             return;
@@ -1059,7 +1059,8 @@ impl<'a> StreamReader<'a> {
     }
 }
 
-/// What is missing at an unknown time is counted in the first slice; in the others it is left out.
+/// Counts events that are missing at an unknown time as filtered, because the first slice already
+/// counts them as missing.
 pub(crate) fn count_elsewhere(row: &mut annals_format::TypeTotals) {
     row.add_filtered(row.skipped.saturating_add(row.truncated));
     (row.skipped, row.truncated) = (0, 0);

@@ -142,7 +142,7 @@ impl Symbols {
         records(definitions, &found)
     }
 
-    /// Every file that has this module's symbols, or may have.
+    /// Returns every file that has this module's symbols, or may have them.
     fn files_of(&self, definitions: &Definitions, module: &Module) -> Vec<PathBuf> {
         let mut files: Vec<PathBuf> = Vec::new();
         let id = &module.build_id;
@@ -236,7 +236,8 @@ fn name_alone(name: &str) -> Option<String> {
     (!rest.is_empty()).then(|| format!("{alone}(…)"))
 }
 
-/// Name, file and line of the function that this address is in, whatever was inlined there.
+/// Returns name, file and line of the function that contains this address, ignoring inlined
+/// functions.
 fn outermost_function(loader: &Loader, address: u64) -> Option<(Option<String>, String, u32)> {
     let mut frames = loader.find_frames(address).ok()?;
     let mut outermost = None;

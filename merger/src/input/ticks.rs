@@ -54,7 +54,8 @@ struct Candidates {
 }
 
 impl Candidates {
-    /// `span`: between which moments an event may have been.
+    /// Creates candidates from times in an epoch. `span` returns the moments between which an event
+    /// may have been.
     fn new(times_ns: Vec<i64>, span: impl Fn(usize) -> RangeInclusive<i64>) -> Self {
         let each = times_ns.iter().enumerate();
         let fits = each.map(|(index, time_ns)| span(index).contains(time_ns));
@@ -79,7 +80,7 @@ impl StreamClock<'_> {
         matches!(self.clock.kind, ClockKind::Readable | ClockKind::Unreadable)
     }
 
-    /// Unwrapped ticks of a chunk. `is_sorted`: it need not be in the order of time.
+    /// Returns the unwrapped ticks of a chunk. `is_sorted`: it need not be in the order of time.
     pub(crate) fn unwrap(&self, header: &ChunkHeader, chunk: &Chunk, is_sorted: bool) -> Unwrapped {
         if !self.wraps() {
             let ticks = chunk.ticks.iter().map(|tick| i128::from(*tick));

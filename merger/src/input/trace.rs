@@ -238,8 +238,8 @@ impl RenumberedTrace {
         })
     }
 
-    /// Totals of the streams that are taken, with their numbers in the new trace; rows and hashes are
-    /// those of the file.
+    /// Returns the totals of the streams that are taken, with their numbers in the new trace; rows and hashes are those
+    /// of the file.
     pub(crate) fn totals(&self) -> impl Iterator<Item = (StreamId, &StreamTotals)> {
         let totals = self.input.trace.totals.iter();
         totals.filter_map(|totals| {
@@ -266,7 +266,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Of these chunks: number, least time, events.
+    /// Creates a queue of these chunks: number, least time, events.
     pub(crate) fn new(chunks: impl Iterator<Item = (usize, i64, u64)>) -> Self {
         let mut queue = Self::default();
         let mut sum = 0_u64;
@@ -326,7 +326,7 @@ impl Queue {
         }));
     }
 
-    /// All batches of the next chunk are taken in.
+    /// Marks the next chunk as done: all its batches were taken.
     pub(crate) const fn pass(&mut self) {
         self.next += 1;
     }
@@ -469,7 +469,7 @@ impl<'a> TraceReader<'a> {
         time_ns.saturating_add(self.earlier.shift_ns)
     }
 
-    /// By how much a repair moves what a stream has at a time of the axis.
+    /// Returns by how much a repair moves a stream's events at a time of the axis.
     fn shift(&self, stream: StreamId, time_ns: i64) -> i64 {
         let shifts = self.shifts.get(&stream);
         shifts.map_or(0, |shifts| shifts.at(time_ns))
@@ -856,7 +856,8 @@ impl<'a> TraceReader<'a> {
         }
     }
 
-    /// Without a footer, totals contain only what heads contain: events.
+    /// Counts a loss if there is no footer: totals then contain only what heads contain, which is
+    /// events.
     fn count_loss(&mut self, loss: &TraceLoss, is_here: bool) {
         if self.earlier.input.trace.has_footer {
             return;
@@ -874,7 +875,7 @@ impl<'a> TraceReader<'a> {
         }
     }
 
-    /// A chunk that cannot be read: its events are counted as lost.
+    /// Counts the events of a chunk that cannot be read as lost.
     fn skip(&mut self, number: usize, head: Option<TraceChunkHeader>, error: &str, bound_ns: i64) {
         self.unreadable_chunks += 1;
         self.first_error.get_or_insert_with(|| error.to_owned());
@@ -953,7 +954,7 @@ impl<'a> TraceReader<'a> {
         }
     }
 
-    /// Events in the totals that were not found anywhere were in chunks without a head.
+    /// Counts events in the totals that were not found anywhere as lost in chunks without a head.
     fn finish(&mut self) {
         let Some((from_ns, to_ns)) = self.headless else {
             return;
@@ -976,7 +977,7 @@ impl<'a> TraceReader<'a> {
         }
     }
 
-    /// For each stream: its totals, what reading it found, and by how much counts and chunks disagree.
+    /// Returns for each stream its totals, the findings of the read, and the difference between counts and chunks.
     pub(crate) fn conclude(&self) -> Vec<(StreamTotals, StreamFindings, u64)> {
         let mut of_stream: BTreeMap<StreamId, Vec<(EventTypeId, u64)>> = BTreeMap::new();
         for ((stream, event_type), count) in &self.present {
@@ -1015,7 +1016,7 @@ struct WantedEvents {
     ends: Vec<(StreamId, u32)>,
 }
 
-/// Some of the events of a group, in another order; without its streams.
+/// Returns some of the events of a group, in another order, without its streams.
 fn in_order(group: &StreamGroup, order: &[u32]) -> StreamGroup {
     fn pick<T: Copy>(values: &[T], order: &[u32]) -> Vec<T> {
         if values.is_empty() {

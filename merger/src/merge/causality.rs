@@ -100,7 +100,7 @@ impl Merge {
         Ok(())
     }
 
-    /// A pass over the messages alone.
+    /// Runs a pass over the messages alone.
     pub(super) fn read_messages(
         &self,
         jobs: usize,
@@ -119,7 +119,7 @@ impl Merge {
         Ok(())
     }
 
-    /// The ends of processes move with their events.
+    /// Moves the ends of processes with their events.
     pub(super) fn move_ends(&mut self) {
         let mut trace_end_ns = 0;
         for member in &mut self.members {

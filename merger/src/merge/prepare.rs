@@ -458,7 +458,7 @@ fn forget_names(input: &mut InputRecording) {
     *definitions = kept;
 }
 
-/// Event types that chunks hold and whose definition is lost get a name that says so.
+/// Names event types in chunks whose definition is lost.
 fn name_lost_types(unifier: &mut Unifier, used: BTreeSet<EventTypeId>, numbers: &mut Numbers) {
     for event_type in used {
         numbers.event_types.entry(event_type).or_insert_with(|| {

@@ -65,7 +65,7 @@ impl Budget {
     }
 }
 
-/// Most bytes of a decoded event, by type.
+/// Returns the maximum size of a decoded event in bytes, by type.
 pub(crate) fn sizes_of(definitions: &Definitions) -> FxHashMap<EventTypeId, u64> {
     let types = definitions.event_types.values();
     let sizes = types.map(|event_type| {

@@ -32,7 +32,7 @@ pub(crate) struct Strings {
 }
 
 impl Strings {
-    /// Numbered from here on.
+    /// Creates strings that are numbered from `first` on.
     pub(crate) fn new(first: u32) -> Self {
         Self {
             first,
@@ -133,7 +133,7 @@ pub(crate) const OBJECTS: [DefinitionKind; 12] = [
 pub(crate) const IO_PARADIGM: DefinitionKind = DefinitionKind::IoParadigm;
 
 impl Numberings {
-    /// Of what is defined, and of what is only referred to.
+    /// Numbers all definitions, and those that are only referred to.
     pub(crate) fn of(definitions: &GlobalDefinitions, scanned: &[Scanned]) -> Self {
         let mut kinds = vec![Numbering::default(); DefinitionKind::COUNT];
         let number = |kind: DefinitionKind, base: u32| {

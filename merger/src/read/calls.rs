@@ -38,7 +38,7 @@ pub trait Sink: CallSink {
     /// fast, and events outside of the query are not even read.
     const BY_LOCATION: bool = false;
 
-    /// The next chunk, before any of the calls and events in it.
+    /// Receives the next chunk, before any of the calls and events in it.
     fn chunk(&mut self, chunk: &TraceChunk) {
         let _ = chunk;
     }
@@ -49,13 +49,13 @@ pub trait Sink: CallSink {
         let _ = chunk;
     }
 
-    /// Any other event of a location, with this number in its chunk; the frames are those it happened in. Called for
-    /// what is before the window, too; not of a sink [by location](Sink::BY_LOCATION).
+    /// Receives any other event of a location, with this number in its chunk; the frames are those it happened in. Also
+    /// called for events before the window; not called on a sink [by location](Sink::BY_LOCATION).
     fn other(&mut self, location: usize, frames: &[Frame], chunk: &OrderedChunk, event: usize) {
         let _ = (location, frames, chunk, event);
     }
 
-    /// An enter or leave that the recorder's rules can switch off.
+    /// Receives an enter or leave that the recorder's rules can switch off.
     fn ruled(&mut self, location: usize, region: RegionId, time_ns: i64) {
         let _ = (location, region, time_ns);
     }
@@ -403,7 +403,7 @@ impl Calls {
         }
     }
 
-    /// The stacks of a location are not to be trusted across a loss of enters or leaves.
+    /// Notes a loss of enters or leaves, across which the stacks of a location are uncertain.
     fn note_gap(&mut self, loss: &TraceLoss) {
         let (enters, leaves) = self.role_of_loss(loss);
         if (enters || leaves)

@@ -71,7 +71,7 @@ impl ChunkEvents {
         }
     }
 
-    /// Number of events.
+    /// Returns the number of events.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
@@ -94,7 +94,7 @@ impl ChunkEvents {
         self.rows[event] as usize
     }
 
-    /// Trace time of an event, nanoseconds.
+    /// Returns the trace time of an event, nanoseconds.
     pub fn time(&self, event: usize) -> i64 {
         self.chunk.time_ns(self.index(event))
     }
@@ -158,7 +158,7 @@ impl EventRange {
         &self.events
     }
 
-    /// Their numbers.
+    /// Returns their numbers.
     pub fn numbers(&self) -> Range<usize> {
         self.range.clone()
     }
@@ -168,12 +168,12 @@ impl EventRange {
         rows.map(|row| *row as usize)
     }
 
-    /// Trace times, nanoseconds.
+    /// Returns their trace times, nanoseconds.
     pub fn times(&self) -> impl Iterator<Item = i64> {
         self.rows().map(|row| self.events.chunk.time_ns(row))
     }
 
-    /// Streams.
+    /// Returns their streams.
     pub fn streams(&self) -> impl Iterator<Item = StreamId> {
         self.rows().map(|row| self.events.chunk.stream(row))
     }
@@ -185,7 +185,8 @@ impl EventRange {
             .map(|row| events.places[events.chunk.type_number(row)])
     }
 
-    /// By event type of the chunk, the column of the element at the position that `element` returns for the type.
+    /// Returns, by event type of the chunk, the column of the element at the position that `element` returns for the
+    /// type.
     fn columns(&self, element: impl Fn(EventTypeId) -> Option<usize>) -> Vec<Option<&Column>> {
         let types = self.events.chunk.types();
         let columns = types.map(|of_type| of_type.columns.get(element(of_type.event_type)?));

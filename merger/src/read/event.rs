@@ -83,7 +83,7 @@ impl<'a> Event<'a> {
         self.batch.scope.places.get(self.stream())
     }
 
-    /// Trace time: nanoseconds since the start of the trace.
+    /// Returns its trace time: nanoseconds since the start of the trace.
     #[inline]
     pub fn time(&self) -> i64 {
         self.group.times_ns[self.place.index as usize]

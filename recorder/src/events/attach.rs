@@ -61,21 +61,21 @@ impl Attach {
         }
     }
 
-    /// Only event types with these names; `*`, `?`, `[a-z]` and `{a,b}` are patterns.
+    /// Selects only event types with these names; `*`, `?`, `[a-z]` and `{a,b}` are patterns.
     #[must_use]
     pub fn events(mut self, globs: &[&str]) -> Self {
         self.events = globs.iter().map(|&glob| glob.to_owned()).collect();
         self
     }
 
-    /// Performance variables with these names, as metrics.
+    /// Samples performance variables with these names, as metrics.
     #[must_use]
     pub fn pvars(mut self, globs: &[&str]) -> Self {
         self.pvars = globs.iter().map(|&glob| glob.to_owned()).collect();
         self
     }
 
-    /// Only control variables with these names.
+    /// Selects only control variables with these names.
     #[must_use]
     pub fn cvars(mut self, globs: &[&str]) -> Self {
         self.cvars = globs.iter().map(|&glob| glob.to_owned()).collect();

@@ -278,8 +278,8 @@ mod models {
 
     const KEY: u64 = 5;
 
-    /// Every interleaving with up to three preemptions.
-    /// More take hours, and find no more.
+    /// Runs every interleaving with up to three preemptions. More take hours, and find no more
+    /// errors.
     fn model(work: impl Fn() + Sync + Send + 'static) {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(3);

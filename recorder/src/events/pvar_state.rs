@@ -43,7 +43,7 @@ impl PvarState {
         }
     }
 
-    /// Sum and difference in the variable's type; integers wrap, as the classes have it.
+    /// Returns the sum in the variable's type; integers wrap, as the variable classes require.
     pub(crate) fn sum(&self, a: u64, b: u64) -> u64 {
         match self.info.datatype {
             Datatype::Double => (f64::from_bits(a) + f64::from_bits(b)).to_bits(),

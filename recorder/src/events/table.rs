@@ -26,7 +26,7 @@ impl<T> Default for Table<T> {
     }
 }
 
-/// Chunk, and place in it.
+/// Returns the chunk of an index, and the place in it.
 const fn place(index: usize) -> (usize, usize) {
     let chunk = (index / FIRST + 1).ilog2() as usize;
     (chunk, index - FIRST * ((1 << chunk) - 1))

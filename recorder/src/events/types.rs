@@ -251,7 +251,7 @@ pub struct ObjectHandle(pub u64);
 pub struct Info(BTreeMap<String, String>);
 
 impl Info {
-    /// No hints.
+    /// Creates a set without hints.
     pub const fn new() -> Self {
         Self(BTreeMap::new())
     }

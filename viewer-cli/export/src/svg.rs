@@ -52,7 +52,7 @@ impl Svg {
         self.body.push_str(text);
     }
 
-    /// A filled rectangle; with a title, it shows that when it is pointed at.
+    /// Draws a filled rectangle, whose title is shown when the mouse points at it.
     pub fn rect(&mut self, [x, y, w, h]: [f64; 4], fill: &str, title: &str) {
         let _ = write!(
             self.body,
@@ -65,7 +65,7 @@ impl Svg {
         }
     }
 
-    /// A line. Its opacity is from 0 to 1.
+    /// Draws a line. Its opacity is from 0 to 1.
     pub fn line(&mut self, [x1, y1, x2, y2]: [f64; 4], stroke: &str, width: f64, opacity: f64) {
         let _ = writeln!(
             self.body,
@@ -74,7 +74,7 @@ impl Svg {
         );
     }
 
-    /// A filled circle.
+    /// Draws a filled circle.
     pub fn circle(&mut self, x: f64, y: f64, radius: f64, fill: &str) {
         let _ = writeln!(
             self.body,
@@ -82,7 +82,7 @@ impl Svg {
         );
     }
 
-    /// A filled shape through these points.
+    /// Draws a filled shape through these points.
     pub fn area(&mut self, points: &[(f64, f64)], fill: &str) {
         self.body.push_str("<polygon points=\"");
         for (x, y) in points {
@@ -91,12 +91,12 @@ impl Svg {
         let _ = writeln!(self.body, "\" fill=\"{fill}\"/>");
     }
 
-    /// A black text, its baseline at y.
+    /// Draws a black text with its baseline at y.
     pub fn text(&mut self, x: f64, y: f64, size: f64, anchor: Anchor, text: &str) {
         self.text_in(x, y, size, anchor, "#000000", text);
     }
 
-    /// A text, its baseline at y.
+    /// Draws a text with its baseline at y.
     pub fn text_in(&mut self, x: f64, y: f64, size: f64, anchor: Anchor, fill: &str, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",

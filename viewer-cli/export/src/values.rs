@@ -41,7 +41,7 @@ pub fn referred(definitions: &Definitions, element: &Element, value: Value<'_>) 
     }
 }
 
-/// Bytes as hexadecimal digits.
+/// Returns bytes as hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         use std::fmt::Write as _;

@@ -251,7 +251,7 @@ fn lines(rules: Vec<RegionRule>) -> String {
     rules.join("\n")
 }
 
-/// Other regions that inexact rules match.
+/// Returns other regions that inexact rules match.
 fn others(
     definitions: &Definitions,
     name: &str,
@@ -367,7 +367,7 @@ impl Suggestions {
     }
 }
 
-/// `ANNALS_FILTER=@FILE` as a shell takes it.
+/// Returns `ANNALS_FILTER=@FILE`, quoted for a shell.
 fn setting(path: &Path) -> String {
     let path = path.display().to_string();
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);

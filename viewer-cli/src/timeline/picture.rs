@@ -201,7 +201,7 @@ impl<'a> Sheet<'a> {
         self.row * lane.rows.len().max(1) as f64 + metric
     }
 
-    /// Height of a bar: less than that of its row if there is room.
+    /// Returns the height of a bar: less than that of its row if there is room.
     fn bar(&self) -> f64 {
         if self.row >= SEPARATE {
             self.row - 1.0
@@ -210,7 +210,7 @@ impl<'a> Sheet<'a> {
         }
     }
 
-    /// Height of the lanes.
+    /// Returns the height of the lanes.
     fn lanes_height(&self) -> f64 {
         let lanes = self
             .layout

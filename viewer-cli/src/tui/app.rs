@@ -273,7 +273,7 @@ impl App {
         }
     }
 
-    /// The cursor to a moment of a lane; the view moves if it must.
+    /// Moves the cursor to a moment of a lane, and the view if necessary.
     fn go_to(&mut self, time_ns: i64, lane: Option<usize>) {
         if !self.view.window.contains(time_ns) {
             self.show(time_ns - self.span_ns() / 2, self.span_ns());
@@ -328,7 +328,7 @@ impl App {
         self.message = format!("gap {} of {}: {}", next + 1, self.gaps.len(), gap.what);
     }
 
-    /// The region under the cursor fills the view.
+    /// Zooms until the region under the cursor fills the view.
     fn zoom_into(&mut self) {
         let Some(picture) = self
             .picture

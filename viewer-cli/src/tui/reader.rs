@@ -374,7 +374,7 @@ fn place_in(view: View, column: usize) -> i64 {
     start.saturating_add_unsigned(offset as u64)
 }
 
-/// Events of a window, as the index knows: those of whole chunks.
+/// Returns the number of events in a window by the index, which counts whole chunks.
 fn events_in(opened: &Reader, window: Window) -> u64 {
     let before = |ns| opened.events_before(ns);
     before(window.to_ns).saturating_sub(before(window.from_ns))

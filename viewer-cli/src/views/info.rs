@@ -353,8 +353,8 @@ impl Info {
         table
     }
 
-    /// What programs, adapters and users have said of the processes: MPI's control variables, say. Where processes differ,
-    /// of the first one.
+    /// Prints the properties that programs, adapters and users have set for the processes, such as MPI's control
+    /// variables. If processes differ, those of the first one.
     fn render_properties(&self, text: &mut String) {
         let mut values: BTreeMap<&str, (&str, u32, bool)> = BTreeMap::new();
         for process in &self.processes {

@@ -197,7 +197,7 @@ fn reference_of(kind: DefinitionKind) -> Reference {
     }
 }
 
-/// Type and original width of a typed value.
+/// Returns type and original width of a typed value.
 fn type_of(type_code: u8) -> (ElementType, u8) {
     match type_code {
         types::UINT8 => (ElementType::U32, 8),

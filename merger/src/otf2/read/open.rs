@@ -181,7 +181,8 @@ fn locations_of(
     known.into_iter().collect()
 }
 
-/// FNV-1a, 128 bits: the archive's identity must be the same wherever and whenever it is read.
+/// Continues an FNV-1a hash of 128 bits: the archive's identity must be the same wherever and
+/// whenever it is read.
 fn digest(digest: u128, bytes: &[u8]) -> u128 {
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
     bytes.iter().fold(digest, |sum, byte| {

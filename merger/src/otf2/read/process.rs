@@ -395,7 +395,8 @@ impl<'a> Maker<'a> {
         self.string(own, &name)
     }
 
-    /// What a writer of archives needs beyond what we have words for.
+    /// Adds the information that a writer of archives needs and that our definitions cannot
+    /// express.
     fn foreign(&mut self, own: &mut ProcessDefinitions, of_group: &Group) {
         let archive = self.archive;
         let format = self.string(own, FORMAT);
@@ -455,7 +456,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// What the archive says about itself and the process.
+    /// Adds the properties of the archive and the process.
     fn properties(&mut self, own: &mut ProcessDefinitions, group: u64) {
         let archive = self.archive;
         let definitions = &archive.definitions;
@@ -502,7 +503,8 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// What the events of a process refer to; the first process has what no event refers to as well.
+    /// Adds the definitions that the events of a process refer to; the first process also has those that no event
+    /// refers to.
     fn referred(&mut self, own: &mut ProcessDefinitions, group: u64, of_group: &Group) {
         let archive = self.archive;
         let is_first = self.is_first;

@@ -456,7 +456,7 @@ impl<'a> Converter<'a> {
         Ok(self.files.written)
     }
 
-    /// Resolution, start, length, wall clock at the start.
+    /// Returns resolution, start, length, and the wall clock at the start.
     fn clock(&self) -> [u64; 4] {
         let ours = &self.merge.definitions;
         let has_events = self.first <= self.last;

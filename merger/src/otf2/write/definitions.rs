@@ -92,7 +92,7 @@ const ORDER: [&str; 11] = [
     "RmaWin",
 ];
 
-/// Place of a kind in that order; kinds that are not in it come last.
+/// Returns the place of a kind in that order; kinds that are not in it are last.
 fn order_of(name: &str) -> u8 {
     let place = ORDER.iter().position(|known| *known == name);
     place.unwrap_or(ORDER.len()) as u8

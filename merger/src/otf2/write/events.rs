@@ -100,7 +100,7 @@ pub(crate) struct RolePlan {
     attributes: Vec<(usize, u32, u8, Conversion, bool)>,
 }
 
-/// Type and way of an element of ours as an additional value.
+/// Returns type and conversion of one of our elements as an additional value.
 fn attribute_type(element: &Element) -> (u8, Conversion) {
     let how = match element.reference {
         Reference::Region => return (14, Conversion::Region),
@@ -138,7 +138,7 @@ fn way_of_type(type_code: u8) -> Conversion {
 }
 
 impl EventPlan {
-    /// For the events of a type in a process.
+    /// Plans the records for the events of a type in a process.
     pub(crate) fn new(
         outgoing: &mut OutputDefinitions<'_>,
         process: ProcessId,

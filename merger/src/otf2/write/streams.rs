@@ -30,7 +30,7 @@ impl<'a> StreamTicks<'a> {
         }
     }
 
-    /// As the cursor does, only faster.
+    /// Returns the tick of a time, like the cursor but faster.
     pub(crate) fn tick(&mut self, time_ns: i64) -> i128 {
         if let Some((time_a, tick_a, run, rise)) = self.line
             && let Some(passed) = time_ns.checked_sub(time_a)

@@ -121,7 +121,7 @@ impl<'a> Chrome<'a> {
         }
     }
 
-    /// An event up to its arguments.
+    /// Writes an event up to its arguments.
     fn begin(&self, phase: &str, time_ns: i64, place: &[u8], name: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(b",\n{\"ph\":\"");
         out.extend_from_slice(phase.as_bytes());

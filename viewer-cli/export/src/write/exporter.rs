@@ -29,7 +29,7 @@ pub(crate) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// Of an input.
+    /// Creates the context of an input.
     pub(crate) fn new(opened: &'a Reader, filter: &'a Query, window: Window) -> Self {
         let definitions = opened.definitions();
         Self {
@@ -42,7 +42,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Rank and name of a location.
+    /// Returns rank and name of a location.
     pub(crate) fn location(&self, number: usize) -> (u32, &'a str) {
         let id = self.locations[number];
         let name = self.definitions.locations.get(&id);
@@ -50,14 +50,14 @@ impl<'a> Context<'a> {
         (self.definitions.rank_of_location(id), name)
     }
 
-    /// Streams whose events are exported, with their places.
+    /// Returns the streams whose events are exported, with their places.
     pub(crate) fn streams(&self) -> impl Iterator<Item = (StreamId, &StreamPlace)> {
         let streams = self.definitions.streams.keys().copied();
         let taken = streams.filter(|stream| self.filter.takes_stream(*stream));
         taken.map(|stream| (stream, self.places.get(stream)))
     }
 
-    /// Number of a location.
+    /// Returns the number of a location.
     pub(crate) fn number_of(&self, location: LocationId) -> Option<usize> {
         self.locations.binary_search(&location).ok()
     }
@@ -141,7 +141,7 @@ pub(crate) struct Events<'a> {
 }
 
 impl Events<'_> {
-    /// Number of the message that an event sends or receives.
+    /// Returns the number of the message that an event sends or receives.
     pub(crate) fn message(&self, event: usize) -> Option<u64> {
         let number = self.messages.get(self.index(event)).copied();
         number.filter(|number| *number != NO_MESSAGE)
@@ -190,7 +190,7 @@ pub(crate) trait Exporter {
     /// Returns the items that it needs.
     fn wants(&self) -> Wants;
 
-    /// A call begins; in its location's order, before what happens in it.
+    /// Receives the begin of a call, in its location's order, before everything that happens in it.
     ///
     /// # Errors
     /// If the output cannot be written.
@@ -199,7 +199,7 @@ pub(crate) trait Exporter {
         Ok(())
     }
 
-    /// A call ended.
+    /// Receives a call that ended.
     ///
     /// # Errors
     /// If the output cannot be written.
@@ -208,7 +208,7 @@ pub(crate) trait Exporter {
         Ok(())
     }
 
-    /// A region was left that was not entered.
+    /// Receives a leave of a region that was not entered.
     ///
     /// # Errors
     /// If the output cannot be written.
@@ -217,12 +217,12 @@ pub(crate) trait Exporter {
         Ok(())
     }
 
-    /// Time passed at a location in the innermost of these regions.
+    /// Receives time that passed at a location in the innermost of these regions.
     fn spend(&mut self, location: usize, frames: &[Frame], ns: i64) {
         let _ = (location, frames, ns);
     }
 
-    /// Events of the next chunk.
+    /// Receives the events of the next chunk.
     ///
     /// # Errors
     /// If the output cannot be written.
@@ -231,7 +231,7 @@ pub(crate) trait Exporter {
         Ok(())
     }
 
-    /// A message was received.
+    /// Receives a message whose two sides are known.
     ///
     /// # Errors
     /// If the output cannot be written.

@@ -86,7 +86,7 @@ impl Layout {
         }
     }
 
-    /// Number of a process.
+    /// Returns the number of a process.
     pub(crate) fn pid(&self, process: ProcessId) -> u32 {
         self.pids.get(&process).copied().unwrap_or(1)
     }

@@ -206,7 +206,7 @@ fn put_levels(valid: Option<&NullBuffer>, rows: usize, out: &mut Vec<u8>) {
     out[start..start + 4].copy_from_slice(&length.to_le_bytes());
 }
 
-/// Text that is not above a name, as long as is allowed; whether it is the name.
+/// Returns a text of permitted length that is not above a name, and whether it is the name.
 fn lower_bound(name: &str) -> (&str, bool) {
     if name.len() <= LONGEST_BOUND {
         return (name, true);
@@ -214,7 +214,7 @@ fn lower_bound(name: &str) -> (&str, bool) {
     (&name[..name.floor_char_boundary(LONGEST_BOUND)], false)
 }
 
-/// Text that is not below a name, as long as is allowed; whether it is the name.
+/// Returns a text of permitted length that is not below a name, and whether it is the name.
 fn upper_bound(name: &str) -> (String, bool) {
     let (start, is_whole) = lower_bound(name);
     if is_whole {

@@ -121,12 +121,12 @@ fn annotate_text(name: &str, text: &str, out: &mut Vec<u8>) {
     });
 }
 
-/// Perfetto has no times below 0.
+/// Returns a time as Perfetto's timestamp, which cannot be below 0.
 fn timestamp(time_ns: i64) -> u64 {
     u64::try_from(time_ns).unwrap_or(0)
 }
 
-/// A packet of the sequence that has the interned names.
+/// Writes a packet of the sequence that has the interned names.
 #[inline]
 fn event_packet(time_ns: i64, out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
     message(trace::PACKET, out, |out| {
@@ -173,7 +173,7 @@ impl<'a> Perfetto<'a> {
         Ok(())
     }
 
-    /// Trace time and wall clock at its zero.
+    /// Writes the trace time and the wall clock at its zero.
     fn put_clocks(&mut self) {
         let zero = self.context.definitions.time_zero;
         let Some(unix_ns) = zero.and_then(|zero| u64::try_from(zero.unix_ns).ok()) else {

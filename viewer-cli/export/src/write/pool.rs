@@ -16,7 +16,8 @@ pub(crate) struct Pool<K, R> {
 }
 
 impl<K, R: Send + 'static> Pool<K, R> {
-    /// With a thread for each processor, up to a few: each has a group of rows in its hands.
+    /// Creates a pool with a thread for each processor, up to a limit, since each thread holds a
+    /// group of rows.
     pub(crate) fn new() -> Self {
         let count = std::thread::available_parallelism().map_or(1, usize::from);
         let count = count.min(MOST_THREADS);

@@ -46,7 +46,7 @@ impl Partition {
 
 /// Rows that are made column by column.
 pub(crate) trait ColumnRows: Send {
-    /// Number of rows.
+    /// Returns the number of rows.
     fn len(&self) -> usize;
 
     /// Makes the column of the schema at an index.

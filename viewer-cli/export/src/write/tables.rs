@@ -51,7 +51,7 @@ impl TableKind {
     }
 }
 
-/// Text that is one of few: a dictionary's.
+/// Returns the type of texts with few distinct values: a dictionary.
 fn name_type() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
@@ -551,9 +551,9 @@ impl Wide {
 pub(crate) trait Gathered {
     /// Returns the columns.
     fn schema(&self) -> &SchemaRef;
-    /// Rows that wait.
+    /// Returns the number of rows that wait.
     fn len(&self) -> usize;
-    /// They; none are left.
+    /// Takes all waiting rows.
     fn take(&mut self, shared: &Arc<Shared>) -> Rows;
 }
 
@@ -907,7 +907,7 @@ pub(crate) fn kind_of(loss: &TraceLoss) -> &'static str {
     }
 }
 
-/// Columns of the table of losses.
+/// Returns the columns of the table of losses.
 pub(crate) fn drops_schema() -> SchemaRef {
     Arc::new(Schema::new(vec![
         field("rank", DataType::Int64, false),
@@ -966,7 +966,7 @@ pub(crate) fn drops(schema: &SchemaRef, shared: &Shared, losses: &[TraceLoss]) -
     batch(schema, columns)
 }
 
-/// Columns of the table of regions.
+/// Returns the columns of the table of regions.
 pub(crate) fn regions_schema() -> SchemaRef {
     let number = |name: &str| field(name, DataType::Int64, true);
     Arc::new(Schema::new(vec![
@@ -993,7 +993,7 @@ pub(crate) fn regions_schema() -> SchemaRef {
     ]))
 }
 
-/// Rows of regions as a batch.
+/// Returns rows of regions as a batch.
 pub(crate) fn regions(schema: &SchemaRef, rows: &[RegionRow]) -> RecordBatch {
     let text = |of: fn(&RegionRow) -> Option<&str>| -> ArrayRef {
         Arc::new(StringArray::from_iter(rows.iter().map(of)))

@@ -123,7 +123,7 @@ impl Instruments {
         })
     }
 
-    /// What a thread does first: records, then waits until all have.
+    /// First step of each thread: records, then waits until all threads have done so.
     fn arrive(&self) {
         self.recorder.enter(self.work);
         self.all_here.wait();
