@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MOST = 4096, RESULT = 5, JOB = 6, END = 7 };
+enum { MOST = 16384, RESULT = 5, JOB = 6, END = 7 };
 
 static int out[MOST], in[2][MOST];
 

@@ -218,9 +218,9 @@ fn a_page_that_is_lost_at_the_start_costs_no_later_collective_operation() {
     for mut flavour in flavours {
         small_pages(&mut flavour);
         flavour.processes = 2;
-        let run = recorded(&flavour, "exchange.c", &["0", "4000"]);
+        let run = recorded(&flavour, "exchange.c", &["0", "10000"]);
         let all = Found::of(&run.recordings());
-        assert_eq!(all.operations, 4000, "{}", flavour.name);
+        assert_eq!(all.operations, 10_000, "{}", flavour.name);
         let copy = run.recordings().with_extension("lossy");
         let lost = lose(&run.recordings(), &copy, |file, page| {
             (file, page) == (1, 0)
@@ -232,7 +232,7 @@ fn a_page_that_is_lost_at_the_start_costs_no_later_collective_operation() {
             "{}: {} of {whole} reductions matched",
             flavour.name, left.operations
         );
-        assert!((3000..4000).contains(&whole), "{}: {whole}", flavour.name);
+        assert!((9000..10_000).contains(&whole), "{}: {whole}", flavour.name);
         assert_eq!(left.operations, whole, "{}", flavour.name);
     }
 }
