@@ -7,7 +7,6 @@ use annals_format::{
 use crate::clocks::bounds::Bounds;
 use crate::error::Result;
 use crate::messages::causality::MESSAGES_IN_FLIGHT;
-use crate::messages::matching::Matcher;
 use crate::messages::{Extractor, Lost, Mark, MessageBatch};
 use crate::read::Reader;
 use crate::window::Window;
@@ -104,7 +103,7 @@ impl Search<'_> {
         let Some(extractor) = &self.extractor else {
             return Ok(());
         };
-        let mut matcher = Matcher::new(extractor.processes(), MESSAGES_IN_FLIGHT);
+        let mut matcher = extractor.matcher(MESSAGES_IN_FLIGHT);
         matcher.collectives.pair_all();
         self.opened
             .for_each_chunk(Window::ALL, |chunk: TraceChunk| {

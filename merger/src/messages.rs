@@ -11,10 +11,12 @@ use annals_format::names::element;
 use std::collections::BTreeMap;
 
 use annals_format::{
-    CollectiveOperation, Column, Definitions, EventPlace, EventType, EventTypeId, LossPoint,
+    CollectiveOperation, Column, Definitions, Ended, EventPlace, EventType, EventTypeId, LossPoint,
     Reference, Role, StreamId, TraceChunk, TraceLoss, TypeColumns,
 };
 use rustc_hash::FxHashMap;
+
+use crate::messages::matching::Matcher;
 
 /// Stands for a process that is none of the inputs, or none at all.
 pub(crate) const NOBODY: u32 = u32::MAX;
@@ -278,6 +280,10 @@ struct TypePlan {
 }
 
 impl TypePlan {
+    const fn is_point_to_point(&self) -> bool {
+        matches!(self.kind, TypeKind::PointToPoint(_))
+    }
+
     fn of(definitions: &Definitions, event_type: &EventType) -> Option<Self> {
         let place = |name: &str| {
             let mut elements = event_type.elements.iter();
@@ -338,6 +344,20 @@ pub(crate) struct Extractor {
     objects: Vec<u64>,
     /// Messages that were suppressed at unknown times, by process: they cannot be matched by counting.
     suppressed: Vec<(u32, Lost)>,
+    /// Whether the trace has the end of the run: every process ended by itself, and nothing was left out on purpose.
+    has_end: bool,
+}
+
+/// Whether every process of a trace ended by itself, and nothing was left out on purpose.
+fn has_end(definitions: &Definitions) -> bool {
+    let ends = &definitions.process_ends;
+    let mut processes = definitions.processes.keys();
+    definitions.filters.is_empty()
+        && definitions.slice.is_none()
+        && processes.all(|process| {
+            let end = ends.get(process);
+            end.is_some_and(|end| end.ended == Ended::Finished)
+        })
 }
 
 impl Extractor {
@@ -360,6 +380,7 @@ impl Extractor {
             ranks: Vec::new(),
             far_ranks: FxHashMap::default(),
             objects: Vec::new(),
+            has_end: has_end(definitions),
         };
         extractor.number_ranks(definitions);
         for (id, stream) in &definitions.streams {
@@ -391,14 +412,16 @@ impl Extractor {
         }
     }
 
-    /// Leaves collective operations out. Returns `None` if there is nothing else.
-    fn without_collectives(mut self) -> Option<Self> {
+    /// Whether an event type is of messages between two processes.
+    fn has_messages(&self) -> bool {
+        let mut plans = self.types.iter().flatten();
+        plans.any(TypePlan::is_point_to_point)
+    }
+
+    fn leave_out_collectives(&mut self) {
         for plan in &mut self.types {
-            *plan = plan
-                .take()
-                .filter(|plan| matches!(plan.kind, TypeKind::PointToPoint(_)));
+            *plan = plan.take().filter(TypePlan::is_point_to_point);
         }
-        self.types.iter().any(Option::is_some).then_some(self)
     }
 
     fn number_ranks(&mut self, definitions: &Definitions) {
@@ -432,6 +455,11 @@ impl Extractor {
     /// Number of processes.
     pub(crate) fn processes(&self) -> usize {
         self.world_of.len()
+    }
+
+    /// Returns what matches the messages, and has `limit` of them in flight.
+    pub(crate) fn matcher<D: Copy + Default>(&self, limit: usize) -> Matcher<D> {
+        Matcher::new(self.processes(), limit, self.has_end)
     }
 
     fn process_of_rank(&self, process: u32, rank: i128) -> u32 {

@@ -2,8 +2,10 @@
 //! and end alike; every function was called as often as a library says that was made from the MPI's own header;
 //! and every message has its receive, with as many bytes.
 
+mod hangs;
 #[path = "../support/installation.rs"]
 mod installation;
+mod losses;
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -260,7 +260,7 @@ impl Flavour {
     }
 
     /// The launcher.
-    fn launch(&self, preload: &str) -> Command {
+    pub(crate) fn launch(&self, preload: &str) -> Command {
         let mut command = Command::new("timeout");
         command
             .args(["-k", "5", "120"])

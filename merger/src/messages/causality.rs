@@ -208,7 +208,7 @@ impl Check {
         limit: usize,
         mode: Causality,
     ) -> Self {
-        let mut matcher = Matcher::new(extractor.processes(), limit);
+        let mut matcher = extractor.matcher(limit);
         if mode == Causality::Repair {
             matcher.collectives.pair_all();
         }

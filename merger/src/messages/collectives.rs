@@ -499,14 +499,15 @@ impl<D: Copy + Default> Collectives<D> {
         }
     }
 
-    pub(crate) fn finish(&mut self, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
+    /// Pairs what is left. `has_end` says whether the end of the trace proves more.
+    pub(crate) fn finish(&mut self, has_end: bool, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
         for communicator in 0..self.communicators.len() {
             let members = self.communicators[communicator].participants.keys();
             let members: Vec<u32> = members.copied().collect();
             members
                 .into_iter()
                 .for_each(|process| self.refresh(communicator, process));
-            let proven = self.matched_from_end(communicator);
+            let proven = self.matched_from_end(communicator, has_end);
             self.communicators[communicator].last_of_all = proven.last_of_all;
             let numbered = proven.numbered.len() as u64;
             for (event, part, mark, number) in proven.numbered {

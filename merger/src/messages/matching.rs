@@ -249,12 +249,15 @@ pub(crate) struct Matcher<D = ()> {
     next_number: u64,
     /// Messages without numbers after a loss.
     tails: Tails<D>,
+    /// Whether the end of the trace proves what belongs together.
+    has_end: bool,
     pub(crate) counts: MessageCounts,
     pub(crate) collectives: Collectives<D>,
 }
 
 impl<D: Copy + Default> Matcher<D> {
-    pub(crate) fn new(processes: usize, limit: usize) -> Self {
+    /// `has_end` says whether the end of the trace is that of the run.
+    pub(crate) fn new(processes: usize, limit: usize, has_end: bool) -> Self {
         let mut all = Vec::new();
         all.resize_with(processes, || Process {
             certain_before: u64::MAX,
@@ -273,6 +276,7 @@ impl<D: Copy + Default> Matcher<D> {
             is_full: false,
             next_number: 0,
             tails: Tails::new(limit),
+            has_end,
             counts: MessageCounts::default(),
             collectives: Collectives::new(limit),
         }
@@ -1038,7 +1042,7 @@ impl<D: Copy + Default> Matcher<D> {
 
     /// Counts what is left in flight.
     pub(crate) fn finish(&mut self, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
-        self.collectives.finish(paired);
+        self.collectives.finish(self.has_end, paired);
         self.match_from_end(paired);
         let channels = std::mem::take(&mut self.channels);
         for (key, slot) in &channels {

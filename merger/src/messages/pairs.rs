@@ -226,6 +226,14 @@ impl MessageExtractor {
     /// Takes messages out of the input of a summary. Returns `None` if no event type is of messages, or if the definitions are
     /// not those of a whole trace.
     pub fn of(definitions: &Definitions, summary: &ReadSummary) -> Option<Self> {
+        let mut both = Self::with_collectives(definitions, summary)?;
+        both.extractor.leave_out_collectives();
+        Some(both)
+    }
+
+    /// Does what [`MessageExtractor::of`] says, and takes collective operations out, too: at the end of a trace with losses,
+    /// they prove which messages without sequence numbers match.
+    pub fn with_collectives(definitions: &Definitions, summary: &ReadSummary) -> Option<Self> {
         let totals = &summary.totals;
         let is_whole = is_dense(definitions.processes.keys().map(|id| id.index()))
             && is_dense(definitions.streams.keys().map(|id| id.index()))
@@ -251,7 +259,8 @@ impl MessageExtractor {
             (totals.stream, lost)
         });
         let carries: BTreeMap<_, _> = of_streams.collect();
-        let mut extractor = Extractor::of(definitions, &carries)?.without_collectives()?;
+        let extractor = Extractor::of(definitions, &carries);
+        let mut extractor = extractor.filter(Extractor::has_messages)?;
         // What sampling leaves out is counted, without an interval.
         let mut known: FxHashMap<(StreamId, EventTypeId), u64> = FxHashMap::default();
         for loss in summary
@@ -338,7 +347,7 @@ fn is_dense(mut ids: impl Iterator<Item = usize>) -> bool {
 impl MessagePairs {
     /// Matches what an extractor takes out.
     pub fn new(extractor: Arc<MessageExtractor>) -> Self {
-        let mut matcher = Matcher::new(extractor.extractor.processes(), MESSAGES_IN_FLIGHT);
+        let mut matcher = extractor.extractor.matcher(MESSAGES_IN_FLIGHT);
         let losses = extractor.extractor.suppressed.iter();
         let unmatchable = MessageBatch {
             losses: losses.map(|(process, lost)| (0, *process, *lost)).collect(),
@@ -380,18 +389,7 @@ impl MessagePairs {
         }
         let open = &self.open;
         self.matcher.feed(&events.batch, &mut |send, receive| {
-            if (send.detail.role, receive.detail.role) == (Role::Send, Role::Receive) {
-                let mut message = Message {
-                    send: side(send),
-                    receive: side(receive),
-                };
-                if let Some(call) = &mut message.send.call
-                    && call.left_ns.is_none()
-                {
-                    call.left_ns = open.get(&call.key()).copied().flatten();
-                }
-                paired(message);
-            }
+            pair(open, send, receive, &mut paired);
         });
         if self.open.len() > self.open_limit {
             let waiting = self.matcher.waiting();
@@ -409,11 +407,36 @@ impl MessagePairs {
         self.feed(&events, paired);
     }
 
-    /// Returns what became of all sends and receives.
-    pub fn finish(mut self) -> MessageCounts {
-        self.matcher.finish(&mut |_, _| {});
+    /// Ends the matching: `paired` gets the messages that only the end of the trace shows to be matched. Returns what became of
+    /// all sends and receives.
+    pub fn finish(mut self, mut paired: impl FnMut(Message)) -> MessageCounts {
+        let open = &self.open;
+        self.matcher
+            .finish(&mut |send, receive| pair(open, send, receive, &mut paired));
         self.matcher.counts
     }
+}
+
+/// Passes a pair on if it is a message. `open` has the leaves of calls that were open when their sends were fed.
+fn pair(
+    open: &FxHashMap<CallKey, Option<i64>>,
+    send: Mark<Detail>,
+    receive: Mark<Detail>,
+    paired: &mut impl FnMut(Message),
+) {
+    if (send.detail.role, receive.detail.role) != (Role::Send, Role::Receive) {
+        return;
+    }
+    let mut message = Message {
+        send: side(send),
+        receive: side(receive),
+    };
+    if let Some(call) = &mut message.send.call
+        && call.left_ns.is_none()
+    {
+        call.left_ns = open.get(&call.key()).copied().flatten();
+    }
+    paired(message);
 }
 
 fn side(mark: Mark<Detail>) -> MessageSide {

@@ -175,7 +175,7 @@ impl Repair {
             earliest_ns: i64::MIN,
             ..Process::default()
         });
-        let mut matcher = Matcher::new(processes, limit);
+        let mut matcher = Matcher::new(processes, limit, false);
         matcher.collectives.pair_all();
         Self {
             matcher,

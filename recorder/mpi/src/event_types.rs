@@ -46,15 +46,16 @@ event_types! {
             .reference(element::PEER, Reference::Rank)
             .element(element::TAG)
             .element(element::REQUEST);
-    /// Communicator, peer, tag.
-    blocking_start: (u32, i32, i32) = spec(
+    /// Communicator, peer, tag, sequence number (-1: not known before the message is there, or a probe).
+    blocking_start: (u32, i32, i32, i64) = spec(
         "mpi.blocking_receive_start",
         "a call waits for a message: it receives or probes",
         Role::ReceiveStart,
     )
     .reference(element::COMMUNICATOR, Reference::Object)
     .reference(element::PEER, Reference::Rank)
-    .element(element::TAG);
+    .element(element::TAG)
+    .element(element::SEQUENCE);
     /// Request, number of requests of the call.
     wait: (u64, u32) = spec("mpi.wait", "a call waits for this request", Role::Wait)
         .element(element::REQUEST)
@@ -121,10 +122,11 @@ event_types! {
     window: (u32, u32) = spec("mpi.window", "a window was made", Role::Point)
         .reference("window", Reference::Object)
         .reference(element::COMMUNICATOR, Reference::Object);
-    /// Window, target (-1: all or none), sequence number.
-    window_sync: (u32, i32, i64) =
+    /// Window, its communicator (-1: not known), target (-1: all or none), sequence number.
+    window_sync: (u32, i64, i32, i64) =
         spec("mpi.window_sync", "processes synchronize about a window", Role::Point)
             .reference("window", Reference::Object)
+            .reference(element::COMMUNICATOR, Reference::Object)
             .reference(element::PEER, Reference::Rank)
             .element(element::SEQUENCE);
     /// Communicator, sequence number.

@@ -2,7 +2,7 @@
 
 use crate::abi::is_success;
 use crate::call::{Call, Frame, Site};
-use crate::channels::Channel;
+use crate::channels::{Channel, UNKNOWN};
 use crate::collective;
 use crate::communicator::Communicator;
 use crate::event_types::{Message, Requested};
@@ -239,6 +239,62 @@ fn awaited(mpi: &Mpi, comm: &Communicator, source: i32, tag: i32) -> (i32, i32) 
     (peer, if tag == mpi.abi.any_tag { -1 } else { tag })
 }
 
+/// A receive without a request that no other thread's receives can overtake. It is counted when it starts, or when its
+/// channel is known.
+#[derive(Clone, Copy)]
+struct Blocking {
+    comm: &'static Communicator,
+    peer: i32,
+    tag: i32,
+    number: u64,
+}
+
+impl Blocking {
+    #[inline(always)]
+    fn start(mpi: &Mpi, comm: &'static Communicator, source: i32, tag: i32) -> Self {
+        let (peer, tag) = awaited(mpi, comm, source, tag);
+        let channel = Self::channel(peer, tag);
+        let number = channel.map_or(UNKNOWN, |channel| comm.channels.receive(channel, None));
+        Self {
+            comm,
+            peer,
+            tag,
+            number,
+        }
+    }
+
+    /// The channel, unless the receive takes a message of any process or tag.
+    #[inline(always)]
+    fn channel(peer: i32, tag: i32) -> Option<Channel> {
+        let channel = |peer, tag| Channel::new(peer, tag);
+        Some(channel(u32::try_from(peer).ok()?, u32::try_from(tag).ok()?))
+    }
+
+    /// Returns the elements of the event about its start.
+    #[inline(always)]
+    const fn awaiting(&self) -> (u32, i32, i32, i64) {
+        (self.comm.object, self.peer, self.tag, self.number as i64)
+    }
+
+    /// Returns the elements of the event about the message that it has received.
+    #[inline(always)]
+    fn received<const N: usize, S: Site>(&self, mpi: &Mpi, call: &Call<N, S>) -> Option<Message> {
+        if Self::channel(self.peer, self.tag).is_none() {
+            return message_of(mpi, self.comm, call);
+        }
+        let (peer, tag, bytes) = received(mpi, self.comm, call.word(call.at().status))?;
+        Some((self.comm.object, peer, tag, bytes, self.number as i64))
+    }
+
+    /// It has received nothing.
+    #[cold]
+    fn take_back(&self) {
+        if let Some(channel) = Self::channel(self.peer, self.tag) {
+            self.comm.channels.unreceive(channel, self.number);
+        }
+    }
+}
+
 /// Receives.
 #[inline(always)]
 pub(crate) fn recv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
@@ -254,20 +310,27 @@ pub(crate) fn recv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let handle = call.handle(&mpi.abi, call.at().comm);
     let source = call.int(call.at().source);
     let known = mpi.communicator(handle);
-    match known.filter(|_| source != mpi.abi.proc_null) {
-        Some(comm) => {
-            let (peer, tag) = awaited(mpi, comm, source, call.int(call.at().tag));
-            frame.enter_with_here(&mpi.types.blocking_start, (comm.object, peer, tag));
-        }
+    let known = known.filter(|_| source != mpi.abi.proc_null);
+    let started = known.map(|comm| Blocking::start(mpi, comm, source, call.int(call.at().tag)));
+    match &started {
+        Some(started) => frame.enter_with_here(&mpi.types.blocking_start, started.awaiting()),
         None => frame.enter_here(),
     }
     let result = call.forward();
     if !mpi.has_received(result) {
+        if let Some(started) = started {
+            started.take_back();
+        }
         frame.leave_here();
         return result;
     }
-    let comm = known.or_else(|| mpi.learn(handle));
-    match comm.and_then(|comm| message_of(mpi, comm, &call)) {
+    let message = match started {
+        Some(started) => started.received(mpi, &call),
+        None => mpi
+            .learn(handle)
+            .and_then(|comm| message_of(mpi, comm, &call)),
+    };
+    match message {
         Some(values) => frame.leave_with_here(&mpi.types.receive, values),
         None => frame.leave_here(),
     }
@@ -289,17 +352,27 @@ const fn awaiting(record: &Record) -> (u32, i32, i32, u64) {
     (record.object, record.peer, record.tag, record.id)
 }
 
-/// Records what a call waits for that receives and does not return before. Where other threads may receive, too, the
-/// receive has a request from then on.
-fn start_blocking(mpi: &Mpi, comm: &'static Communicator, source: i32, tag: i32) -> Option<Record> {
-    if mpi.has_threads() {
-        let record = start_receive(mpi, comm, source, tag);
-        mpi.raise(&mpi.types.receive_start, awaiting(&record));
-        return Some(record);
+/// A receive of a call that does not return before.
+#[derive(Clone, Copy)]
+enum Started {
+    /// No other thread receives.
+    Alone(Blocking),
+    /// Other threads may receive, too: it has a request.
+    AmongThreads(Record),
+}
+
+impl Started {
+    /// Records what a call waits for.
+    fn record(mpi: &Mpi, comm: &'static Communicator, source: i32, tag: i32) -> Self {
+        if mpi.has_threads() {
+            let record = start_receive(mpi, comm, source, tag);
+            mpi.raise(&mpi.types.receive_start, awaiting(&record));
+            return Self::AmongThreads(record);
+        }
+        let blocking = Blocking::start(mpi, comm, source, tag);
+        mpi.raise(&mpi.types.blocking_start, blocking.awaiting());
+        Self::Alone(blocking)
     }
-    let (peer, tag) = awaited(mpi, comm, source, tag);
-    mpi.raise(&mpi.types.blocking_start, (comm.object, peer, tag));
-    None
 }
 
 /// Receives when other threads may receive, too: the order of their begins decides which of them
@@ -409,7 +482,7 @@ pub(crate) fn sendrecv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
         None => frame.enter(),
     }
     let awaiting_in = known.filter(|_| source != mpi.abi.proc_null);
-    let started = awaiting_in.and_then(|comm| start_blocking(mpi, comm, source, tag));
+    let started = awaiting_in.map(|comm| Started::record(mpi, comm, source, tag));
     let result = call.forward();
     // If the received message was too long, the other one was sent.
     let is_done = mpi.has_received(result);
@@ -422,7 +495,7 @@ pub(crate) fn sendrecv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
         }
         _ => {}
     }
-    if let Some(record) = started {
+    if let Some(Started::AmongThreads(record)) = started {
         let ended = if is_done {
             outcome(mpi, &record, call.word(call.at().status))
         } else {
@@ -432,10 +505,18 @@ pub(crate) fn sendrecv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
         frame.leave();
         return result;
     }
-    let comm = known.or_else(|| is_done.then(|| mpi.learn(handle)).flatten());
-    let message = comm
-        .filter(|_| is_done)
-        .and_then(|comm| message_of(mpi, comm, &call));
+    let message = match started {
+        Some(Started::Alone(started)) if is_done => started.received(mpi, &call),
+        Some(Started::Alone(started)) => {
+            started.take_back();
+            None
+        }
+        _ => {
+            let comm = known.or_else(|| is_done.then(|| mpi.learn(handle)).flatten());
+            let comm = comm.filter(|_| is_done);
+            comm.and_then(|comm| message_of(mpi, comm, &call))
+        }
+    };
     match message {
         Some(values) => frame.leave_with(&mpi.types.receive, values),
         None => frame.leave(),
@@ -698,7 +779,8 @@ fn enter_probe<const N: usize, S: Site>(frame: &Frame, mpi: &Mpi, call: &Call<N,
     match comm.filter(|_| source != mpi.abi.proc_null) {
         Some(comm) => {
             let (peer, tag) = awaited(mpi, comm, source, call.int(call.at().tag));
-            frame.enter_with(&mpi.types.blocking_start, (comm.object, peer, tag));
+            let values = (comm.object, peer, tag, UNKNOWN as i64);
+            frame.enter_with(&mpi.types.blocking_start, values);
         }
         None => frame.enter(),
     }

@@ -16,6 +16,8 @@ use crate::state::Mpi;
 #[derive(Debug)]
 pub(crate) struct Window {
     pub(crate) object: u32,
+    /// Object of the communicator that it was made of. `None` if that was before this library was there.
+    communicator: Option<u32>,
     /// Ranks in the run, by rank in the window's group.
     ranks: OnceLock<Vec<i32>>,
     /// Calls of MPI_Win_fence: all processes of the window make them.
@@ -28,10 +30,10 @@ static KNOWN: HandleMap<Window> = HandleMap::new();
 pub(crate) fn window(mpi: &Mpi, handle: usize) -> Option<&'static Window> {
     KNOWN
         .get(handle)
-        .or_else(|| (handle != mpi.abi.win_null).then(|| make(mpi, handle))?)
+        .or_else(|| (handle != mpi.abi.win_null).then(|| make(mpi, handle, None))?)
 }
 
-fn make(mpi: &Mpi, handle: usize) -> Option<&'static Window> {
+fn make(mpi: &Mpi, handle: usize, communicator: Option<u32>) -> Option<&'static Window> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     // A window's name matches nothing of other processes; a number distinguishes it from this
     // process's others.
@@ -39,6 +41,7 @@ fn make(mpi: &Mpi, handle: usize) -> Option<&'static Window> {
     let object = mpi.recorder.add_object("window", &name).ok()?.get();
     let window: &'static Window = Box::leak(Box::new(Window {
         object,
+        communicator,
         ranks: OnceLock::new(),
         fences: AtomicU64::new(0),
     }));
@@ -69,7 +72,11 @@ pub(crate) fn win_new<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let made = frame.mpi.filter(|_| is_success(result)).and_then(|mpi| {
         let handle = call.place(call.at().win).handle(&mpi.abi, 0);
         let comm = mpi.learn(call.handle(&mpi.abi, call.at().comm))?;
-        Some((mpi, make(mpi, handle)?.object, comm.object))
+        Some((
+            mpi,
+            make(mpi, handle, Some(comm.object))?.object,
+            comm.object,
+        ))
     });
     match made {
         Some((mpi, window, comm)) => frame.leave_with(&mpi.types.window, (window, comm)),
@@ -124,7 +131,9 @@ pub(crate) fn win_sync<const N: usize, S: Site>(call: Call<N, S>) -> usize {
             } else {
                 -1
             };
-            frame.enter_with(&mpi.types.window_sync, (window.object, peer, number));
+            let communicator = window.communicator.map_or(-1, i64::from);
+            let values = (window.object, communicator, peer, number);
+            frame.enter_with(&mpi.types.window_sync, values);
         }
         None => frame.enter(),
     }

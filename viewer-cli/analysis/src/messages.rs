@@ -96,6 +96,14 @@ struct Shared<'a> {
     window: Window,
 }
 
+impl Shared<'_> {
+    fn is_wanted(&self, message: &Message) -> bool {
+        let is_taken = |stream| self.query.takes_stream(stream);
+        (is_taken(message.send.stream) || is_taken(message.receive.stream))
+            && self.window.contains(message.receive.time_ns)
+    }
+}
+
 /// The matching. Only the first state has it: messages are matched in the order of the trace.
 struct Matched<V> {
     pairs: MessagePairs,
@@ -106,12 +114,18 @@ impl<V: FnMut(&Message)> Matched<V> {
     fn feed(&mut self, shared: &Shared<'_>, events: &MessageEvents) {
         let visit = &mut self.visit;
         self.pairs.feed(events, |message| {
-            let is_taken = |stream| shared.query.takes_stream(stream);
-            let is_wanted = is_taken(message.send.stream) || is_taken(message.receive.stream);
-            if is_wanted && shared.window.contains(message.receive.time_ns) {
+            if shared.is_wanted(&message) {
                 visit(&message);
             }
         });
+    }
+
+    fn finish(mut self, shared: &Shared<'_>) -> MessageCounts {
+        self.pairs.finish(|message| {
+            if shared.is_wanted(&message) {
+                (self.visit)(&message);
+            }
+        })
     }
 }
 
@@ -246,7 +260,13 @@ pub fn for_each_message<V: FnMut(&Message) + Send>(
 ) -> Result<Option<(MessageCounts, ReadSummary)>> {
     let definitions = reader.definitions();
     let whole = reader.summary()?;
-    let Some(extractor) = MessageExtractor::of(definitions, &whole) else {
+    // Without losses, or without the trace's end, collective operations prove nothing.
+    let extractor = if whole.losses.is_empty() || query.window().to_ns != i64::MAX {
+        MessageExtractor::of(definitions, &whole)
+    } else {
+        MessageExtractor::with_collectives(definitions, &whole)
+    };
+    let Some(extractor) = extractor else {
         return Ok(None);
     };
     let shared = Shared {
@@ -272,7 +292,7 @@ pub fn for_each_message<V: FnMut(&Message) + Send>(
     };
     let (mut state, summary) = fold_calls(reader, &from_start(query), new)?;
     state.flush();
-    let counts = state.matched.map(|matched| matched.pairs.finish());
+    let counts = state.matched.map(|matched| matched.finish(&shared));
     Ok(Some((counts.unwrap_or_default(), summary)))
 }
 

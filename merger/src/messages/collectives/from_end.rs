@@ -87,12 +87,12 @@ impl<D: Copy + Default> Collectives<D> {
 
     /// Returns what the end of the trace proves about a communicator: of members whose events are all numbered, and of
     /// those that have had a loss.
-    pub(super) fn matched_from_end(&self, communicator: usize) -> Proven<D> {
+    pub(super) fn matched_from_end(&self, communicator: usize, has_end: bool) -> Proven<D> {
         let mut proven = Proven {
             numbered: Vec::new(),
             last_of_all: BTreeMap::new(),
         };
-        if self.losses.is_empty() {
+        if self.losses.is_empty() || !has_end {
             return proven;
         }
         let of = &self.communicators[communicator];

@@ -272,7 +272,7 @@ impl Run {
         let has = |wanted: What| what.contains(&wanted);
         let whole = (0..self.sent.len()).filter(|m| has(What::Send(*m)) && has(What::Receive(*m)));
         let whole = whole.count() as u64;
-        let mut matcher = Matcher::new(RANKS, 1 << 20);
+        let mut matcher = Matcher::new(RANKS, 1 << 20, true);
         let mut seen = BTreeSet::new();
         let mut pair = |first: Mark, second: Mark| {
             let of = |mark: Mark| what[mark.number as usize];

@@ -200,7 +200,7 @@ mod tests {
             while self.waiting.iter().any(|waiting| !waiting.is_done) {
                 self.complete(0);
             }
-            let mut matcher = Matcher::new(2, 1 << 20);
+            let mut matcher = Matcher::new(2, 1 << 20, true);
             let batch = MessageBatch {
                 events: self.events,
                 losses: Vec::new(),

@@ -347,7 +347,7 @@ fn pass<'a>(
     let query = context.filter.within(window);
     let losses = losses.filter(|loss| query.takes_loss(loss));
     let losses: Vec<TraceLoss> = losses.copied().collect();
-    let counts = messages.map(|messages| messages.pairs.finish());
+    let counts = messages.map(|messages| messages.pairs.finish(|_| {}));
     exporter.finish(&Ending {
         losses: &losses,
         outcome: &outcome,

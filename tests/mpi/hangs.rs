@@ -1,0 +1,205 @@
+//! Processes that hang: their live files show what they wait for, also after they were killed.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::{Flavour, ask, flavours, prefix};
+
+/// What the last events of the waiting rank say: name, and elements as text.
+type Expected = &'static [(&'static str, &'static [(&'static str, &'static str)])];
+
+const COMMUNICATOR: (&str, &str) = ("communicator", "MPI_COMM_WORLD/dup.0 {0-2}");
+
+/// By function that hangs.
+const CASES: [(&str, Expected); 8] = [
+    (
+        "MPI_Recv",
+        &[(
+            "mpi.blocking_receive_start",
+            &[
+                COMMUNICATOR,
+                ("peer", "1"),
+                ("tag", "11"),
+                ("sequence", "0"),
+            ],
+        )],
+    ),
+    (
+        "MPI_Ssend",
+        &[(
+            "mpi.send",
+            &[
+                COMMUNICATOR,
+                ("peer", "1"),
+                ("tag", "12"),
+                ("sequence", "0"),
+            ],
+        )],
+    ),
+    ("MPI_Wait", &[("mpi.wait", &[("count", "1")])]),
+    (
+        "MPI_Waitall",
+        &[
+            ("mpi.wait", &[("count", "2")]),
+            ("mpi.wait", &[("count", "2")]),
+        ],
+    ),
+    (
+        "MPI_Probe",
+        &[(
+            "mpi.blocking_receive_start",
+            &[COMMUNICATOR, ("peer", "1"), ("tag", "15")],
+        )],
+    ),
+    (
+        "MPI_Barrier",
+        &[(
+            "mpi.collective_begin",
+            &[COMMUNICATOR, ("operation", "0"), ("sequence", "3")],
+        )],
+    ),
+    (
+        "MPI_Allreduce",
+        &[(
+            "mpi.collective_begin",
+            &[COMMUNICATOR, ("operation", "11"), ("sequence", "3")],
+        )],
+    ),
+    (
+        "MPI_Win_fence",
+        &[(
+            "mpi.window_sync",
+            &[COMMUNICATOR, ("window", "window 0"), ("sequence", "1")],
+        )],
+    ),
+];
+
+/// A job that hangs. Its processes are killed when it is dropped.
+struct Job {
+    launcher: Child,
+    program: PathBuf,
+}
+
+impl Job {
+    /// The processes of the program, those that launched it included.
+    fn processes(&self) -> Vec<String> {
+        let name = self.program.as_os_str().as_encoded_bytes();
+        let all = std::fs::read_dir("/proc").expect("processes").flatten();
+        let ours = all.filter(|process| {
+            let arguments = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+            arguments.windows(name.len()).any(|part| part == name)
+        });
+        ours.map(|process| process.file_name().to_string_lossy().into_owned())
+            .collect()
+    }
+
+    fn kill(&mut self) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            let processes = self.processes();
+            if processes.is_empty() || Instant::now() > deadline {
+                break;
+            }
+            let mut kill = Command::new("kill");
+            let kill = kill.arg("-KILL").args(processes).stderr(Stdio::null());
+            let _ = kill.status();
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = self.launcher.wait();
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn launch(flavour: &Flavour, program: &Path, function: &str, directory: &Path) -> Job {
+    let preload = prefix().join("lib/libannals_mpi.so");
+    let mut command = flavour.launch(&preload.to_string_lossy());
+    command
+        .env("ANNALS_DIR", directory)
+        .arg(program)
+        .arg(function);
+    let command = command.stdout(Stdio::null()).stderr(Stdio::null());
+    Job {
+        launcher: command.spawn().expect("a launcher"),
+        program: program.to_owned(),
+    }
+}
+
+/// The events of rank 0, and the enters among them by region.
+fn events(directory: &Path) -> Vec<Value> {
+    let text = ask(&["print", "--rank", "0"], directory);
+    let lines = text.lines().map(serde_json::from_str);
+    lines.map(|line| line.expect("JSON")).collect()
+}
+
+/// Whether the last events are those that are expected, after the enter of the function.
+fn shows(events: &[Value], function: &str, expected: Expected) -> bool {
+    let Some((enter, last)) = events
+        .len()
+        .checked_sub(expected.len() + 1)
+        .and_then(|start| events[start..].split_first())
+    else {
+        return false;
+    };
+    let text = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let has = |(event, (name, elements)): (&Value, &(&str, &[(&str, &str)]))| {
+        let mut elements = elements.iter();
+        event["event"] == *name
+            && elements.all(|(element, value)| text(&event["elements"][*element]) == *value)
+    };
+    let region = text(&enter["elements"]["region"]);
+    region == function && last.iter().zip(expected).all(has)
+}
+
+#[test]
+fn a_rank_that_hangs_shows_what_it_waits_for_also_after_it_was_killed() {
+    let flavours = flavours().filter(|flavour| ["mpich", "openmpi"].contains(&flavour.name));
+    for mut flavour in flavours {
+        flavour.processes = 3;
+        let program = flavour.program("hang.c");
+        for (function, expected) in CASES {
+            let what = format!("{} {function}", flavour.name);
+            let directory = flavour.scratch().join(format!("hang-{function}"));
+            let _ = std::fs::remove_dir_all(&directory);
+            std::fs::create_dir_all(&directory).expect("a directory");
+            let mut job = launch(&flavour, &program, function, &directory);
+            let deadline = Instant::now() + Duration::from_secs(60);
+            let shown = loop {
+                std::thread::sleep(Duration::from_millis(200));
+                let has_files = std::fs::read_dir(&directory).expect("files").count() >= 6;
+                let events = if has_files {
+                    events(&directory)
+                } else {
+                    Vec::new()
+                };
+                if shows(&events, function, expected) || Instant::now() > deadline {
+                    break events;
+                }
+            };
+            let last =
+                |events: &[Value]| format!("{:?}", events.iter().rev().take(4).collect::<Vec<_>>());
+            assert!(
+                shows(&shown, function, expected),
+                "{what}: {}",
+                last(&shown)
+            );
+            job.kill();
+            let left = events(&directory);
+            assert!(
+                shows(&left, function, expected),
+                "{what}, killed: {}",
+                last(&left)
+            );
+        }
+    }
+}
