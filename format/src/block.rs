@@ -36,10 +36,10 @@ const TAIL_MAGIC: [u8; 8] = *b"ANNALEND";
 /// Bytes of the tail: offset of the footer block, checksum, magic.
 pub const TAIL_LEN: usize = 24;
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FileKind {
-    /// What one process wrote.
+    /// The data of one process.
     Recording,
     /// The merged result.
     Trace,
@@ -155,7 +155,7 @@ impl FileHeader {
     }
 }
 
-/// What a block holds. Unknown kinds are stepped over.
+/// The kind of a block's contents. Unknown kinds are skipped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
 pub enum BlockKind {
@@ -209,7 +209,7 @@ impl BlockKind {
 /// The fixed part of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockHeader {
-    /// What the block holds.
+    /// The kind of the block's contents.
     pub kind: BlockKind,
     /// Code of the body's compression: 0 none, 1 zstd.
     pub compression: u8,

@@ -7,7 +7,7 @@ use crate::ints::{Ints, put_ints, read_ints};
 use crate::value::{ElementType, Value};
 use crate::wire::{Put, Wire};
 
-/// What an absent value counts as in the order hash of a stream.
+/// The number for an absent value in the order hash of a stream.
 const ABSENT: u64 = 0x8f41_4e4e_414c_530a;
 
 /// Returns what a text counts as in the order hash of a stream.

@@ -1,4 +1,4 @@
-//! What can be wrong with bytes.
+//! Errors of the format.
 
 use std::io;
 
@@ -16,7 +16,7 @@ pub enum FormatError {
     /// The bytes do not begin as a file of this format does.
     #[error("not {expected}: at byte 0, {found} is found")]
     Foreign {
-        /// What should have been there, with its article.
+        /// The expected item, with its article.
         expected: &'static str,
         /// How the bytes begin, as text or as hexadecimal numbers.
         found: String,
@@ -26,7 +26,7 @@ pub enum FormatError {
     UnexpectedEnd {
         /// Where the missing byte should have been.
         offset: u64,
-        /// What was being read.
+        /// The item that was being read.
         expected: &'static str,
     },
     /// The bytes contradict the format.
@@ -34,9 +34,9 @@ pub enum FormatError {
     Invalid {
         /// Position of the contradiction.
         offset: u64,
-        /// What should have been there.
+        /// The expected value.
         expected: &'static str,
-        /// What is there.
+        /// The value that was found.
         found: String,
     },
     /// The file is of a later major version.

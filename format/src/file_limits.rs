@@ -1,4 +1,5 @@
-//! What one file may cost its reader in chunks, definitions and damaged heads (SPEC.md, Limits).
+//! Limits of a reader's work for one file, in chunks, definitions and damaged heads (SPEC.md,
+//! Limits).
 
 use crate::block::BLOCK_HEADER_LEN;
 use crate::error::Result;
@@ -19,7 +20,7 @@ const FREE_DAMAGED_HEADS: u64 = 64 << 20;
 /// Further bytes of damaged heads for each byte of the file.
 const DAMAGED_HEADS_PER_BYTE: u64 = 8;
 
-/// What one file may cost its reader.
+/// Limits of a reader's work for one file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileLimits {
     /// Chunks that it has room for.

@@ -101,7 +101,7 @@ impl<T: Word> Blocks for [T] {
     }
 }
 
-/// What each value but the first adds to the one before.
+/// The difference of each value, except the first, to the previous one.
 struct Deltas<'a, T>(&'a [T]);
 
 impl<T: Word> Blocks for Deltas<'_, T> {
@@ -122,7 +122,7 @@ impl<T: Word> Blocks for Deltas<'_, T> {
 fn base_and_width(block: &[u64]) -> (i64, u8) {
     let bits = block.iter().fold(0, |bits, value| bits | value);
     if bits < 1 << 15 {
-        // What nearly all blocks are, in numbers that processors compare many at a time.
+        // The case of nearly all blocks, in numbers that processors compare many at a time.
         let (least, most) = block.iter().fold((i16::MAX, 0), |(least, most), value| {
             let value = *value as i16;
             (least.min(value), most.max(value))
@@ -224,7 +224,7 @@ pub fn put_growing<T: Word>(values: &[T], out: &mut Vec<u8>) {
 /// they are merged.
 #[derive(Clone, Debug)]
 pub struct Ints {
-    /// What every offset is added to.
+    /// The base to which every offset is added.
     base: u64,
     offsets: Offsets,
 }

@@ -1,4 +1,4 @@
-//! What a stored byte may turn into: bounds on a reader's time and memory for each byte of a file (SPEC.md, Limits).
+//! Bounds on a reader's time and memory for each stored byte of a file (SPEC.md, Limits).
 //!
 //! Columns of equal values and zstd make a few bytes into millions of values. A block therefore stores at least as many
 //! bytes as its content is worth: [`Content::least_stored`]. A writer whose encoding is shorter adds zero bytes.
@@ -17,7 +17,7 @@ const ITEMS_PER_STORED_BYTE: u64 = 64;
 const FREE_TEXT: u64 = 1 << 16;
 /// Further bytes of text for each stored byte.
 const TEXT_PER_STORED_BYTE: u64 = 1024;
-/// What a reader makes of the body of a block, beyond its bytes.
+/// A reader's work for the body of a block, in addition to its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Content {
     /// Events and element values of a chunk or trace chunk; locations and steps of a snapshot; regions and buckets of

@@ -40,7 +40,7 @@ pub mod layout {
     pub const DEFINITIONS_LEN: usize = 2048;
     /// How often the definitions area was emptied.
     pub const DEFINITIONS_GENERATION: usize = 2056;
-    /// What the recorder is doing: see the `STATE_*` values.
+    /// State of the recorder: see the `STATE_*` values.
     pub const STATE: usize = 2064;
     /// Reference clock, nanoseconds, when the recorder last looked.
     pub const HEARTBEAT: usize = 2072;
@@ -326,7 +326,7 @@ pub struct LivePage {
     pub rows: Vec<u8>,
 }
 
-/// What a live file holds.
+/// The contents of a live file.
 #[derive(Clone, Debug)]
 pub struct LiveImage {
     /// Sizes and identity.
@@ -610,7 +610,7 @@ mod tests {
     };
     use crate::wire::Put;
 
-    /// What happens to the bytes once one of these offsets was read.
+    /// A change of the bytes after one of these offsets was read.
     type Change = Box<dyn FnMut(&mut Vec<u8>, u64) + Send>;
 
     /// A live file that its recorder writes to while it is read.

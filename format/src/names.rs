@@ -15,7 +15,7 @@ pub mod element {
     pub const TAG: &str = "tag";
     /// The size of a message in bytes.
     pub const BYTES: &str = "bytes";
-    /// What ties the events of one non-blocking operation.
+    /// The request that connects the events of one non-blocking operation.
     pub const REQUEST: &str = "request";
     /// The number of a message in its channel.
     pub const SEQUENCE: &str = "sequence";

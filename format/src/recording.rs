@@ -41,7 +41,7 @@ pub enum ChunkPlace {
 /// A chunk of a stream.
 #[derive(Clone, Debug)]
 pub struct StoredChunk {
-    /// What its head says.
+    /// The contents of its head.
     pub header: ChunkHeader,
     /// Where its events are.
     pub place: ChunkPlace,
@@ -68,7 +68,7 @@ pub struct StreamLoss {
 pub struct StreamContents {
     /// Its chunks, by sequence number; some may be missing.
     pub chunks: Vec<StoredChunk>,
-    /// What was raised and what became of it, as far as heads and counters show.
+    /// The number of raised events and what became of them, as far as heads and counters show.
     pub totals: StreamTotals,
     /// Chunks that are missing.
     pub losses: Vec<StreamLoss>,
@@ -100,7 +100,7 @@ pub struct Recording {
     pub(crate) cut_at: Option<u64>,
     /// Where the footer is that a scan found as the last block of the file, without the tail that should follow it.
     pub(crate) footer_without_tail: Option<u64>,
-    /// What the live file has that could not be read.
+    /// The parts of the live file that could not be read.
     live_loss: LiveLoss,
     /// Of the live file; their rows are read with the schema.
     pages: Vec<LivePage>,
@@ -110,7 +110,7 @@ pub struct Recording {
     schema: Schema,
 }
 
-/// What a live file has that could not be read.
+/// The parts of a live file that could not be read.
 #[derive(Clone, Copy, Default, Debug)]
 struct LiveLoss {
     /// Committed events that the rows of their pages do not contain, or of a page whose chunk another page has.

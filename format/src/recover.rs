@@ -11,7 +11,7 @@ use crate::ids::{ProcessId, StreamId};
 use crate::read::ReadAt;
 use crate::recording::{ChunkPlace, Recording, StreamContents};
 
-/// What makes a recording whole.
+/// The data that completes a recording.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Recovery {
     /// Length in bytes of the file's beginning that stays: all but a block that is cut off at its end.

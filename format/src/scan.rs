@@ -23,7 +23,7 @@ pub struct Problem {
     pub offset: u64,
     /// How many bytes it covers.
     pub length: u64,
-    /// What is wrong.
+    /// The problem.
     pub what: String,
 }
 
@@ -330,7 +330,7 @@ pub(crate) fn check_block(file: &dyn ReadAt, offset: u64) -> Result<u64> {
     Ok(header.block_len())
 }
 
-/// What a scan found.
+/// The result of a scan.
 #[derive(Debug)]
 pub(crate) struct Scanned {
     /// The blocks of the kinds that were asked for.
@@ -429,7 +429,7 @@ pub(crate) fn scan(
     Ok(Scanned { blocks, cut_at })
 }
 
-/// What a scan finds at an offset.
+/// The item that a scan finds at an offset.
 enum Head {
     /// A block whose header and head are intact.
     Intact(FoundBlock),

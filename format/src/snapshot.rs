@@ -20,7 +20,7 @@ const LEAVE: u64 = 2;
 const HAS_GAP: u64 = 1;
 const HAS_LAST: u64 = 2;
 
-/// What the events before a snapshot have done to a location's stack of regions, and still counts.
+/// Effects of the events before a snapshot on a location's stack of regions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// A region is open.

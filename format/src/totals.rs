@@ -63,7 +63,7 @@ impl PartialEq for DroppedCounts {
 
 impl Eq for DroppedCounts {}
 
-/// What became of the raised events of one event type in one stream.
+/// Counts of the raised events of one event type in one stream.
 ///
 /// The identity: `raised = recorded + dropped + suppressed`, and in a trace
 /// `recorded = present + skipped + truncated + filtered`.

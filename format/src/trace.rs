@@ -331,8 +331,8 @@ impl Trace {
         }
     }
 
-    /// Reads the statistics of all calls of the trace; none when it has none. `file` is the one the trace was read
-    /// from.
+    /// Reads the statistics of all calls of the trace. `None` means that it has none. `file` is the one the trace was
+    /// read from.
     ///
     /// # Errors
     /// If they cannot be read, are damaged, or are not where the index says.
@@ -406,7 +406,7 @@ pub fn read_trace_chunk(file: &dyn ReadAt, offset: u64) -> Result<TraceChunk> {
     }
 }
 
-/// What could be read of a chunk.
+/// The readable part of a chunk.
 #[derive(Debug)]
 pub struct LoadedChunk {
     /// The events.

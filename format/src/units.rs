@@ -20,9 +20,9 @@ const TIME_UNITS: [(&str, i128); 8] = [
 /// Digits after the decimal point that count: more than the nanoseconds of the longest unit have.
 const MAX_FRACTION_DIGITS: usize = 18;
 
-/// What a size must look like, for error messages.
+/// The expected form of a size, for error messages.
 pub const SIZE: &str = "a number with an optional K, M or G, such as 256M";
-/// What a time must look like, for error messages.
+/// The expected form of a time, for error messages.
 pub const TIME: &str = "a number with ns, us, ms, s, min or h, such as 1.5s or 250ms";
 
 /// A text that is not a size or not a time.

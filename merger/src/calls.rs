@@ -23,7 +23,7 @@ pub struct Frame {
     pub is_uncertain: bool,
     /// The region is not open further out.
     pub is_outermost: bool,
-    /// What the sink returned at the enter.
+    /// The tag that the sink returned at the enter.
     pub tag: u32,
 }
 
@@ -38,7 +38,7 @@ pub enum Close {
     Open,
 }
 
-/// What takes the calls of numbered locations in.
+/// A receiver of the calls of numbered locations.
 pub trait CallSink {
     /// Receives the enter of a region; the frames are those around it. Returns the call's tag.
     fn enter(&mut self, location: usize, frames: &[Frame], region: RegionId, time_ns: i64) -> u32;
@@ -188,7 +188,7 @@ impl CallStack {
         if self.open.is_empty()
             && let Some(frame) = self.frames.pop_if(|frame| frame.region == region)
         {
-            // What nearly every leave is.
+            // The case of nearly every leave.
             return sink.close(location, &self.frames, &frame, time_ns, Close::Left);
         }
         if !self.is_open(region) {

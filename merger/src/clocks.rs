@@ -28,7 +28,8 @@ const LEAST_SPAN_NS: i64 = 1_000_000;
 const MOST_KNOTS: usize = 1 << 20;
 /// Most knots of one map: an hour has as many stretches of that spacing.
 const MOST_OF_MAP: usize = 1 << 16;
-/// What a map may have however many hosts there are: an hour's, of one process that is tied to its host once a second.
+/// Number of knots that a map may have however many hosts there are: an hour of one process whose clock is tied to its
+/// host once a second.
 const LEAST_OF_MAP: usize = 1 << 12;
 /// How far a clock's rate departs from its mean between two points, and beyond the last, parts per 10⁹.
 const WANDER_PPB: u128 = 1_000;

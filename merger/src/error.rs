@@ -1,4 +1,4 @@
-//! What stops a merge. What only costs data is in the [`crate::Report`] instead.
+//! Errors that stop a merge. Problems that only cost data are in the [`crate::Report`] instead.
 
 use std::error::Error as _;
 use std::io;
@@ -16,7 +16,7 @@ pub enum MergeError {
     /// The system refused.
     #[error("cannot {action} {path}")]
     Io {
-        /// What was tried.
+        /// The failed operation.
         action: &'static str,
         /// On which file.
         path: PathBuf,
@@ -46,7 +46,7 @@ pub enum MergeError {
     NothingReadable {
         /// How many inputs there were.
         count: usize,
-        /// What is wrong with the first.
+        /// The error of the first one.
         first: String,
     },
     /// A recording that ends before the definition of its process, and so has no events.
@@ -62,7 +62,7 @@ pub enum MergeError {
     LiveFileUnread {
         /// The live file.
         live: PathBuf,
-        /// What cannot be read.
+        /// The unreadable part.
         what: String,
     },
     /// The output names a recording.
@@ -91,13 +91,13 @@ pub enum MergeError {
     IsTrace {
         /// The trace.
         path: PathBuf,
-        /// What to do.
+        /// Advice to the user.
         advice: &'static str,
     },
     /// Something is missing, and the trace must be complete.
     #[error("the trace would be incomplete: {what}")]
     Incomplete {
-        /// What is missing.
+        /// The missing part.
         what: String,
     },
     /// A slice was asked for that a merge does not have.
@@ -132,7 +132,7 @@ pub enum MergeError {
         /// The trace.
         path: PathBuf,
     },
-    /// What was written is not what was read: the merger is broken, or the machine.
+    /// The written events differ from those that were read: the merger or the machine is broken.
     #[error(
         "{path}: what was merged of stream {stream:?} is not what was read of it; no trace is written"
     )]
@@ -154,7 +154,7 @@ pub enum MergeError {
         line: usize,
         /// What was expected there.
         expected: &'static str,
-        /// What does.
+        /// What was found there.
         found: String,
     },
     /// No threads to work with.

@@ -14,7 +14,7 @@ use crate::window::Window;
 /// How often the messages are read for a path; each time finds at least one more step.
 const MOST_PASSES: usize = 16;
 
-/// What a user calls an event.
+/// A user's name for an event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EventName {
     /// Rank, name of the location, number among the events there in the order of the trace, from 0.
@@ -53,7 +53,7 @@ pub struct Hop {
     pub to_ns: i64,
 }
 
-/// What ordered two events.
+/// The rule that ordered two events.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Rule {
     /// They are of one stream, in this order.
@@ -74,7 +74,7 @@ pub struct Explanation {
     pub first: FoundEvent,
     /// The second event.
     pub second: FoundEvent,
-    /// What ordered them.
+    /// The rule that ordered them.
     pub rule: Rule,
     /// How far apart they are by their clocks, without what repair moved, nanoseconds.
     pub gap_ns: i64,

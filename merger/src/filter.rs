@@ -17,9 +17,9 @@ pub enum FilterError {
     /// Nothing of that name is there: nothing would be kept, and a misspelt name is the usual reason.
     #[error("no {what} matches `{pattern}`{near}")]
     NoMatch {
-        /// What was looked for: rank, source, location, event type, region.
+        /// The kind of name: rank, source, location, event type, region.
         what: &'static str,
-        /// What it should match.
+        /// The pattern without a match.
         pattern: String,
         /// `; did you mean …?`, or empty.
         near: String,
@@ -250,7 +250,8 @@ impl Selection {
     }
 }
 
-/// What a filter says, whatever numbers its texts have: from and to, ranks, sources, locations, event types.
+/// The contents of a filter, independent of the numbers of its texts: from and to, ranks, sources, locations, event
+/// types.
 pub(crate) type Said = (Option<i64>, Option<i64>, [String; 4]);
 
 /// Returns what a filter of these definitions says.
@@ -265,7 +266,7 @@ pub(crate) fn said(filter: &Filter, of: &Definitions) -> Said {
     (filter.from_ns, filter.to_ns, names)
 }
 
-/// What a merge keeps.
+/// The events that a merge keeps.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Keep {
     pub(crate) selection: Selection,

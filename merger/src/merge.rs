@@ -86,7 +86,7 @@ impl Member {
     }
 }
 
-/// What a merge will do: definitions and clock maps are settled, events are not read yet.
+/// A planned merge: definitions and clock maps are determined, events are not read yet.
 #[derive(Debug)]
 pub(crate) struct Merge {
     /// Definitions of the trace.
@@ -99,7 +99,7 @@ pub(crate) struct Merge {
     pub(crate) hosts: Hosts,
     /// Events of a chunk of the trace; with many streams, more.
     pub(crate) chunk_events: usize,
-    /// What is done about messages.
+    /// The treatment of messages.
     pub(crate) causality: Causality,
     /// Maximum number of messages in flight; more are counted, not matched.
     pub(crate) messages_in_flight: usize,
@@ -118,7 +118,7 @@ pub(crate) struct Merge {
     /// By process, how causality repair moves its events; empty when it does not.
     pub(crate) shifts: Vec<Shifts>,
     pub(crate) repair: Option<RepairReport>,
-    /// What a repair does is settled.
+    /// The moves of a repair are determined.
     is_planned: bool,
     members: Vec<Member>,
     /// Traces among the inputs.
@@ -132,7 +132,7 @@ pub(crate) struct Merge {
     pub(crate) parts: Vec<(std::path::PathBuf, std::path::PathBuf, RecordingId)>,
 }
 
-/// What a merge did.
+/// The result of a merge.
 #[derive(Debug)]
 pub struct Merged {
     /// Totals of every stream, by its number in the trace.
@@ -554,7 +554,7 @@ impl Merge {
     }
 }
 
-/// What became of a strip.
+/// The result of a strip.
 struct Worked<R> {
     results: Vec<R>,
     losses: Vec<TraceLoss>,

@@ -50,7 +50,7 @@ enum Content {
     Recordings(Box<Merge>),
 }
 
-/// What reading found: counts, losses and damage.
+/// The findings of a read: counts, losses and damage.
 #[derive(Clone, Debug)]
 pub struct ReadSummary {
     /// Totals of every stream.
@@ -68,7 +68,7 @@ pub struct ReadSummary {
     pub report: Option<Report>,
 }
 
-/// What a trace or a set of recordings is, as a file.
+/// The properties of a trace or a set of recordings as files.
 #[derive(Clone, Debug)]
 pub struct Origin {
     /// `trace`, `recordings` or `archive`.
@@ -81,7 +81,7 @@ pub struct Origin {
     pub has_footer: bool,
 }
 
-/// What is read in addition to a window, although snapshots would make up for it.
+/// Parts that are read in addition to a window, although snapshots could replace them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Reach {
     /// Read from the start of the trace: for counts that begin there.

@@ -25,7 +25,7 @@ pub struct DamageReport {
     pub offset: u64,
     /// How many bytes it covers.
     pub length: u64,
-    /// What is wrong.
+    /// The problem.
     pub what: String,
 }
 
@@ -143,14 +143,14 @@ fn by_name<S: serde::Serializer>(ended: &Ended, serializer: S) -> Result<S::Ok, 
     serializer.serialize_str(ended.name())
 }
 
-/// What properties say of a process's end.
+/// The end of a process by its properties.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct SaidOfEnd {
     /// The code that it passed to MPI_Abort.
     abort_code: Option<String>,
     /// The function that it exited without.
     missing_finalize: Option<String>,
-    /// What the system said.
+    /// The end as the system reported it.
     process_end: Option<String>,
 }
 
@@ -181,9 +181,9 @@ pub struct StreamReport {
     pub rank: u32,
     /// Its source.
     pub source: String,
-    /// Its location; none for losses that had no stream.
+    /// Its location; `None` for losses that had no stream.
     pub location: Option<String>,
-    /// What the source promises.
+    /// The source's promise about the order of its events.
     pub ordering: &'static str,
     /// Events in the recording.
     #[serde(rename = "in")]
@@ -210,7 +210,7 @@ pub struct StreamReport {
     pub largest_clamp_ns: u64,
     /// Events whose clock wraps the references do not decide.
     pub ambiguous: u64,
-    /// What is wrong with the first chunk that could not be decoded.
+    /// The error of the first chunk that could not be decoded.
     pub first_error: Option<String>,
     /// Events by which counts and chunks disagree; 0 when all is well.
     pub miscounted: u64,
@@ -447,7 +447,7 @@ pub struct Report {
     pub streams: Vec<StreamReport>,
     /// Clocks.
     pub clocks: Vec<ClockReport>,
-    /// What the messages say about the order; null without messages, or when they were not checked.
+    /// The check of the order by messages; null without messages, or when they were not checked.
     pub causality: Option<CausalityReport>,
     /// Sums over all streams.
     pub totals: Sums,
@@ -477,7 +477,7 @@ pub struct RankProcess {
 pub struct WorldReport {
     /// The run.
     pub run: String,
-    /// What the launcher calls it, empty: processes that are of none.
+    /// The launcher's name for it; empty for processes without a world.
     pub world: String,
     /// The rank in the trace that its rank 0 has.
     pub first_rank: u32,

@@ -34,15 +34,15 @@ pub struct Mismatch {
     pub source: Option<String>,
     /// Name of the stream's location.
     pub location: Option<String>,
-    /// What does not agree.
+    /// The item that does not agree.
     pub what: String,
-    /// What it should be.
+    /// The expected value.
     pub expected: String,
-    /// What it is.
+    /// The value that was found.
     pub found: String,
 }
 
-/// What a verification found.
+/// The result of a verification.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Verification {
     /// `trace` or `recordings`.
@@ -283,7 +283,7 @@ fn verify_with(
     })
 }
 
-/// What reading all events showed.
+/// The summary of reading all events.
 struct Replay {
     outcome: ReadSummary,
     tally: Tally,

@@ -35,7 +35,7 @@ pub enum OutputError {
     OtherKind {
         /// The existing file.
         path: PathBuf,
-        /// What was about to be written: `an Annals trace`.
+        /// The kind of file that was about to be written: `an Annals trace`.
         expected: &'static str,
     },
     /// It has its name, but the directory that holds the name could not be synced.

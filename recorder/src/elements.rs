@@ -414,7 +414,7 @@ const _: () = assert!(ElementType::String as u32 == 6 && ElementType::Bytes as u
 /// Most elements that are written by code made for their number.
 pub(crate) const MOST_FEW: usize = 8;
 
-/// What rows of an event type look like, and what of that a raise needs.
+/// The layout of an event type's rows, as far as a raise needs it.
 #[derive(Debug)]
 pub(crate) struct RowShape {
     pub(crate) schema: EventTypeSchema,
@@ -430,7 +430,7 @@ pub(crate) struct RowShape {
     pub(crate) few_are: Few,
 }
 
-/// What the few elements of an event type are.
+/// The types of an event type's few elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Few {
     /// Integers without a sign.
@@ -553,7 +553,8 @@ impl PutRow for OneText<'_> {
 pub(crate) struct Present<I, const N: usize>(I);
 
 impl<'v, I: Values<'v>, const N: usize> Present<I, N> {
-    /// Values of the right types, and the most bytes that they take; none if one lacks its bytes.
+    /// Returns values of the right types, and the maximum size that they take. `None` means that
+    /// the bytes of a value are missing.
     #[inline(always)]
     pub(crate) fn new(values: I) -> Option<(Self, usize)> {
         let mut bound = N * VARINT_ROOM;
@@ -610,7 +611,7 @@ impl<'v, I: Values<'v>> PutRow for Numbers<I> {
     }
 }
 
-/// What a row with values known only at run time needs.
+/// The size of a row with values that are known only at run time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fit {
     /// Most bytes that the values take.

@@ -136,8 +136,8 @@ pub(crate) trait WithLast {
     fn work(self, shared: &Shared, last: Last<'_>) -> Self::Outcome;
 }
 
-/// Works with the recorder of the stream that the calling thread used last; none when that is not
-/// the one with this number.
+/// Works with the recorder of the stream that the calling thread used last. Returns `None` when
+/// that is not the one with this number.
 #[inline(always)]
 pub(crate) fn with_last<W: WithLast>(number: u32, work: W) -> Option<W::Outcome> {
     let last = last_stream();

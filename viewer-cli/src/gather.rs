@@ -46,7 +46,7 @@ pub struct Known {
     pub is_begun_just_now: bool,
 }
 
-/// Returns the recordings that a directory holds; none when there is no such directory.
+/// Returns the recordings in a directory; an empty list if there is no such directory.
 ///
 /// # Errors
 /// If it cannot be read.
@@ -106,7 +106,7 @@ fn open_all(
     Ok((opened, unreadable))
 }
 
-/// What became of one process's recording.
+/// The state of one process's recording.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Gathered {
     /// Its file.
@@ -117,7 +117,7 @@ pub struct Gathered {
     pub rank: Option<u32>,
     /// How it ended.
     pub ended: Ended,
-    /// What the process and the system noted of its end, where it did not merely finish.
+    /// The end as the process and the system noted it, unless the process finished normally.
     pub process_end: ProcessEnd,
     /// Events that can be read.
     pub events: u64,
@@ -129,7 +129,7 @@ pub struct Gathered {
     pub is_kill_safe: bool,
     /// Functions that were called, and those of them that have no name.
     pub functions: (usize, usize),
-    /// What could not be done.
+    /// Steps that failed.
     pub problems: Vec<String>,
 }
 
@@ -155,7 +155,7 @@ impl Gathered {
 pub struct Ends {
     /// The process that was started.
     pub child: (u32, ExitStatus),
-    /// What it has started.
+    /// The processes that it has started.
     pub others: Processes,
 }
 

@@ -154,7 +154,7 @@ impl Disorder {
             && max_ticks == u64::MAX
             && ticks.is_sorted()
         {
-            // What nearly all chunks are, in one pass that the compiler vectorizes.
+            // The case of nearly all chunks, in one pass that the compiler vectorizes.
             disorder.max_offset = whole;
             return disorder;
         }

@@ -212,7 +212,7 @@ pub struct SharedClockMap {
     pub knots: Arc<[(i128, i64)]>,
 }
 
-/// What makes two maps equal: their knots and their error.
+/// The parts by which maps are compared: their knots and their error.
 type KnotsAndError<'a> = (&'a [(i128, i64)], u64);
 
 impl SharedClockMap {

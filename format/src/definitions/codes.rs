@@ -42,7 +42,7 @@ code_enum!(
 );
 
 code_enum!(
-    /// What a source promises about the order of its events.
+    /// A source's promise about the order of its events.
     SourceOrder {
         /// Events of the source come in chronological order.
         Ordered = 0, "ordered";
@@ -92,7 +92,7 @@ code_enum!(
 );
 
 code_enum!(
-    /// What an event type means to analysis.
+    /// Meaning of an event type for analyses.
     Role {
         /// Something happened.
         Point = 0, "point";
@@ -155,7 +155,7 @@ code_enum!(
 );
 
 code_enum!(
-    /// What kind of place a location is.
+    /// The kind of place of a location.
     LocationKind {
         /// A thread of the process.
         Thread = 0, "thread";
@@ -165,7 +165,7 @@ code_enum!(
 );
 
 code_enum!(
-    /// What an integer element refers to; a merger renumbers references.
+    /// The kind of definition that an integer element refers to; a merger renumbers references.
     Reference {
         /// A plain value.
         None = 0, "none";

@@ -19,7 +19,7 @@ pub struct Element {
     pub element_type: ElementType,
     /// Whether events may lack it.
     pub is_optional: bool,
-    /// What an integer refers to.
+    /// The kind of definition that an integer refers to.
     pub reference: Reference,
     /// Unit of the values; the empty string if they have none.
     pub unit: StringId,
@@ -56,11 +56,11 @@ pub struct EventType {
     pub id: EventTypeId,
     /// Its name, unique in a recording.
     pub name: StringId,
-    /// What its events mean, for human readers.
+    /// Meaning of its events, for human readers.
     pub description: StringId,
     /// The readers it is meant for.
     pub verbosity: Verbosity,
-    /// What it means to analysis.
+    /// Meaning of its events for analyses.
     pub role: Role,
     /// Index of the element that ties begin to end. `None` if there is no such element.
     pub key_element: Option<u8>,

@@ -183,9 +183,9 @@ pub struct Source {
     pub process: ProcessId,
     /// Its name.
     pub name: StringId,
-    /// What it is, for human readers.
+    /// Description, for human readers.
     pub description: StringId,
-    /// What it promises about the order of its events.
+    /// Its promise about the order of its events.
     pub ordering: SourceOrder,
     /// The clock that stamps its events.
     pub clock: ClockId,
@@ -228,7 +228,7 @@ pub struct Location {
     pub process: ProcessId,
     /// Its name.
     pub name: StringId,
-    /// What kind of place it is.
+    /// The kind of place.
     pub kind: LocationKind,
     /// The system's id of the thread; 0 if it is not a thread.
     pub system_id: u64,
@@ -305,7 +305,7 @@ pub struct Object {
     pub id: ObjectId,
     /// The process it belongs to.
     pub process: ProcessId,
-    /// What kind of object: `communicator`, `window`, ….
+    /// The kind of object: `communicator`, `window`, ….
     pub kind: StringId,
     /// Its name.
     pub name: StringId,

@@ -1,5 +1,5 @@
-//! What the record types of definitions share: the trait [`Record`], and readers and writers of
-//! fields that occur in several of them.
+//! Common parts of the record types of definitions: the trait [`Record`], and readers and writers
+//! of fields that occur in several of them.
 
 use crate::error::{FormatError, Result};
 use crate::ids::{ProcessId, StringId};

@@ -8,7 +8,7 @@ pub const LEAST_CHUNK: u64 = 256 << 10;
 /// Chunks may be this large.
 pub const MOST_CHUNK: u64 = 16 << 20;
 
-/// What the anchor says.
+/// The contents of an anchor.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Anchor {
     /// Version of the anchor's own layout: 3 when written.
@@ -33,7 +33,7 @@ pub struct Anchor {
     pub description: String,
     /// Names and values.
     pub properties: Vec<(String, String)>,
-    /// A random number; none in the oldest.
+    /// A random number; `None` in the oldest versions.
     pub trace_id: Option<u64>,
     /// Number of snapshots of each location.
     pub snapshot_count: u32,

@@ -1,4 +1,4 @@
-//! What a record's description is made of.
+//! Types for the description of records.
 
 /// A kind of definition, which references name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -161,7 +161,7 @@ impl Enumeration {
     }
 }
 
-/// What a field is on the wire.
+/// The encoding of a field.
 #[derive(Clone, Copy, Debug)]
 pub enum FieldType {
     /// One byte.

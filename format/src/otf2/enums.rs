@@ -660,7 +660,7 @@ pub const SEVERITY: Enumeration = Enumeration {
     values: &[(0, "NONE"), (1, "LOW"), (2, "MEDIUM"), (3, "HIGH")],
 };
 
-/// What a marker marks.
+/// The scope of a marker.
 pub const MARKER_SCOPE: Enumeration = Enumeration {
     name: "MarkerScope",
     is_set: false,

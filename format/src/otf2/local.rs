@@ -1,4 +1,5 @@
-//! What a location's own definitions say: its ids in those of the archive, and its clock.
+//! The definitions of a location: the map of its ids to those of the archive, and the correction of
+//! its clock.
 
 use rustc_hash::FxHashMap;
 
@@ -61,7 +62,7 @@ impl IdMap {
 pub struct ClockOffset {
     /// The location's clock.
     pub time: u64,
-    /// What has to be added to it.
+    /// The offset to add to it.
     pub offset: i64,
     /// Its standard deviation; not used.
     pub standard_deviation: f64,

@@ -4,7 +4,7 @@
 //! An archive is an [`Anchor`] (`NAME.otf2`), global definitions (`NAME.def`), and for each location its own
 //! definitions (`NAME/L.def`) and events (`NAME/L.evt`). All but the anchor are sequences of chunks of the
 //! size that the anchor names, so that each can be read alone: a [`RawRecords`] or an [`EventReader`] takes one.
-//! What records there are, and what they are made of, is described in [`records`] alone.
+//! The records and their fields are described only in [`records`].
 
 mod anchor;
 mod container;

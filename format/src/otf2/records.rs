@@ -1602,7 +1602,7 @@ pub const LOCAL_DEFINITIONS: &[Record] = &[
     ),
 ];
 
-/// What a marker file has.
+/// Records of a marker file.
 pub const MARKERS: &[Record] = &[
     record(
         5,
@@ -1634,7 +1634,7 @@ pub const MARKERS: &[Record] = &[
     ),
 ];
 
-/// What a snapshot file has.
+/// Records of a snapshot file.
 pub const SNAPSHOTS: &[Record] = &[
     record(
         10,

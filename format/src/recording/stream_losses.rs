@@ -19,7 +19,7 @@ pub(super) fn sum(counts: impl Iterator<Item = u64>) -> u64 {
     counts.fold(0, u64::saturating_add)
 }
 
-/// What a recording and its live file have of one stream.
+/// The contents of a recording and its live file for one stream.
 pub(super) struct FoundStream {
     pub(super) stream: StreamId,
     pub(super) chunks: Vec<StoredChunk>,
@@ -50,7 +50,7 @@ impl FoundStream {
             }
         }
         let (mut losses, end) = self.gaps();
-        // What was given up after its commit is counted by its cause, and not missing.
+        // Events that were dropped after their commit are counted by cause, and are not missing.
         let mut given_up = live.as_ref().map_or(0, LiveStream::given_up);
         for loss in &mut losses {
             let part = loss.count.min(given_up);
@@ -64,7 +64,7 @@ impl FoundStream {
         let mut totals = match (known, &live) {
             (Some(known), _) => known,
             (None, Some(live)) => {
-                // What the stream has handed on, and neither a page nor a chunk accounts for.
+                // Events that the stream has handed on, but that are in no page and no chunk.
                 self.lose(
                     &mut losses,
                     live.recorded.saturating_sub(end).saturating_sub(given_up),

@@ -16,7 +16,7 @@ thread_local! {
     static HASHER: RefCell<EventHasher> = RefCell::default();
 }
 
-/// What the elements of a trace's event types refer to.
+/// The kinds of definitions that the elements of a trace's event types refer to.
 #[derive(Debug)]
 pub(crate) struct ElementReferences(Vec<Vec<Reference>>);
 

@@ -57,7 +57,7 @@ pub(crate) fn define_lost_streams(recording: &mut Recording) {
     }
 }
 
-/// What a reference becomes whose definition is lost.
+/// The number of a reference whose definition is lost.
 pub(crate) const LOST_REFERENCE: u64 = u32::MAX as u64;
 
 impl References {
@@ -142,8 +142,8 @@ pub(crate) struct Unifier {
     last: [References; 6],
 }
 
-/// What makes regions the same: name, file, line, group; for functions without a symbol also the build that they are
-/// in, because an address means nothing without it.
+/// The identity of a region: name, file, line, group; for functions without a symbol also the build that they are in,
+/// because an address means nothing without it.
 type RegionKey = (StringId, StringId, u32, StringId, Option<Vec<u8>>);
 
 impl Unifier {
@@ -532,7 +532,7 @@ pub(crate) fn by_process(of: &Definitions) -> BTreeMap<ProcessId, Definitions> {
     for d in of.processes.values() {
         give(d.id, Definition::Process(d.clone()));
     }
-    // What is of no process that is defined is of none.
+    // Definitions of processes that are not defined are left out.
     let is_known = |process: &ProcessId| of.processes.contains_key(process);
     for d in of.ranks.values().filter(|d| is_known(&d.process)) {
         give(d.process, Definition::Rank(*d));

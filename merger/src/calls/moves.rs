@@ -8,7 +8,7 @@ use annals_format::{RegionId, TraceChunk, TraceLoss};
 use crate::calls::Moves;
 use crate::calls::region_types::RegionTypes;
 
-/// What happened to the stack of a location.
+/// A change of a location's stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum MoveKind {
     Enter,

@@ -14,7 +14,7 @@ struct Kind {
     at: usize,
 }
 
-/// What the stacks need to know of a trace's definitions.
+/// The parts of a trace's definitions that the stacks need.
 #[derive(Debug)]
 pub(crate) struct RegionTypes {
     /// By event type.

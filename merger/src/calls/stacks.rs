@@ -90,7 +90,7 @@ impl Stack {
                 match step {
                     _ if is_absent => Some(None),
                     Step::Enter { region, .. } => (*region == left).then_some(Some(index)),
-                    // What it left is not known, so neither is what is left now.
+                    // The region that it left is unknown, and so is the rest of the stack.
                     Step::Leave(_) => Some(None),
                 }
             });

@@ -79,7 +79,7 @@ impl<'a> Course<'a> {
 
 /// Reduces the knots to fewer ones whose bounds are nowhere below these.
 fn thinned(knots: Vec<ErrorKnot>) -> Vec<ErrorKnot> {
-    // What changes nothing is not needed.
+    // Knots that change nothing are not needed.
     let mut needed: Vec<ErrorKnot> = Vec::with_capacity(knots.len());
     for (index, knot) in knots.iter().enumerate() {
         let bounds = |knot: &ErrorKnot| (knot.own_ns, knot.host_ns);

@@ -48,9 +48,9 @@ pub struct HostFitReport {
     /// `one-direction`: only a bound is known; `inconsistent`: no line is better than none, nothing was
     /// changed.
     pub quality: &'static str,
-    /// What was added to its times at its start, nanoseconds.
+    /// The correction of its times at its start, nanoseconds.
     pub offset_start_ns: i64,
-    /// What was added to its times at its end, nanoseconds.
+    /// The correction of its times at its end, nanoseconds.
     pub offset_end_ns: i64,
     /// Bound of the error at its start, nanoseconds, as long as the true offset is a line; null: none.
     pub bound_start_ns: Option<u64>,
@@ -58,7 +58,7 @@ pub struct HostFitReport {
     pub bound_end_ns: Option<u64>,
 }
 
-/// What is known of a host before it is related to others.
+/// The properties of a host before it is related to others.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct HostFacts {
     pub(crate) boot_id: BootId,
@@ -177,7 +177,7 @@ pub(crate) struct Host {
     pub(crate) through: Option<BootId>,
     /// Its reference clock to the axis.
     pub(crate) map: ClockMap,
-    /// From this host to the axis; none for the axis itself.
+    /// From this host to the axis; `None` for the axis itself.
     links: Vec<Arc<Link>>,
     is_bounded: bool,
 }

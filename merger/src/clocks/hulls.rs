@@ -1,5 +1,5 @@
-//! What messages say about the clocks of two hosts: every message from one to the other bounds their
-//! offset on one side, and the convex hulls of both directions bound offset and rate.
+//! Bounds on the clocks of two hosts by their messages: every message from one to the other bounds their offset on one
+//! side, and the convex hulls of both directions bound offset and rate.
 //!
 //! After Duda, Harrus, Haddad and Bernard, "Estimating global time in distributed systems" (1987), and
 //! Ashton, "Algorithms for off-line clock synchronisation" (1995). All arithmetic is exact.
@@ -86,7 +86,7 @@ impl Quality {
     }
 }
 
-/// What has to be added to one host's times.
+/// The correction of one host's times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Fit {

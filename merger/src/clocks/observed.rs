@@ -22,7 +22,7 @@ const LEAST_RUN_NS: i128 = 1_000_000_000;
 /// A tick, unwrapped, and when it was observed.
 type Observation = (i128, i64);
 
-/// What was observed of one clock.
+/// The observations of one clock.
 pub(crate) struct Observed<'a> {
     clock: &'a Clock,
     /// The previous observation, which shows how often the clock has started again since.

@@ -11,7 +11,7 @@ use crate::error::{MergeError, Result};
 /// offset are rounded by half a microsecond each, and two readings by up to one.
 const PRINTED_NS: u64 = 3_000;
 
-/// What the file says of one host.
+/// The file's line for one host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct OffsetOfHost {
     /// Wall clock of the first host less this one's.

@@ -18,7 +18,7 @@ const MOST_EPOCHS: usize = 4096;
 /// A stretch of a clock's time in which it was not set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Epoch {
-    /// What has to be added to its ticks for them to go on from those before.
+    /// The offset to add to its ticks so that they continue the previous ones.
     pub(crate) shift: i128,
     /// The earliest and the latest moment at which it may have ticked so, reference clock.
     pub(crate) from_ns: i64,

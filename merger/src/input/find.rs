@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 pub struct RejectedInput {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The error.
     pub why: String,
 }
 

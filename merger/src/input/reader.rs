@@ -1,4 +1,4 @@
-//! What a sweep reads from: one stream of a recording, or something with many, a trace or a run.
+//! Inputs of a sweep: one stream of a recording, or a trace or a run with many streams.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ pub(crate) enum InputReader<'a> {
     Run(Box<RunReader<'a>>),
 }
 
-/// What is left of a reader when all was read, for totals and report.
+/// Summary kept after a reader has read everything, for totals and report.
 #[derive(Debug)]
 pub(crate) enum InputOutcome<'a> {
     Stream(StreamOutcome<'a>),

@@ -21,7 +21,7 @@ pub struct InputRecording {
     pub live_path: Option<PathBuf>,
     /// Bytes of the file.
     pub file_bytes: u64,
-    /// What is in it.
+    /// Its contents.
     pub recording: Recording,
     /// Definitions of it that were packed.
     packed: Vec<u8>,
@@ -172,7 +172,7 @@ impl InputRecording {
     /// Restores the definitions that were packed.
     pub(crate) fn unpack_definitions(&mut self) {
         let packed = std::mem::take(&mut self.packed);
-        // What was encoded a moment ago is whole.
+        // The data was encoded by this process, so it is intact.
         let outcome = self.recording.definitions.add_all(&packed);
         debug_assert!(outcome.is_ok(), "{outcome:?}");
     }

@@ -22,7 +22,7 @@ pub struct Recovered {
     pub events: u64,
     /// Bytes of the file.
     pub bytes: u64,
-    /// What the live file has that could not be read, and is not in the file. `None` if it has everything.
+    /// The parts of the live file that could not be read, and are not in the file. `None` if it has everything.
     pub unread: Option<String>,
 }
 

@@ -20,7 +20,7 @@ use crate::filter::Keep;
 use crate::input::recording::InputRecording;
 use crate::input::ticks::StreamClock;
 
-/// What a stream's reading found: for totals and report.
+/// The findings of reading a stream, for totals and report.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StreamFindings {
     /// Events whose wraps the references do not decide.
@@ -65,7 +65,7 @@ pub(crate) enum LossPlace {
     Time(i64),
 }
 
-/// What dropped records reported of one event type and cause.
+/// The losses of one event type and cause in dropped records.
 #[derive(Clone, Copy, Default, Debug)]
 struct Reported {
     /// Events, from the stream's start to the last record.
@@ -176,8 +176,8 @@ struct Planned {
     left_out_ns: Option<i64>,
 }
 
-/// What is left of a stream when it was read: of very many streams, their readers would take the memory that others
-/// need.
+/// Summary kept after a stream has been read. The reader itself is dropped: with very many streams, readers would
+/// dominate memory.
 #[derive(Debug)]
 pub(crate) struct StreamOutcome<'a> {
     pub(crate) stream: StreamId,
@@ -232,7 +232,7 @@ pub(crate) struct StreamReader<'a> {
     left_out_ns: Option<i64>,
     /// Losses that no strip has yet.
     pub(crate) losses: Vec<(LossPlace, TraceLoss)>,
-    /// What dropped records reported, by event type and cause.
+    /// The losses in dropped records, by event type and cause.
     reported: BTreeMap<(Option<EventTypeId>, Cause), Reported>,
     /// Where chunks are missing, cannot be read, or were overwritten: times of the events around, nanoseconds.
     gaps: Vec<(i64, i64)>,
@@ -337,7 +337,7 @@ impl<'a> StreamReader<'a> {
         let mut planned = Vec::with_capacity(chunks.len());
         for (index, stored) in chunks.iter().enumerate() {
             let (least, most) = self.clock.bounds(self.input, stored, self.is_sorted);
-            // What an ordered source raised is not before what it raised before.
+            // An event of an ordered source is not before an event that the source raised earlier.
             let bound = if self.is_sorted {
                 least
             } else {

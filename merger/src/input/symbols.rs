@@ -26,7 +26,7 @@ pub struct Symbols {
     is_of_host: bool,
 }
 
-/// What a function is called.
+/// The name of a function.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 struct Found {
     name: String,

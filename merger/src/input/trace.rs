@@ -32,7 +32,7 @@ pub struct InputTrace {
     pub path: PathBuf,
     /// Bytes of the file.
     pub file_bytes: u64,
-    /// What is in it.
+    /// Its contents.
     pub trace: Trace,
     pub(crate) file: FileAt,
 }
@@ -69,7 +69,7 @@ pub(crate) struct RenumberedTrace {
     /// Its processes that are taken, with their numbers in the new trace.
     pub(crate) processes: BTreeMap<ProcessId, ProcessId>,
     pub(crate) numbers: Numbers,
-    /// What has to be added to its times.
+    /// The offset to add to its times.
     pub(crate) shift_ns: i64,
     /// Bound of that one's error; and how the axis was found.
     pub(crate) error_ns: u64,
@@ -335,7 +335,8 @@ impl Queue {
 /// A chunk as it was decoded.
 pub(crate) struct DecodedTrace {
     content: std::result::Result<Renumbered, String>,
-    /// What cannot be read, and why: all of the chunk, or some groups. No head: not even that can.
+    /// The unreadable part and the error: all of the chunk, or some groups. No head means that it
+    /// is unreadable, too.
     damage: Option<(String, Option<TraceChunkHeader>)>,
 }
 

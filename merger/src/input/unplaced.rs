@@ -9,7 +9,7 @@ use crate::input::stream::{
     Lane, LossPlace, RecordedStream, StreamFindings, StreamOutcome, count_elsewhere,
 };
 
-/// What a sweep gets of such a stream: losses, and no events.
+/// The reader of such a stream, which returns losses and no events.
 #[derive(Debug)]
 pub(crate) struct UnplacedStream<'a> {
     pub(crate) outcome: StreamOutcome<'a>,

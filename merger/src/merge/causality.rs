@@ -297,7 +297,7 @@ pub(super) fn shifts_of(chunk: &TraceChunk) -> Vec<(StreamId, i64)> {
     shifts.collect()
 }
 
-/// What a repair moved.
+/// The moves of a repair.
 #[derive(Default)]
 pub(super) struct Moved {
     /// By stream, the shift of its last event.

@@ -8,7 +8,7 @@ use annals_format::{ProcessId, RecordingId};
 use crate::filter::{Said, said};
 use crate::input::trace::RenumberedTrace;
 
-/// What is taken from which trace, and what is not.
+/// Selects which recordings are taken from which trace.
 #[derive(Default)]
 pub(super) struct ChosenTraces {
     /// Number of a trace, its process that is taken, and the recording.
@@ -65,7 +65,7 @@ impl ChosenTraces {
     }
 }
 
-/// What a trace has of a process.
+/// The contents of a trace for one process.
 #[derive(PartialEq, Eq)]
 struct Held {
     present: u64,
@@ -73,7 +73,7 @@ struct Held {
     missing: u64,
     /// By stream of the process and by event type, events that are there, and those that were recorded.
     rows: Vec<(u64, u64)>,
-    /// What it was merged with.
+    /// The filters of the merge that made it.
     filters: Vec<Said>,
 }
 

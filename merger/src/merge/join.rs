@@ -18,7 +18,7 @@ use crate::merge::output::{finish_trace, start_trace};
 use crate::report::{Sums, is_complete};
 use crate::trace_file::TraceFile;
 
-/// What a join did.
+/// The result of a join.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Joined {
     /// Totals of every stream.

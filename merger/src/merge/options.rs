@@ -59,7 +59,7 @@ pub struct MergeOptions {
     pub symbols: Symbols,
     /// Offsets between the clocks of hosts, measured by the user. Default: those in the recordings.
     pub clock_offsets: Option<ClockOffsets>,
-    /// What is done about messages that are received before they are sent. Default: they are counted.
+    /// The treatment of messages that are received before they are sent. Default: they are counted.
     pub causality: Causality,
     /// Maximum number of messages in flight, about 150 bytes each; more are counted, not matched.
     pub messages_in_flight: usize,
@@ -69,7 +69,8 @@ pub struct MergeOptions {
     pub window: Window,
     /// Which slice of time is written; [`JoinOptions`](crate::JoinOptions) put slices together. Default: `None`, the whole merge.
     pub slice: Option<SliceNumber>,
-    /// What an earlier run for the same inputs settled: see [`MergePlan::settled`]. Default: `None`, it is settled anew.
+    /// The decisions of an earlier run for the same inputs: see [`MergePlan::settled`]. Default: `None`, which means
+    /// that they are made anew.
     pub settled: Option<Plan>,
     /// The file that will be written: it is never taken for an input. Default: `None`.
     pub output: Option<PathBuf>,

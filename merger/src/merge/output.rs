@@ -47,7 +47,7 @@ fn trace_id(merge: &Merge) -> RecordingId {
 struct Encoded {
     header: TraceChunkHeader,
     body: StoredBody,
-    /// What it has of calls.
+    /// The enters and leaves of the chunk.
     moves: ChunkMoves,
 }
 

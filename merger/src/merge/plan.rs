@@ -34,13 +34,13 @@ pub struct Plan {
     quantiles_ns: Vec<i64>,
     /// By process, how a repair moves its events: time and shift.
     shifts: Vec<Vec<(i64, i64)>>,
-    /// What the messages say of hosts' clocks, in the order in which it was found.
+    /// The corrections of hosts' clocks by messages, in the order in which they were found.
     #[serde(default)]
     corrections: Vec<Correction>,
     repair: Option<PlannedRepair>,
 }
 
-/// What a repair found before it moved anything.
+/// The findings of a repair before it moved anything.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PlannedRepair {

@@ -1,4 +1,4 @@
-//! What is prepared before events are read: which processes are merged, in which order, and where each starts and ends on
+//! Preparation before events are read: which processes are merged, in which order, and where each starts and ends on
 //! the axis.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -305,7 +305,7 @@ struct UnifiedProcesses {
     definitions: Definitions,
     /// Processes that are taken from recordings.
     members: Vec<Member>,
-    /// What each process knows of its host.
+    /// The information of each process about its host.
     hosts: Vec<HostFacts>,
     recording_ids: Vec<RecordingId>,
 }

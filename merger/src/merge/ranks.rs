@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use annals_format::{Definitions, ProcessId, Rank, RecordingId};
 
-/// What decides a process's rank.
+/// The properties that determine a process's rank.
 pub(super) struct RankClaim {
     /// As its world counts.
     rank: Option<Rank>,

@@ -13,7 +13,7 @@ use crate::input::trace::InputTrace;
 use crate::messages::causality::CausalityReport;
 use crate::report::{self, Boots, InputReport, Report, StreamReport};
 
-/// What readers found, for the report.
+/// The findings of readers, for the report.
 struct Findings {
     /// By stream, totals and report.
     streams: Vec<(StreamTotals, StreamReport)>,

@@ -41,7 +41,7 @@ pub(crate) struct Budget {
     pub(crate) strips: u64,
 }
 
-/// What a merge keeps of each stream, about: definitions, index, counts.
+/// Approximate memory that a merge keeps for each stream: definitions, index, counts.
 const STREAM_BYTES: u64 = 12 << 10;
 
 impl Budget {
@@ -111,7 +111,7 @@ pub(crate) struct Runs<'a> {
     pub(crate) directory: &'a Path,
 }
 
-/// What is to be read, and what is left of what was read to make it.
+/// The remaining readers, and the outcomes of those that were merged into them.
 type Reduced<'a> = (Vec<InputReader<'a>>, Vec<Vec<InputOutcome<'a>>>);
 
 impl Runs<'_> {

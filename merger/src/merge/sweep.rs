@@ -127,7 +127,7 @@ impl<'a> Sweep<'a> {
         bundles.saturating_mul(self.bundle()).min(self.at_once)
     }
 
-    /// Returns the next strips, in order; none at the end.
+    /// Returns the next strips, in order; an empty list means the end.
     pub(crate) fn next_strips(&mut self, workers: &Workers) -> Vec<Strip<'a>> {
         let most = self.at_once(workers.count());
         let mut strips = Vec::with_capacity(most);

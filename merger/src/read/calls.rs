@@ -31,8 +31,8 @@ struct Kind {
     at: usize,
 }
 
-/// What takes calls in, and what happens in them. Locations are numbered as [`Calls::locations`] lists them.
-/// Called for what is before the window, too.
+/// A receiver of calls, and of the events in them. Locations are numbered as [`Calls::locations`] lists them. Called
+/// for what is before the window, too.
 pub trait Sink: CallSink {
     /// Whether the calls of a chunk may be passed location by location instead of in the global order: several times as
     /// fast, and events outside of the query are not even read.
@@ -169,14 +169,14 @@ impl<'a, F: FnMut(&Call<'a>) -> ControlFlow<()>> CallSink for CallVisitor<'a, F>
 
 impl<'a, F: FnMut(&Call<'a>) -> ControlFlow<()>> Sink for CallVisitor<'a, F> {}
 
-/// What happens at a location with several streams.
+/// A step at a location with several streams.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Move(RegionId, Kind),
     Gap,
 }
 
-/// What to follow. All threads share it.
+/// The streams and events to follow. All threads share this plan.
 #[derive(Debug)]
 struct Plan {
     kinds: FxHashMap<EventTypeId, Kind>,

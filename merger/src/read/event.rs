@@ -11,7 +11,7 @@ use annals_format::{
 use super::places::{Places, StreamPlace};
 use super::query::{ElementHandle, Query};
 
-/// What a reader visits: events in global order, and the losses between them.
+/// The items that a reader visits: events in global order, and the losses between them.
 #[derive(Clone, Copy, Debug)]
 pub enum Item<'a> {
     /// An event.
@@ -215,7 +215,7 @@ impl<'a> Event<'a> {
     }
 }
 
-/// What all events of a pass share.
+/// Data that all events of a pass share.
 pub(crate) struct Scope<'r> {
     pub(crate) definitions: &'r Definitions,
     pub(crate) places: Places,

@@ -186,7 +186,7 @@ impl OpenedTrace {
     }
 }
 
-/// What cannot be read in a slice.
+/// The unreadable parts of a slice.
 #[derive(Default)]
 struct SliceDamage<'a> {
     /// Chunks that cannot be decoded, with their heads if these can.

@@ -22,7 +22,7 @@ pub(super) struct OpenedTrace {
     pub(super) path: PathBuf,
     pub(super) file: FileAt,
     pub(super) bytes: u64,
-    /// What the definitions and losses say.
+    /// The summary of definitions and losses.
     pub(super) is_complete: bool,
     /// All of it but the definitions.
     pub(super) trace: Trace,
@@ -37,7 +37,7 @@ pub(super) struct RegionPlan {
     pub(super) window_end: usize,
     /// The chunk after the last one to read.
     pub(super) last: usize,
-    /// What is open at the end of the trace. `None` if all chunks up to there are read.
+    /// The calls that are open at the end of the trace. `None` if all chunks up to there are read.
     pub(super) end: Option<Snapshot>,
     /// Snapshots that cannot be read: their offsets.
     pub(super) damage: Vec<(u64, FormatError)>,
@@ -220,7 +220,8 @@ impl OpenedTrace {
         let (first, open) = self
             .snapshot_before(usable, &mut damage)
             .unwrap_or_default();
-        // What is open at the window's end is so until the location's next event, if there is one.
+        // Calls that are open at the window's end continue until the location's next event, if
+        // there is one.
         let window_end = chunks.partition_point(|entry| window.overlaps(entry.first_ns, i64::MAX));
         let mut end = None;
         if window_end < chunks.len() && !reach.to_end {

@@ -195,7 +195,7 @@ pub(crate) fn lanes() -> &'static Lanes {
 }
 
 impl Lanes {
-    /// Takes a frame for the calling thread; none when all are taken.
+    /// Takes a frame for the calling thread. Returns `None` when all are taken.
     #[inline(always)]
     pub(crate) fn enter(&'static self, key: u64) -> Option<&'static Frame> {
         let lane = THREAD.with(|thread| thread.lane.get()).cast::<Lane>();
@@ -289,7 +289,7 @@ mod models {
     struct World {
         life: Life,
         frames: [Frame; 3],
-        /// What callbacks use, and the free-callback frees.
+        /// Data that callbacks use, and that the free-callback frees.
         resource: UnsafeCell<bool>,
         /// Written by the thread that frees, read by the thread that ends.
         said: UnsafeCell<bool>,

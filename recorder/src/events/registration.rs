@@ -57,7 +57,7 @@ pub(crate) fn next_key() -> Option<u64> {
 type EventCall = Box<dyn Fn(&Instance<'_>, Registration, Safety) + Send + Sync>;
 type DroppedCall = Box<dyn Fn(&Dropped) + Send + Sync>;
 
-/// What is called back for an instance: with the instance, the registration, and what the context
+/// The callback for an instance: called with the instance, the registration, and what the context
 /// requires.
 pub struct Callback(EventCall, usize);
 
@@ -100,7 +100,7 @@ pub struct Dropped {
     pub registration: Registration,
     /// Index of the source.
     pub source: i32,
-    /// What the context of this call requires.
+    /// The safety that the context of this call requires.
     pub required: Safety,
     /// The user data of the callback that would be called in this context.
     pub user_data: usize,
@@ -173,7 +173,7 @@ fn call_parked(registration: Registration, required: Safety, [address, _]: [usiz
     }
 }
 
-/// What of a registration is changed under a lock.
+/// The parts of a registration that change under a lock.
 #[derive(Default)]
 struct Book {
     info: Info,
@@ -229,7 +229,7 @@ impl Drop for Slot {
     }
 }
 
-/// What runs: the calling thread's innermost callback, while this lives.
+/// The calling thread's innermost running callback, while this lives.
 struct Inner(u8);
 
 impl Inner {
@@ -273,8 +273,8 @@ impl<'a> Inside<'a> {
         })
     }
 
-    /// Protects what `find` finds while this lives; none when it finds nothing or the registration
-    /// is ending.
+    /// Protects what `find` finds while this lives. Returns `None` when it finds nothing or the
+    /// registration is ending.
     #[inline]
     fn protect(&self, find: impl Fn() -> *mut Entry) -> Option<&Entry> {
         loop {

@@ -129,7 +129,7 @@ impl Value {
         true
     }
 
-    /// Reads a value that lies in memory as C code has it; none when the bytes are too few.
+    /// Reads a value in C's memory layout. Returns `None` when there are too few bytes.
     #[inline]
     pub fn get(datatype: Datatype, from: &[u8]) -> Option<Self> {
         let size = datatype.size();
@@ -146,8 +146,8 @@ impl Value {
     }
 }
 
-/// What a callback must be safe for: requirements that a context has, and that a callback meets
-/// (MPI 4.1 §16.3.8.2, table 21). Each level includes the ones before it.
+/// The safety of a callback: requirements that a context has, and that a callback meets (MPI 4.1
+/// §16.3.8.2, table 21). Each level includes the ones before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Safety {
@@ -175,7 +175,7 @@ impl Safety {
     }
 }
 
-/// What kind of object something must be bound to (MPI 4.1 §16.3.2).
+/// The kind of object that something must be bound to (MPI 4.1 §16.3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Bind {

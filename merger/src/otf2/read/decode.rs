@@ -26,7 +26,7 @@ struct Decoder<'a> {
     correction: ClockCorrection,
     /// Begins of collective operations whose end is to come: how many.
     begins: usize,
-    /// What the begins have from their ends, by begin.
+    /// The fields of begins that are taken from their ends, by begin.
     collectives: Vec<Option<Collective>>,
     places: FxHashMap<u64, Option<u64>>,
     scratch: Vec<u8>,

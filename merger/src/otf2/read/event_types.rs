@@ -64,7 +64,7 @@ pub(crate) enum MarkerField {
     Definition,
 }
 
-/// What a collective operation's begin has from its end.
+/// A field of a collective operation's begin that is taken from its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum CollectiveField {
     Communicator,
@@ -357,7 +357,7 @@ fn add_fields(record: &Record, arguments: usize, elements: &mut Elements<'_>) {
     }
 }
 
-/// What the passes over the locations found of what event types are made of.
+/// The parts of event types that the passes over the locations found.
 #[derive(Default)]
 struct FoundRecords<'a> {
     /// Ids of records.

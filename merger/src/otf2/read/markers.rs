@@ -14,7 +14,7 @@ use annals_format::{Cause, Chunk, Problem, ReadAt, Result, TypeColumns};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What markers of one kind have in common.
+/// Common properties of markers of one kind.
 #[derive(Clone, Debug)]
 pub(crate) struct MarkerDefinition {
     group: Vec<u8>,

@@ -128,10 +128,10 @@ impl Numbers {
     }
 }
 
-/// What a location's events refer to.
+/// Definitions that a location's events refer to.
 pub(crate) type Seen = [Numbers; DefinitionKind::COUNT];
 
-/// What the pass over a location found.
+/// The result of the pass over a location.
 #[derive(Debug)]
 pub(crate) struct Scanned {
     pub(crate) parts: Vec<FilePart>,

@@ -29,7 +29,7 @@ pub(crate) enum Conversion {
     Object(DefinitionKind),
     /// Text or bytes become a string; bytes by their digits.
     Text,
-    /// What a reference of ours is called.
+    /// The name of one of our references.
     Name(Reference),
     /// A time of the archive.
     Ticks,
