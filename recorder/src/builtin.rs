@@ -1,5 +1,5 @@
-//! What every recording has from its start: one process, the source of its threads, the event types
-//! of regions.
+//! Definitions that every recording has from its start: one process, the source of its threads, the
+//! event types of regions.
 
 use annals_format::{EventTypeId, ProcessId, SourceId};
 

@@ -252,8 +252,8 @@ pub(crate) enum TickSource {
     Unreadable(Arc<Tied>),
 }
 
-/// What is known of a clock that the recorder cannot read: where its owner tied it to the reference
-/// clock ([`crate::Recorder::calibrate`]).
+/// The information about a clock that the recorder cannot read: where its owner tied it to the
+/// reference clock ([`crate::Recorder::calibrate`]).
 #[derive(Debug, Default)]
 pub(crate) struct Tied {
     is_tied: AtomicBool,

@@ -426,7 +426,7 @@ pub(crate) struct RowShape {
     few: u64,
     /// How many these are; 0 for other event types.
     few_count: usize,
-    /// What these are.
+    /// The types of these elements.
     pub(crate) few_are: Few,
 }
 

@@ -1,5 +1,5 @@
-//! What can go wrong when a recorder is set up.
-//! The event path reports no errors: there, an error costs events, which are counted.
+//! Errors when a recorder is set up. The event path reports no errors: there, an error costs
+//! events, which are counted.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ pub enum RecorderError {
     /// The recording could not be created or written.
     #[error("cannot {action} {path}")]
     Io {
-        /// What was tried.
+        /// The failed operation.
         action: &'static str,
         /// On which file.
         path: PathBuf,
@@ -27,9 +27,9 @@ pub enum RecorderError {
     Setting {
         /// Name of the option or environment variable.
         name: &'static str,
-        /// What it should be.
+        /// The expected value.
         expected: &'static str,
-        /// What it is.
+        /// The actual value.
         found: String,
     },
     /// The recorder was finished; nothing can be added any more.
@@ -50,7 +50,7 @@ pub enum RecorderError {
     Definition {
         /// Name of what was to be defined.
         name: String,
-        /// What is wrong.
+        /// The problem.
         why: String,
     },
     /// A snapshot could not be written.
@@ -68,7 +68,7 @@ pub enum RecorderError {
     /// A number does not name anything that was added to this recorder.
     #[error("{what} {number} does not exist in this recorder")]
     Unknown {
-        /// What kind of thing.
+        /// The kind of object.
         what: &'static str,
         /// Its number.
         number: u32,

@@ -17,13 +17,13 @@ const WATCHED: u64 = 4;
 const OTHER_CLOCK: u64 = 8;
 const NUMBER: u32 = 8;
 
-/// What holds for events of one type in one stream: bits 0 and 1 the mode, bit 2 whether a trigger
+/// The rules for events of one type in one stream: bits 0 and 1 the mode, bit 2 whether a trigger
 /// watches them, bit 3 whether the clock is another than the processor's counter, from bit 8 the
 /// mode's number (one of how many; ticks between two).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Gate(pub(crate) u64);
 
-/// What becomes of an event.
+/// The decision about an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Admission {
     Record,

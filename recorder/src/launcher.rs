@@ -66,7 +66,7 @@ pub(crate) fn world() -> Option<String> {
 /// Returns a name for a run of MPICH's launcher, which sets none itself: the identity of its proxy,
 /// of which there is one on each host.
 fn hydra_run() -> Option<String> {
-    /// What the kernel keeps of `hydra_pmi_proxy`: 15 characters.
+    /// The kernel's name for `hydra_pmi_proxy`: 15 characters.
     const PROXY: &str = "hydra_pmi_proxy";
     /// Shells and other wrappers may be in between.
     const MOST_ANCESTORS: usize = 16;

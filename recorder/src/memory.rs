@@ -347,7 +347,7 @@ impl CounterRow {
     }
 }
 
-/// What belongs to a [`CounterRow`] and no reader needs.
+/// Data of a [`CounterRow`] that no reader needs.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub(crate) struct OwnRow {
@@ -444,7 +444,7 @@ impl<'a> Slot<'a> {
     }
 }
 
-/// What a page held at one moment.
+/// The contents of a page at one moment.
 #[derive(Debug)]
 pub(crate) struct PageCopy {
     pub(crate) stream: StreamId,

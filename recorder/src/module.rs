@@ -15,7 +15,7 @@ use crate::recorder::Recorder;
 pub struct ModuleSpec {
     /// Where the file is.
     pub path: String,
-    /// What the linker called this very build; empty when it did not.
+    /// The build id that the linker assigned to this build; empty when it has none.
     pub build_id: Vec<u8>,
     /// Address in memory less address in the file; wraps.
     pub base: u64,

@@ -102,7 +102,7 @@ pub const ENVIRONMENT: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// What happens to an event that finds no free buffer page.
+/// The treatment of an event that finds no free buffer page.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Overflow {
     /// The event is dropped, and counted.
@@ -161,12 +161,11 @@ pub struct Options {
     pub clock: ClockChoice,
     /// Time between calibration points.
     pub calibration_period: Duration,
-    /// What happens when no page is free.
-    /// A source may have its own policy.
+    /// The treatment of events when no page is free. A source may have its own policy.
     pub overflow: Overflow,
     /// How long an event may wait for a page under [`Overflow::Block`].
     pub block_limit: Duration,
-    /// What makes the flight recorder write a snapshot: of the streams that
+    /// Triggers that make the flight recorder write a snapshot: of the streams that
     /// [`Overflow::Overwrite`].
     pub triggers: Vec<Trigger>,
     /// How much time before its trigger a snapshot covers.
@@ -316,7 +315,7 @@ impl Options {
                     triggers.map(|text| text.parse().map_err(|error| setting.named(error)));
                 self.triggers = triggers.collect::<Result<_>>()?;
                 if !self.is_overflow_set {
-                    // What else would a trigger be for.
+                    // A trigger is only useful for the flight recorder.
                     self.overflow = Overflow::Overwrite;
                 }
             }

@@ -29,8 +29,8 @@ pub enum Refusal {
     NotShort,
 }
 
-/// What raises the events of a recorder by their numbers, and checks all of them. For signal
-/// handlers as well, like [`crate::Recorder::raise`].
+/// Raises the events of a recorder by their numbers, and checks all of them. For signal handlers as
+/// well, like [`crate::Recorder::raise`].
 #[derive(Clone, Copy, Debug)]
 pub struct Raiser<'a> {
     shared: &'a Shared,

@@ -246,7 +246,7 @@ impl Recorder {
     /// now, as far as that is known: for a clock that the recorder cannot read, by the last
     /// [`Recorder::calibrate`], or without one at the last event.
     pub fn report_dropped(&self, source: SourceId, event_type: EventTypeId, count: u64) {
-        // What is refused is counted.
+        // Refused events are counted.
         let _ = self.raiser().report_dropped(source, event_type, count);
     }
 
@@ -276,7 +276,7 @@ impl Recorder {
             shared.count_misused();
             return;
         }
-        // What is refused is counted.
+        // Refused events are counted.
         let _ = self.raiser().raise(source, tick, event_type.id, values);
     }
 

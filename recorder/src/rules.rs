@@ -9,7 +9,7 @@ use globset::{Glob, GlobMatcher};
 
 use crate::error::{RecorderError, Result};
 
-/// What a rule of [`Rules`] is about.
+/// The subject of a rule of [`Rules`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Subject {
     Source,
@@ -17,7 +17,7 @@ pub(crate) enum Subject {
     Region,
 }
 
-/// What a rule of [`Rules`] decides.
+/// The decision of a rule of [`Rules`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     On,
@@ -57,8 +57,8 @@ enum Rule {
 /// | `sample N event GLOB` | one event in N, counted per stream |
 /// | `limit N/s event GLOB` | at most N events a second in each stream, and a burst of up to 16 after a pause |
 ///
-/// What is off is not raised. What sampling and limits leave out is counted as *suppressed*. They
-/// do not apply to event types that enter or leave regions: pairs would be torn.
+/// Events that are off are not raised. Events that sampling and limits leave out are counted as *suppressed*. They do
+/// not apply to event types that enter or leave regions: pairs would be torn.
 ///
 /// ```
 /// # use annals_recorder::Rules;

@@ -1,5 +1,5 @@
-//! What a recorder's threads share: memory, page queues, streams, definitions, counters without a
-//! stream.
+//! Data that a recorder's threads share: memory, page queues, streams, definitions, counters
+//! without a stream.
 //!
 //! This module and `stream` need each other: a stream that drops a page counts in the counters of
 //! the page's owner, and streams live in cells that are shared.
@@ -43,7 +43,7 @@ pub(crate) struct Shared {
     pub(crate) streams: Streams,
     pub(crate) memory: LiveMemory,
     pub(crate) pages: Pages,
-    /// What rows of each event type look like, for threads that must not lock.
+    /// The layout of each event type's rows, for threads that must not lock.
     pub(crate) row_shapes: Box<[OnceLock<RowShape>]>,
     pub(crate) gates: Gates,
     pub(crate) triggers: Triggers,

@@ -22,11 +22,11 @@ use crate::storage::{self, OwnFile, Storage};
 use crate::stream::Stream;
 use crate::sys;
 
-/// What a snapshot is to hold.
+/// The contents of a snapshot.
 pub(crate) struct Request<'a> {
     /// Its number, from 1.
     pub(crate) number: u64,
-    /// What made it.
+    /// Its trigger.
     pub(crate) trigger: &'a str,
     /// When that was: reference clock, nanoseconds.
     pub(crate) trigger_ns: i64,
@@ -121,7 +121,7 @@ impl Syncer {
             for written in receiver {
                 let synced = written.and_then(|path| match sync(&path) {
                     Ok(()) => Ok(path),
-                    // What may not be on the disk has no name.
+                    // A file that may not be on the disk has no name.
                     Err(error) => std::fs::remove_file(&path).and(Err(error)),
                 });
                 shared.note_snapshot(synced);

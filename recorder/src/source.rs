@@ -1,11 +1,11 @@
-//! What the event path needs to know of a source.
+//! The properties of a source that the event path needs.
 
 use std::sync::atomic::AtomicBool;
 
 use crate::clock::TickSource;
 use crate::options::Overflow;
 
-/// What the event path needs to know of a source.
+/// The properties of a source that the event path needs.
 #[derive(Debug)]
 pub(crate) struct SourceState {
     pub(crate) clock: TickSource,

@@ -1,4 +1,4 @@
-//! What a program describes before it can be defined: event types, clocks, sources.
+//! Descriptions of a program's definitions: event types, clocks, sources.
 
 use std::sync::Arc;
 

@@ -36,8 +36,8 @@ pub(crate) struct OwnFile {
     identity: Identity,
 }
 
-/// What makes a file another one. The time of creation is part of it, because the number (inode) of a file that was removed
-/// is soon that of a new one.
+/// The identity of a file. The time of creation is part of it, because the number (inode) of a file that was removed is
+/// soon that of a new one.
 type Identity = (u64, u64, Option<SystemTime>);
 
 fn identity_of(metadata: &Metadata) -> Identity {
@@ -121,7 +121,7 @@ pub(crate) struct Storage {
     status: Arc<StorageStatus>,
 }
 
-/// What everybody may ask of the storage without waiting for a write.
+/// The state of the storage that any thread can read without waiting for a write.
 #[derive(Debug, Default)]
 pub(crate) struct StorageStatus {
     written: AtomicU64,

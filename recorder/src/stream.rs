@@ -70,7 +70,7 @@ pub(crate) mod phase {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Stream {
-    // What an event needs, first.
+    // The fields that an event needs, first.
     /// Recorder and source, compared in one step.
     /// 0 means not open. Cells are in memory that a fork wipes, so that it reads 0 in a child.
     pub(crate) key: AtomicU64,
@@ -91,7 +91,7 @@ pub(crate) struct Stream {
     /// [`SHUT_ROWS`] until an event of one of them was raised.
     first_own: AtomicPtr<OwnRow>,
 
-    // What a page needs.
+    // The fields that a page needs.
     has_unreported: AtomicBool,
     overflow: AtomicU8,
     /// A stream that signal handlers use while they interrupt another one.
@@ -105,7 +105,7 @@ pub(crate) struct Stream {
     /// Enters that a trigger watches, innermost last.
     pub(crate) watched: WatchedRegions,
 
-    // What others may know.
+    // The fields that other threads read.
     pub(crate) phase: AtomicU32,
     pub(crate) slot: usize,
     id: AtomicU32,
@@ -907,7 +907,7 @@ impl Stream {
     }
 }
 
-/// What a dropped record contains.
+/// The contents of a dropped record.
 struct DroppedRow {
     event_type: EventTypeId,
     cause: Cause,

@@ -13,9 +13,9 @@ use annals_format::BootId;
 
 use memmap2::MmapMut;
 
-/// What the guard's word reads while events are recorded.
+/// Value of the guard's word while events are recorded.
 pub(crate) const GUARD_RECORDING: u32 = 1;
-/// What it reads while the user has switched recording off.
+/// Value of the guard's word while the user has switched recording off.
 const GUARD_PAUSED: u32 = 2;
 
 /// A word that reads 0 in every child of `fork` (and of raw clone): a recorder's permission to

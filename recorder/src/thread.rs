@@ -1,4 +1,4 @@
-//! What the recorder keeps for each thread, in thread-local storage without destructors.
+//! The recorder's data for each thread, in thread-local storage without destructors.
 //!
 //! Everything here may run in a signal handler that interrupted anything, also this module: what a
 //! thread keeps is changed by single stores.
@@ -17,7 +17,7 @@ mod tls;
 
 use tls::ThisThread;
 
-/// What a thread keeps; all zeros at first. The pointers are opaque here: their owners are modules
+/// The data of a thread; all zeros at first. The pointers are opaque here: their owners are modules
 /// above this one.
 #[derive(Debug)]
 pub(crate) struct Thread {

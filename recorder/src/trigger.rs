@@ -50,7 +50,7 @@ impl Comparison {
     }
 }
 
-/// What the value of an element is compared with.
+/// The operand that the value of an element is compared with.
 #[derive(Clone, PartialEq, Debug)]
 enum Operand {
     Integer(i128),
@@ -280,7 +280,7 @@ impl WatchedRegions {
 #[derive(Debug)]
 pub(crate) struct Triggers {
     triggers: Vec<Trigger>,
-    /// What enters and leaves look like: the region is their only element.
+    /// The layout of enters and leaves: the region is their only element.
     region_schema: EventTypeSchema,
     /// By region: number + 1 of the trigger that waits for its length; empty when none waits for
     /// any.

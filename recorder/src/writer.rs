@@ -29,10 +29,10 @@ const LONGEST_NAP: Duration = Duration::from_millis(100);
 /// The longest nap while a trigger may fire by a signal, which wakes no thread.
 const TRIGGER_NAP: Duration = Duration::from_millis(5);
 
-/// What longer times are taken for: they can be added to any moment.
+/// Upper limit of times: it can be added to any moment.
 const LONGEST: Duration = Duration::from_secs(1 << 31);
 
-/// What the writer knows of a stream that is still open.
+/// The writer's data for a stream that is still open.
 #[derive(Debug, Default)]
 struct Progress {
     recorded: HashMap<EventTypeId, u64>,
@@ -63,7 +63,7 @@ pub(crate) struct Writer {
     syncer: snapshot::Syncer,
 }
 
-/// What the writer needs of the options.
+/// The options that the writer needs.
 pub(crate) struct Settings {
     path: PathBuf,
     calibration_period: Duration,

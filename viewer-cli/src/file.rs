@@ -19,7 +19,7 @@ pub const FILTER: OutputKind = OutputKind::new("a filter", |start| {
     whole_lines(start).is_some_and(|text| text.parse::<Rules>().is_ok())
 });
 
-/// What every command with a file as output takes.
+/// Arguments of every command with a file as output.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct ForceArgument {
     /// Replace an existing output even if it is a file of another kind

@@ -16,7 +16,7 @@ use globset::{Glob, GlobMatcher};
 
 use crate::names::without_return_type;
 
-/// What a rule is about.
+/// The subject of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Subject {
     Source,

@@ -333,7 +333,7 @@ fn bring_home(live: &Path, recording: &Path) -> anyhow::Result<PathBuf> {
     let mut from = File::open(live)?;
     let copied = io::copy(&mut from, &mut to);
     copied.map_err(|error| OutputError::not_written(&home, error))?;
-    // What is removed below is on the disk by then.
+    // The contents of the files that are removed below are on the disk by then.
     to.finish()?;
     fs::remove_file(live)?;
     Ok(home)

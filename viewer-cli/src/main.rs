@@ -293,7 +293,7 @@ fn main() -> ExitCode {
         Ok(_) => ExitCode::SUCCESS,
         // The reader of our output has closed the pipe: that is no error.
         Err(error) if is_closed_pipe(&error) => {
-            // What is left in the buffer would be written on drop, and fail again.
+            // The rest of the buffer would be written on drop, and fail again.
             std::mem::forget(out);
             ExitCode::SUCCESS
         }

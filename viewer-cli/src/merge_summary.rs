@@ -331,7 +331,7 @@ fn how_ended(input: &InputReport, end: &ProcessEnd) -> String {
     let cause = end.cause();
     let system = end.system_clause();
     let state = match (input.ended, system) {
-        // What it did is more important than that its recording is finished.
+        // The cause of its end is more important than the fact that its recording is finished.
         (Ended::Finished, None) => cause.is_none().then(|| "finished".to_owned()),
         (Ended::Finished, Some(system)) if cause.is_some() => Some(format!("then {system}")),
         (Ended::Finished, Some(system)) => Some(format!("finished, then {system}")),

@@ -156,7 +156,7 @@ enum Bracket {
     Qualified,
     /// Parameters.
     Round,
-    /// What is part of a name: `(anonymous namespace)`, `{lambda(int)#1}`.
+    /// Brackets that are part of a name: `(anonymous namespace)`, `{lambda(int)#1}`.
     Name,
 }
 
@@ -259,7 +259,7 @@ fn operator_symbol(text: &str) -> usize {
     found.map_or(0, |symbol| symbol.len())
 }
 
-/// What [`fold`] leaves out.
+/// The parts of a name that [`fold`] leaves out.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fold {
     /// Parameters of functions.

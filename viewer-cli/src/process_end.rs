@@ -5,14 +5,14 @@ use annals_merger::InputReport;
 
 use crate::table::safe;
 
-/// What is known of the end of a process, besides the state of its recording. `None` means that nothing was noted.
+/// Information about the end of a process, besides the state of its recording. `None` means that nothing was noted.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct ProcessEnd {
     /// The code that it passed to MPI_Abort.
     pub abort_code: Option<String>,
     /// The function that MPI requires before a process exits, when it exited without.
     pub missing_finalize: Option<String>,
-    /// What the system reported: a signal's name, or `exit` and the code.
+    /// The system's report: a signal's name, or `exit` and the code.
     pub system: Option<String>,
 }
 

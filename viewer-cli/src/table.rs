@@ -18,7 +18,7 @@ const LEAST_NAME_COLUMNS: usize = 12;
 /// Between two columns of a table.
 const GAP: usize = 2;
 
-/// What a column has, and to which side it is set.
+/// The contents of a column, and its alignment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Align {
     /// Text.

@@ -331,7 +331,7 @@ unsafe impl Sync for ProgramClock {}
 
 impl ProgramClock {
     fn read(&self) -> u64 {
-        // What takes locks is refused meanwhile: a clock is read under one, too.
+        // Calls that take locks are refused meanwhile: a clock is read under a lock, too.
         let _inside = Inside::begin();
         // SAFETY: the header requires that the function can be called with this pointer as long as
         // the program runs, and does not throw.

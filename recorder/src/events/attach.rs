@@ -33,7 +33,7 @@ use crate::recorder::Recorder;
 use crate::row::{PutRow, RowCursor, VARINT_ROOM};
 use crate::spec::{ClockSpec, EventTypeSpec, SourceSpec};
 
-/// What of a runtime is recorded.
+/// The parts of a runtime that are recorded.
 #[derive(Clone, Debug)]
 pub struct Attach {
     events: Vec<String>,
@@ -128,7 +128,7 @@ fn globs(patterns: &[String]) -> Result<GlobSet, AttachError> {
 /// Sources of the recorder, by index of the runtime's.
 type Sources = Box<[OnceLock<SourceId>]>;
 
-/// What is registered and defined so far.
+/// Registrations and definitions so far.
 #[derive(Default)]
 struct Progress {
     sources: usize,
@@ -320,7 +320,7 @@ impl Drop for Attachment {
         }
         let runtime = &self.inner.runtime;
         for registered in self.inner.progress().registrations.drain(..) {
-            // What was not reported yet is reported during this call.
+            // Events that were not reported yet are reported during this call.
             let _ = runtime.handle_free(registered.registration, None::<fn(Registration, Safety)>);
         }
         let _ = runtime.pvar_session_free(self.inner.sampler.session);
@@ -355,7 +355,7 @@ fn recorded(value: Value, text: &mut [u8; 1]) -> Recorded<'_> {
     }
 }
 
-/// What a callback needs to record an instance: all that can be known beforehand.
+/// Data that a callback needs to record an instance: all that is known in advance.
 struct Recording {
     recorder: Recorder,
     sources: Arc<Sources>,

@@ -21,7 +21,7 @@ impl Category {
     }
 }
 
-/// What a category holds; it only grows, in this order.
+/// The members of a category; the lists only grow, in this order.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct Members {
@@ -35,15 +35,15 @@ pub struct Members {
     pub categories: Vec<i32>,
 }
 
-/// What a category is.
+/// The description of a category.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct CategoryInfo {
     /// Its name; no other category has it.
     pub name: String,
-    /// What it is about; may be empty.
+    /// Its description; may be empty.
     pub description: String,
-    /// What it holds at the moment.
+    /// Its current members.
     pub members: Members,
 }
 

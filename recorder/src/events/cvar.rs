@@ -153,13 +153,13 @@ impl CvarSpec {
     }
 }
 
-/// What a control variable is; the same for ever.
+/// The description of a control variable, which never changes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct CvarInfo {
     /// Its name; no other control variable has it.
     pub name: String,
-    /// What it sets; may be empty.
+    /// Description of what it sets; may be empty.
     pub description: String,
     /// Its intended audience.
     pub verbosity: Verbosity,
@@ -167,7 +167,7 @@ pub struct CvarInfo {
     pub datatype: Datatype,
     /// Names of its values.
     pub enumeration: Option<Enumeration>,
-    /// What kind of object it is bound to.
+    /// The kind of object it is bound to.
     pub bind: Bind,
     /// When and where it may be changed.
     pub scope: Scope,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 pub(crate) const MAX_BYTES: usize = 512;
 const WORDS: usize = MAX_BYTES / 8;
 
-/// What an instance is, apart from its data.
+/// An instance without its data.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiting {
     pub(crate) event_type: usize,

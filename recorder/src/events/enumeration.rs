@@ -22,7 +22,7 @@ impl Enumeration {
     }
 }
 
-/// What an enumeration is; the same for ever.
+/// The description of an enumeration, which never changes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct EnumerationInfo {

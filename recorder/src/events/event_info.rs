@@ -142,14 +142,13 @@ impl EventTypeSpec {
     }
 }
 
-/// What an event type is; the same for ever.
+/// The description of an event type, which never changes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct EventInfo {
     /// Its name; no other event type has it.
     pub name: String,
-    /// What it reports.
-    /// May be empty.
+    /// Description of what it reports. May be empty.
     pub description: String,
     /// Its intended audience.
     pub verbosity: Verbosity,
@@ -159,7 +158,7 @@ pub struct EventInfo {
     pub displacements: Vec<usize>,
     /// Names of the elements: the item with the value *i* names element *i*. None without elements.
     pub enumeration: Option<Enumeration>,
-    /// What kind of object its registrations are bound to.
+    /// The kind of object its registrations are bound to.
     pub bind: Bind,
     /// The hints of registrations that it supports, with their defaults.
     pub info: Info,

@@ -13,7 +13,7 @@ use annals_format::Verbosity;
 use super::enumeration::Enumeration;
 use super::types::{Bind, Datatype, ObjectHandle, Value};
 
-/// What kind of value a performance variable has.
+/// The kind of a performance variable's value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum PvarClass {
@@ -96,7 +96,7 @@ impl PvarClass {
     }
 }
 
-/// What a handle's value is.
+/// The value of a handle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Behaviour {
     Current,
@@ -105,7 +105,7 @@ pub(crate) enum Behaviour {
     Lowest,
 }
 
-/// What happens to a variable's handles, as its producer is notified.
+/// A change of a variable's handles, as reported to its producer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum PvarNotice {
@@ -263,24 +263,23 @@ impl PvarSpec {
     }
 }
 
-/// What a performance variable is; the same for ever.
+/// The description of a performance variable, which never changes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct PvarInfo {
     /// Its name; no other variable of its class has it.
     pub name: String,
-    /// What it reports.
-    /// May be empty.
+    /// Description of the reported quantity. May be empty.
     pub description: String,
     /// Its intended audience.
     pub verbosity: Verbosity,
-    /// What kind of value it has.
+    /// The kind of its value.
     pub class: PvarClass,
     /// Type of its values.
     pub datatype: Datatype,
     /// Names of its values.
     pub enumeration: Option<Enumeration>,
-    /// What kind of object it is bound to.
+    /// The kind of object it is bound to.
     pub bind: Bind,
     /// Whether it cannot be written or reset.
     pub is_readonly: bool,

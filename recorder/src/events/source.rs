@@ -143,13 +143,13 @@ impl SourceSpec {
     }
 }
 
-/// What a source is.
+/// The description of a source.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct SourceInfo {
     /// Its name.
     pub name: String,
-    /// What it is; may be empty.
+    /// Its description; may be empty.
     pub description: String,
     /// Whether its callbacks are called in chronological order.
     pub ordering: SourceOrder,

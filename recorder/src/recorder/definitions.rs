@@ -1,5 +1,5 @@
-//! What programs add to a recording: ranks, properties, clocks, sources, regions, event types,
-//! objects.
+//! Definitions that programs add to a recording: ranks, properties, clocks, sources, regions, event
+//! types, objects.
 
 use std::marker::PhantomData;
 

@@ -1,8 +1,8 @@
-//! What the recorder keeps for the calling thread, at a fixed distance from the thread's own
-//! pointer (the *initial-exec* model), also in shared libraries: there, a `thread_local!` calls
-//! into the dynamic loader, which may allocate at a thread's first use, and a signal handler must
-//! not. Programs that are linked with the recorder pay nothing for this: the linker turns the
-//! distance into a constant.
+//! The recorder's data for the calling thread, at a fixed distance from the thread's own pointer
+//! (the *initial-exec* model), also in shared libraries: there, a `thread_local!` calls into the
+//! dynamic loader, which may allocate at a thread's first use, and a signal handler must not.
+//! Programs that are linked with the recorder pay nothing for this: the linker turns the distance
+//! into a constant.
 //!
 //! Libraries with such a block can still be loaded at run time: the loader keeps room for small
 //! ones (glibc 512 bytes beyond its own need), and this one is 32 bytes.

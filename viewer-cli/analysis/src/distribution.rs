@@ -9,7 +9,7 @@ use crate::exact_sum::ExactSum;
 use crate::losses::concerns;
 use crate::state::{CallState, EventState, fold_calls, fold_events};
 
-/// What the values are.
+/// The kind of values.
 #[derive(Clone, Debug)]
 pub enum Values {
     /// Durations in nanoseconds of the calls of the query's regions that were entered and left in its window.

@@ -146,7 +146,7 @@ impl Tally {
     }
 }
 
-/// What an event type is to the pairs.
+/// The role of an event type in the pairs.
 #[derive(Clone, Copy)]
 struct Use {
     pair: usize,
@@ -166,7 +166,7 @@ struct Item {
     is_begin: bool,
 }
 
-/// What all threads share.
+/// Data that all threads share.
 struct Shared<'a> {
     uses: FxHashMap<EventTypeId, Use>,
     pairs: &'a [IntervalPair],

@@ -42,7 +42,7 @@ pub enum Grouping {
 /// Statistics of one region in one group. Times in nanoseconds.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RegionStats {
-    /// What the enters and leaves that are there say.
+    /// The statistics by the existing enters and leaves.
     pub counted: CallStatistics,
     /// Enters and leaves that the recorder's rules switch off: those of the recorder's two event
     /// types.
@@ -252,7 +252,7 @@ fn count(
     Ok((statistics, counter.events, summary))
 }
 
-/// What a loss of enters or leaves may concern.
+/// The regions that a loss of enters or leaves may concern.
 struct Concerned {
     groups: Vec<Group>,
     regions: BTreeSet<RegionId>,

@@ -10,7 +10,7 @@ use serde::Serialize;
 /// Number of waits that [`LongestWaits`] keeps.
 const MOST_LONGEST: usize = 5;
 
-/// What a location waited for.
+/// The cause of a wait.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(tag = "cause", rename_all = "kebab-case")]
 pub enum WaitCause {
@@ -51,7 +51,7 @@ pub struct Wait {
     pub wait_ns: i64,
     /// Rank of the location that it waited for.
     pub for_rank: u32,
-    /// What it waited for.
+    /// The cause of the wait.
     #[serde(flatten)]
     pub cause: WaitCause,
 }
@@ -182,7 +182,7 @@ pub struct LongestWaits {
     waits: Vec<Wait>,
 }
 
-/// What waits are sorted by.
+/// The sort key of waits.
 type WaitKey = (Reverse<i64>, i64, u32);
 
 impl LongestWaits {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// What a trace is exported as.
+/// The format of an export.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
     /// Perfetto's packets.

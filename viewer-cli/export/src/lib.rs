@@ -46,12 +46,12 @@ pub fn whole_lines(start: &[u8]) -> Option<&str> {
     std::str::from_utf8(end.map_or(start, |end| &start[..=end])).ok()
 }
 
-/// What an export did.
+/// The result of an export.
 #[derive(Debug)]
 pub struct Exported {
-    /// What reading showed.
+    /// The summary of the read.
     pub outcome: ReadSummary,
-    /// What became of messages. `None` if they were not matched.
+    /// The result of matching messages. `None` if they were not matched.
     pub messages: Option<MessageCounts>,
     /// The tables that were written, with their numbers of rows.
     pub tables: Vec<(TableKind, u64)>,

@@ -7,13 +7,13 @@ pub struct Settings {
     pub tables: Vec<TableKind>,
     /// How tables are split. `None` means not at all.
     pub partition: Option<Partition>,
-    /// What is at the root of stacks. `None` means the outermost call.
+    /// The root of stacks. `None` means the outermost call.
     pub by: Option<Root>,
     /// Whether existing files of another kind are replaced.
     pub force: bool,
 }
 
-/// What the rows of a table are about.
+/// The kind of a table's rows.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum TableKind {
     /// A row for each event.
@@ -75,7 +75,7 @@ pub enum Partition {
     Time(i64),
 }
 
-/// What is at the root of stacks.
+/// The root of stacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Root {
     /// The rank.

@@ -30,7 +30,7 @@ const TINY_RANK: u32 = 3;
 const MOST_SKIPPED: usize = 5;
 /// Rows of losses that are shown.
 const MOST_LOSSES: usize = 5;
-/// What the demo calls its directory; it skips directories of this name.
+/// The name of the demo's directory; the demo skips directories of this name.
 const DIRECTORY: &str = "annals-demo";
 /// The event type that reports a compressed file.
 const FILE_DONE: &str = "file.done";
@@ -44,7 +44,7 @@ const FILE_DONE: &str = "file.done";
 /// the processes' own counts; the exit code is 0 when all of them agree.
 #[derive(Clone, Debug, Args)]
 pub struct DemoArguments {
-    /// What to compress
+    /// Directory to compress
     #[arg(default_value = ".", value_name = "DIR")]
     directory: PathBuf,
 
@@ -57,7 +57,7 @@ pub struct DemoArguments {
 /// One process of the demo.
 #[derive(Clone, Debug, Args)]
 pub struct RankArguments {
-    /// What to compress
+    /// Directory to compress
     directory: PathBuf,
     /// Where recordings go
     output: PathBuf,

@@ -40,7 +40,7 @@ pub struct DiffArguments {
     #[command(flatten)]
     filter: FilterArguments,
 
-    /// What is compared
+    /// Quantity that is compared
     #[arg(long, value_name = "WHAT", default_value = "exclusive")]
     of: Of,
 
@@ -103,7 +103,7 @@ struct DiffRow {
     name: String,
     /// `slower`, `faster`, `new`, `gone` or `same`.
     change: &'static str,
-    /// What is compared, in both: ns, or calls.
+    /// The compared quantity in both traces: ns, or calls.
     before: i64,
     after: i64,
     difference: i64,

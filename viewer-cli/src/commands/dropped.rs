@@ -14,7 +14,7 @@ use crate::output::{self, Finding};
 use crate::table::safe;
 use crate::views::{LossRow, loss_row, loss_table, summed};
 
-/// What was lost: how many events, of what, where, when and why.
+/// Lost events: how many, of which type, where, when and why.
 ///
 /// With --check, every count is verified against the events themselves: exit code 0 when
 /// raised = recorded + dropped + suppressed holds everywhere and nothing was lost, 3 when it holds and

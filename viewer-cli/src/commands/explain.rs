@@ -12,7 +12,7 @@ use crate::output::{self, Finding, UsageError};
 use crate::table::safe;
 use crate::time;
 
-/// What ordered two events
+/// Explains the order of two events
 ///
 /// An event is named RANK/LOCATION/POSITION, the position counting the events there in the order of the
 /// trace from 0, or by a time such as 1.5s: the first event at or after it.

@@ -46,7 +46,7 @@ pub struct ExportArguments {
     #[command(flatten)]
     filter: FilterArguments,
 
-    /// What to write [default: by the output's extension]
+    /// Format of the output [default: by its extension]
     #[arg(short, long, value_name = "FORMAT", value_parser = Format::by_name)]
     format: Option<Format>,
 

@@ -37,7 +37,7 @@ pub struct FlatArguments {
     #[command(flatten)]
     filter: FilterArguments,
 
-    /// What the work is spread over
+    /// Unit of comparison: ranks or locations
     #[arg(long, value_name = "WHAT", default_value = "rank")]
     by: By,
 
@@ -60,7 +60,7 @@ enum By {
     Location,
 }
 
-/// What one rank or location has of a region.
+/// The share of one rank or location in a region.
 #[derive(Clone, Debug, Serialize)]
 struct Share {
     rank: u32,

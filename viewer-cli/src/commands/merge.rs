@@ -47,8 +47,8 @@ pub struct MergeArguments {
     #[arg(short, long, value_name = "OUT.annals")]
     output: Option<PathBuf>,
 
-    /// What the output is: annals, otf2, perfetto, chrome, parquet, arrow, folded, flamegraph, csv, jsonl, dot, mermaid
-    /// [default: by the output's name]
+    /// Format of the output: annals, otf2, perfetto, chrome, parquet, arrow, folded, flamegraph, csv, jsonl, dot,
+    /// mermaid [default: by the output's name]
     ///
     /// An OTF2 archive is several files: the output names its anchor (*.otf2), or a directory, in which it is
     /// traces.otf2. Losses are in it as times at which the measurement was off, and as markers. The other formats are
@@ -86,7 +86,7 @@ pub struct MergeArguments {
     #[arg(long, value_name = "FILE")]
     clock_offsets: Option<PathBuf>,
 
-    /// What to do about messages whose receive precedes their send: off, check, repair
+    /// Treatment of messages whose receive precedes their send: off, check, repair
     ///
     /// `check` counts them, and collective operations that end before they can. `repair` moves events forward until
     /// there are none, and reports by how much; raw ticks are kept.
@@ -161,7 +161,7 @@ fn causality(text: &str) -> Result<Causality, String> {
     })
 }
 
-/// What a merge is written as.
+/// The format of a merge's output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum OutputFormat {
     Annals,
@@ -355,7 +355,7 @@ fn merge(arguments: &MergeArguments) -> anyhow::Result<Report> {
     let offsets = offsets.transpose()?;
     let format = match arguments.format {
         Some(format) => format,
-        // What is put together later is a trace.
+        // Slices that are joined later are traces.
         None if arguments.slice.is_some() => OutputFormat::Annals,
         None => OutputFormat::of_path(arguments.output()),
     };

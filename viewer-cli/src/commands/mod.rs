@@ -41,7 +41,7 @@ use crate::table::{Screen, safe};
 use crate::time;
 pub(crate) use crate::views::{opt_duration, percent};
 
-/// What every command that reads takes.
+/// Arguments of every command that reads.
 #[derive(Clone, Debug, Args)]
 pub struct InputArguments {
     /// A trace, a recording, a directory of recordings, or an OTF2 archive

@@ -118,7 +118,7 @@ impl<'a> Given<'a> {
 
 macro_rules! settings {
     ($($(#[doc = $doc:literal])* $field:ident, $variable:literal, $value:literal;)*) => {
-        /// What the recorder's environment variables say, as options.
+        /// The recorder's environment variables as options.
         #[derive(Clone, Default, Debug, Args)]
         #[command(next_help_heading = "Recorder (override the environment variables in brackets)")]
         pub struct Settings {$(
@@ -247,7 +247,7 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<Outcome> {
     let mut has_failed = false;
     let (gathered, unreadable) = gathered.unwrap_or_else(|error| {
         has_failed = true;
-        // What became of the program matters more.
+        // The result of the program matters more.
         gather::tell(&format!("trace-cli: {}: {error:#}\n", safe_path(output)));
         Default::default()
     });
@@ -450,7 +450,7 @@ fn settle(directory: &Path, arguments: &RecordArguments, options: &Options) -> a
 /// hosts.
 fn parent_start_unix_ns() -> Option<i64> {
     const SPARE_S: i64 = 60;
-    /// What the kernel counts in, for programs, on every processor (proc(5), time(7)).
+    /// The unit of the kernel's times for programs, on every processor (proc(5), time(7)).
     const TICKS_PER_SECOND: i64 = 100;
     let parent = std::os::unix::process::parent_id();
     let stat = std::fs::read_to_string(format!("/proc/{parent}/stat")).ok()?;

@@ -35,7 +35,7 @@ pub struct RecoverArguments {
     json: bool,
 }
 
-/// What became of one recording.
+/// The result for one recording.
 #[derive(Debug, Serialize)]
 struct Line {
     /// Its file.
@@ -46,7 +46,7 @@ struct Line {
     output: Option<PathBuf>,
     /// Events that were in the live file only.
     events: u64,
-    /// What is wrong with it.
+    /// Its problem.
     why: Option<String>,
     /// Whether the recording itself is damaged.
     #[serde(skip)]

@@ -56,7 +56,7 @@ pub struct RegionsArguments {
     tree: bool,
 }
 
-/// What `--sort` takes.
+/// Values of `--sort`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Sort {
     /// Time in the region itself.
@@ -73,7 +73,7 @@ pub enum Sort {
     Name,
 }
 
-/// What `--by` takes.
+/// Values of `--by`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum By {
     /// A row for each rank and region.
@@ -159,7 +159,7 @@ pub fn run(arguments: &RegionsArguments, out: &mut dyn Write) -> anyhow::Result<
     };
     let sentence = region_sentence(&times, whole);
     if query.is_by_region() {
-        // What is outside of the chosen regions is in others.
+        // Time outside of the chosen regions is in other regions.
         times.outside.clear();
     }
     sort(&mut times.regions, arguments.sort);

@@ -101,7 +101,7 @@ struct Suggestion {
     also_switched_off: Vec<String>,
 }
 
-/// What `suggest-filter --json` prints.
+/// The output of `suggest-filter --json`.
 #[derive(Clone, Debug, Serialize)]
 struct Suggestions {
     criteria: Criteria,

@@ -22,14 +22,14 @@ const OF_LOADER: [&str; 4] = [
     "LD_VERBOSE",
 ];
 
-/// What a program did.
+/// The result of a program.
 #[derive(Debug)]
 pub(super) struct Answer {
     /// How it ended. `None` means that the time was over and it was killed.
     pub(super) status: Option<ExitStatus>,
-    /// What it wrote to standard output.
+    /// Its standard output.
     pub(super) output: String,
-    /// What it wrote to standard error.
+    /// Its standard error.
     pub(super) errors: String,
 }
 
@@ -82,7 +82,7 @@ pub(super) fn run(command: &mut Command, started: impl FnOnce(u32)) -> io::Resul
             std::thread::sleep(Duration::from_millis(2));
         }
     }
-    // What it has started may keep the pipes open.
+    // Its children may keep the pipes open.
     let text = |reader: Option<Receiver<Vec<u8>>>| {
         let bytes = reader.and_then(|reader| reader.recv_timeout(Duration::from_secs(1)).ok());
         String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()

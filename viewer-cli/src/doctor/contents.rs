@@ -1,4 +1,4 @@
-//! What of a program can be recorded once the library is preloaded: its functions, its calls of MPI, its threads.
+//! Parts of a program that can be recorded with the preloaded library: its functions, its calls of MPI, its threads.
 
 use serde_json::json;
 
@@ -17,13 +17,14 @@ pub(super) enum Use {
     Starter,
 }
 
-/// What will be recorded.
+/// The parts that will be recorded.
 #[derive(Clone, Debug)]
 pub(super) struct Contents {
     pub(super) checks: Vec<Check>,
-    /// What prevents the program from running with the library. `None` means nothing.
+    /// The obstacle that prevents the program from running with the library. `None` means that
+    /// there is none.
     pub(super) obstacle: Option<&'static str>,
-    /// What will be recorded, as a sentence.
+    /// A sentence about the parts that will be recorded.
     pub(super) summary: String,
 }
 

@@ -1,4 +1,4 @@
-//! What the file of a program or library says of itself, in ELF. Reads headers and symbol tables, never code.
+//! Properties of a program or library in its ELF file. Reads headers and symbol tables, never code.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -81,7 +81,7 @@ impl Machine {
     }
 }
 
-/// What a program does with the hook for functions.
+/// A program's use of the hook for functions.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) enum Hook {
     /// It does not call it: its functions were not compiled for it.
@@ -93,7 +93,7 @@ pub(super) enum Hook {
     Own,
 }
 
-/// What the file says.
+/// The properties in the file.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Elf {
     /// `e_type`: 2 is an executable, 3 a library or a position-independent executable.
@@ -104,9 +104,9 @@ pub(super) struct Elf {
     pub(super) is_pie: bool,
     /// Libraries that it needs (`DT_NEEDED`).
     pub(super) needed: Vec<String>,
-    /// What it does with the hook for functions.
+    /// Its use of the hook for functions.
     pub(super) hook: Hook,
-    /// What the sanitizers in it are called.
+    /// The names of the sanitizers in it.
     pub(super) sanitizers: Vec<&'static str>,
     /// Whether it has a table of the names of its functions (`.symtab`).
     pub(super) has_symbols: bool,

@@ -1,4 +1,4 @@
-//! What is set for the loader already, and what the system reports of processes.
+//! Existing settings for the loader, and the system's reports about processes.
 
 use std::path::Path;
 use std::process::Command;

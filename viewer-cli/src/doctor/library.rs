@@ -11,7 +11,7 @@ use super::mounts::is_noexec;
 use super::{Check, Scope, loader, path_value};
 use crate::preload::{self, FUNCTIONS_LIBRARY, LIBRARY};
 
-/// What the loader said of a library that it was asked to preload.
+/// The loader's message about a library that it was asked to preload.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Loaded {
     /// It was loaded.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{Check, Scope};
 use crate::time;
 
-/// What is known of the clocks.
+/// Properties of the clocks.
 #[derive(Clone, Debug)]
 struct Clocks {
     /// The processor's counter, where the recorder can read one.

@@ -26,7 +26,7 @@ use serde_json::Value;
 
 use crate::preload::LIBRARY;
 
-/// What a check says.
+/// The result of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
@@ -49,7 +49,7 @@ impl Status {
     }
 }
 
-/// What a problem prevents.
+/// The kind of recording that a problem prevents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Scope {
     /// All recording.
@@ -65,15 +65,15 @@ enum Scope {
 pub struct Check {
     /// Its name, which does not change between versions.
     pub check: &'static str,
-    /// What it says.
+    /// The result.
     pub status: Status,
     /// Facts, by name.
     pub found: Value,
-    /// What was found and what it means, in a sentence.
+    /// A sentence about the finding and its consequences.
     pub says: String,
-    /// What to do. `None` means nothing.
+    /// Advice to the user. `None` means that there is nothing to do.
     pub advice: Option<String>,
-    /// What a problem prevents.
+    /// The kind of recording that a problem prevents.
     #[serde(skip)]
     scope: Scope,
 }
@@ -113,7 +113,7 @@ impl Check {
     }
 }
 
-/// What is to be checked.
+/// The subject of the checks.
 #[derive(Clone, Default, Debug)]
 pub struct Request {
     /// The directory for recordings. `None` means the one that the environment names, or the default.
@@ -131,7 +131,7 @@ pub struct Report {
     pub ok: bool,
     /// The checks, in the order in which they were made.
     pub checks: Vec<Check>,
-    /// What will work, in words.
+    /// A summary of what will work.
     pub summary: String,
 }
 

@@ -12,7 +12,7 @@ pub(super) struct Mount {
     pub(super) root: PathBuf,
     /// Where it is mounted.
     pub(super) point: PathBuf,
-    /// What it is called: `ext4`, `tmpfs`, `nfs4`.
+    /// Its name: `ext4`, `tmpfs`, `nfs4`.
     pub(super) kind: String,
     /// Options of the file system itself, between commas.
     pub(super) options: String,

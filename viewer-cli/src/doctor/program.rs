@@ -20,20 +20,20 @@ const NAME: &str = "program";
 /// Interpreters that the kernel runs one after another for a script.
 const MOST_INTERPRETERS: usize = 4;
 
-/// What is known of the machine.
+/// Properties of the machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Machinery<'a> {
     /// The library that is preloaded. `None` means that there is none that works.
     pub(super) library: Option<&'a Path>,
-    /// What the launcher is that starts the programs. `None` means that it is not known.
+    /// The kind of the launcher that starts the programs. `None` means that it is not known.
     pub(super) launcher: Option<&'static str>,
 }
 
-/// What became of one program.
+/// The result for one program.
 #[derive(Clone, Debug)]
 pub(super) struct Verdict {
     pub(super) checks: Vec<Check>,
-    /// What will be recorded of it, as a sentence.
+    /// A sentence about the parts of it that will be recorded.
     pub(super) summary: String,
 }
 

@@ -11,7 +11,7 @@ use super::{Check, Scope};
 use crate::did_you_mean::did_you_mean;
 use crate::preload::LIBRARY_VARIABLE;
 
-/// What values a variable has that the recorder's own table does not list.
+/// The expected values of a variable that is not in the recorder's table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Values {
     /// Any text.

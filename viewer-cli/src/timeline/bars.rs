@@ -11,7 +11,7 @@ use rustc_hash::FxHashSet;
 use super::layout::{LaneRow, LaneWait, Run};
 use crate::names::is_standard_library;
 
-/// What a region has in one column of one row.
+/// A region's share of one column of one row.
 #[derive(Clone, Copy, Debug)]
 struct Share {
     region: RegionId,
@@ -79,7 +79,7 @@ pub(super) struct Bars<'a> {
     filter: &'a Query,
 }
 
-/// What the tag of a call contains: its level in the picture, and whether it is drawn.
+/// The tag of a call: its level in the picture, and whether it is drawn.
 #[derive(Clone, Copy)]
 struct Tag {
     level: u32,

@@ -1,4 +1,4 @@
-//! What a timeline shows.
+//! The contents of a timeline.
 
 use annals_analysis::{Wait, bin_start};
 use annals_format::RegionId;
@@ -6,7 +6,7 @@ use annals_merger::Window;
 
 use crate::views::{wait_chain, wait_sentence};
 
-/// What is asked for.
+/// The request.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     /// The time window.
@@ -90,7 +90,7 @@ pub struct Lane {
     pub rank: u32,
     /// Its name, which no other location of its process has.
     pub name: String,
-    /// What it is called in pictures: rank and name.
+    /// Its label in pictures: rank and name.
     pub label: String,
     /// Rows, from the outermost level on.
     pub rows: Vec<LaneRow>,
@@ -98,7 +98,7 @@ pub struct Lane {
     pub waits: Vec<LaneWait>,
     /// How long it waited in each column, nanoseconds. Empty if that is not known.
     pub waited_ns: Vec<i64>,
-    /// What is missing.
+    /// The missing part.
     pub gaps: Vec<Gap>,
     /// Its first metric, if it has one.
     pub metric: Option<MetricRow>,
@@ -156,7 +156,7 @@ pub struct NamedWait {
     pub wait: Wait,
 }
 
-/// What is drawn.
+/// The drawing.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Layout {
     /// The time window, with both ends.
@@ -171,9 +171,9 @@ pub struct Layout {
     pub longest_waits: Vec<NamedWait>,
     /// Regions, most time first.
     pub legend: Vec<Legend>,
-    /// What lanes are in where no bar is drawn.
+    /// The regions of lanes at places without a bar.
     pub outside: &'static str,
-    /// What is not shown, and what to do to see it.
+    /// Notes about parts that are not shown, and how to see them.
     pub notes: Vec<String>,
 }
 

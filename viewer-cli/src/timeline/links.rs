@@ -43,7 +43,7 @@ pub(super) struct Links {
     short: Vec<(usize, LaneWait)>,
 }
 
-/// What links are gathered for.
+/// The lanes for which links are gathered.
 pub(super) struct Lanes<'a> {
     pub(super) definitions: &'a Definitions,
     pub(super) window: Window,
@@ -201,7 +201,7 @@ impl Links {
             );
             return Ok(links);
         }
-        // What a lane waits for in the window may come after it: all of the trace is read if it is short.
+        // The end of a wait in the window may be after the window: all of the trace is read if it is short.
         let is_short =
             request.messages == Some(true) || reader.events_before(i64::MAX) <= FEW_EVENTS;
         let span = lanes.window.to_ns.saturating_sub(lanes.window.from_ns);

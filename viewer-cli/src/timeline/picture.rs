@@ -12,7 +12,7 @@ use crate::table::safe;
 use crate::time;
 use crate::views::wait_sentence;
 
-/// What a hatched box means.
+/// The meaning of a hatched box.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hatch {
     /// Events were lost.
@@ -43,7 +43,7 @@ pub struct TextStyle {
     pub colour: Colour,
 }
 
-/// What pictures are drawn on. Lengths in pixels.
+/// A surface to draw pictures on. Lengths are in pixels.
 pub trait Canvas {
     /// Draws a filled box: x, y, width, height. The title is shown when it is pointed at, where that can be.
     fn rect(&mut self, at: [f64; 4], fill: Colour, title: &str);
@@ -101,7 +101,7 @@ const WHITE: Colour = Colour(0xff, 0xff, 0xff);
 /// Background of lanes: outside of all regions.
 const OUTSIDE: Colour = Colour(0xec, 0xec, 0xec);
 const GREY: Colour = Colour(0xb0, 0xb0, 0xb0);
-/// What is lost.
+/// A loss.
 pub(super) const RED: Colour = Colour(0xcc, 0x33, 0x11);
 const BLUE: Colour = Colour(0x88, 0xaa, 0xcc);
 

@@ -63,7 +63,7 @@ struct Region {
     is_waiting: bool,
 }
 
-/// What a column of a lane shows.
+/// The contents of a column of a lane.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shown {
     Nothing,

@@ -1,4 +1,4 @@
-//! What the viewer is at: time, lanes, cursor; what keys change in it.
+//! The state of the viewer: time, lanes, cursor; and its changes by keys.
 
 use annals_format::LocationId;
 use annals_merger::Window;
@@ -358,7 +358,7 @@ impl App {
         // After all of the cursor's column: what is found in it would be found again.
         let next_ns = bin_start(self.view.window, self.view.columns, self.column + 1);
         let from_ns = match (self.target(), is_forward) {
-            // What was found last.
+            // The last hit.
             (Some(target_ns), _) => target_ns,
             (None, true) => next_ns.max(self.time_ns() + 1) - 1,
             (None, false) => self.time_ns(),

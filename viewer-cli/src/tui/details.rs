@@ -1,4 +1,4 @@
-//! What is under the cursor.
+//! Details of the place under the cursor.
 
 use std::io::Write as _;
 use std::ops::ControlFlow;

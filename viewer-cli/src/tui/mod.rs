@@ -24,7 +24,7 @@ use reader::ReaderThread;
 /// How long a look for keys takes, at most: what was read meanwhile is drawn then.
 const TICK: Duration = Duration::from_millis(50);
 
-/// What the viewer shows.
+/// The input of the viewer.
 #[derive(Debug)]
 pub struct Shown {
     /// The trace.

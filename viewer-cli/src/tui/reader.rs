@@ -17,7 +17,7 @@ use crate::timeline::{
 };
 use annals_analysis::{bin_of, bin_start};
 
-/// What is to be read.
+/// A request to the reader.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Wanted {
     pub(super) view: View,
@@ -26,7 +26,7 @@ pub(super) struct Wanted {
     pub(super) search: Option<Search>,
 }
 
-/// What was read.
+/// A result of the reader.
 #[derive(Clone, Debug)]
 pub(super) enum Reply {
     Picture(Picture),

@@ -31,7 +31,7 @@ const HELP: [&str; 15] = [
 
 const KEYS: &str = "←→ cursor  ↑↓ lane  +- zoom  h l pan  Enter into  / n N search  g G gaps  0 all  ? help  q quit";
 
-/// What a cell of a lane shows.
+/// The contents of a cell of a lane.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shown<'a> {
     Nothing,

@@ -11,7 +11,7 @@ use super::Shown;
 /// Number of events that are read before the reader checks whether to continue.
 const STEP: u64 = 500_000;
 
-/// What is looked for.
+/// The search.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Search {
     /// Part of a region's or event type's name, in any case.
@@ -21,7 +21,7 @@ pub(super) struct Search {
     pub(super) is_forward: bool,
 }
 
-/// What was found.
+/// A hit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Hit {
     pub(super) time_ns: i64,

@@ -1,4 +1,4 @@
-//! What of a trace is on the screen.
+//! The part of a trace that is on the screen.
 
 use annals_merger::Window;
 

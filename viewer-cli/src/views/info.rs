@@ -1,4 +1,4 @@
-//! What a trace or a set of recordings is.
+//! Summary of a trace or a set of recordings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ use crate::time;
 pub struct ProcessInfo {
     rank: u32,
     rank_is_assigned: bool,
-    /// What its events' ranks count in, where the run may have several.
+    /// The world in which its events' ranks are counted, if the run may have several.
     world: Option<String>,
     /// Difference between the ranks in its events and `rank`.
     first_rank: u32,
@@ -34,7 +34,7 @@ pub struct ProcessInfo {
     properties: BTreeMap<String, String>,
 }
 
-/// What a merge was configured to keep.
+/// The events that a merge was configured to keep.
 #[derive(Clone, Debug, Serialize)]
 pub struct FilterInfo {
     from_ns: Option<i64>,
@@ -45,7 +45,7 @@ pub struct FilterInfo {
     event_types: String,
 }
 
-/// What `info --json` prints.
+/// The output of `info --json`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Info {
     kind: &'static str,

@@ -9,7 +9,7 @@ use crate::names::shorten;
 use crate::table::{Align, Screen, Table, safe};
 use crate::time;
 
-/// What the time in no region is called in tables.
+/// The name for time outside of all regions in tables.
 pub const OUTSIDE: &str = "(outside of all regions)";
 
 /// A row of the table: a region, or the time outside of all.

@@ -22,7 +22,7 @@ use annals_capi::spec::{Growing, read_spec};
 use annals_capi::status::{Failure, Status, remember};
 use annals_capi::table;
 
-/// What of the runtime is recorded. The lists of patterns end with NULL.
+/// The parts of the runtime that are recorded. The lists of patterns end with NULL.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct AttachSpec {

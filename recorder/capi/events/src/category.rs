@@ -14,7 +14,7 @@ use annals_recorder::events::{Category, Error, Member, Members, Result};
 use crate::memory::{must_put, optional_text, put, put_text, text};
 use crate::{call, tool_call};
 
-/// What a category may hold, in C.
+/// The kinds of a category's members, in C.
 pub const MEMBER_CVAR: c_int = 0;
 pub const MEMBER_PVAR: c_int = 1;
 pub const MEMBER_EVENT: c_int = 2;

@@ -1,4 +1,4 @@
-//! What tools call: sources, event types, registrations, instances, enumerations.
+//! Functions that tools call: sources, event types, registrations, instances, enumerations.
 //!
 //! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals_t.h` requires
 //! of it.

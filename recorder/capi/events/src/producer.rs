@@ -1,4 +1,4 @@
-//! What producers call: sources, event types, raising.
+//! Functions that producers call: sources, event types, raising.
 //!
 //! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals_t.h` requires
 //! of it.

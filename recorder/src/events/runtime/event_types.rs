@@ -301,7 +301,7 @@ impl EventType {
         self.check(source, raising, data)?;
         let state = &*source.state;
         if state.ring.is_some() && state.is_ordered() && source.pending() != 0 {
-            // What was observed before must be delivered before.
+            // Earlier observations must be delivered first.
             return self.defer(source, raising, data);
         }
         let observed = if state.is_sequenced() {

@@ -34,7 +34,7 @@ pub use sources::Source;
 /// An object that events and variables may be bound to, as its producer names it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Object {
-    /// What kind of object.
+    /// The kind of object.
     pub kind: Bind,
     /// Its handle.
     pub handle: ObjectHandle,
@@ -44,7 +44,7 @@ pub struct Object {
 
 type Watcher = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// What a runtime's clones share.
+/// Data that a runtime's clones share.
 struct Shared {
     lanes: &'static Lanes,
     sources: Table<Arc<SourceState>>,

@@ -25,7 +25,7 @@ pub(crate) struct Plan {
     pub(crate) partition: Option<Partition>,
     /// Extension of the files.
     pub(crate) extension: &'static str,
-    /// What writes them.
+    /// The writer of the rows.
     pub(crate) open: OpenRows,
     /// Existing files that are replaced.
     pub(crate) replace: Replace,
@@ -39,7 +39,7 @@ fn is_taken(path: &Path) -> bool {
     }
 }
 
-/// What is asked for on the command line.
+/// The settings from the command line.
 pub(crate) struct Asked<'a> {
     pub(crate) output: &'a Path,
     pub(crate) tables: &'a [TableKind],

@@ -11,7 +11,7 @@ use annals_merger::{ChunkEvents, Places, Query, ReadSummary, Reader, StreamPlace
 /// Marks an event that belongs to no message.
 pub(crate) const NO_MESSAGE: u64 = u64::MAX;
 
-/// What every export knows of the trace.
+/// The information about the trace that every export needs.
 #[derive(Debug)]
 pub(crate) struct Context<'a> {
     /// The input.
@@ -20,7 +20,7 @@ pub(crate) struct Context<'a> {
     pub(crate) definitions: &'a Definitions,
     /// Where streams are.
     pub(crate) places: Places,
-    /// What is exported.
+    /// The filter of the export.
     pub(crate) filter: &'a Query,
     /// The time window that is exported.
     pub(crate) window: Window,
@@ -176,12 +176,12 @@ pub(crate) struct Wants {
     pub(crate) messages: bool,
 }
 
-/// What is known when all was read.
+/// The information that is known after everything was read.
 #[derive(Debug)]
 pub(crate) struct Ending<'a> {
     /// Losses within the window and the filter.
     pub(crate) losses: &'a [TraceLoss],
-    /// What reading showed.
+    /// The summary of the read.
     pub(crate) outcome: &'a ReadSummary,
 }
 

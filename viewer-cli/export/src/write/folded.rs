@@ -107,7 +107,7 @@ impl<'a> Paths<'a> {
         self.is_deeper |= frames.len() > MOST_DEPTH;
         let frames = &frames[..frames.len().min(MOST_DEPTH)];
         let mut last = std::mem::take(&mut self.last[location]);
-        // What is below a call that is still open is what it was.
+        // The part of the stack below a call that is still open has not changed.
         let same = last.iter().zip(frames);
         let same = same.take_while(|((region, entered_ns, _), frame)| {
             (*region, *entered_ns) == (frame.region, frame.entered_ns)

@@ -86,7 +86,7 @@ impl<'a> Graph<'a> {
 pub(crate) struct Drawing<'a> {
     pub(crate) graph: Graph<'a>,
     pub(crate) out: Output,
-    /// What draws it.
+    /// The function that draws the graph.
     pub(crate) draw: fn(&Graph<'_>) -> String,
 }
 

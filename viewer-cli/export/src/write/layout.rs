@@ -16,7 +16,7 @@ pub(crate) struct ProcessTrack {
     pub(crate) name: String,
     /// Its host, its own process id, how it ended.
     pub(crate) label: String,
-    /// What was run.
+    /// The command that was run.
     pub(crate) command: String,
 }
 

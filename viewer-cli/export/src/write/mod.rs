@@ -12,7 +12,7 @@
 //! of rows, which Parquet has at the end of a file: about 100 bytes for each thousand rows. Those of tables that are
 //! split are bounded, too: beyond the bound, a part continues in another file.
 //!
-//! What is written has another name until all of it is whole: a file, or the directory of several.
+//! The output, a file or a directory of files, has a temporary name until it is complete.
 
 mod arrow;
 mod chrome;

@@ -36,7 +36,7 @@ pub(crate) enum EncodedColumn {
 pub(crate) struct ColumnBytes {
     /// Its pages.
     pub(crate) bytes: Bytes,
-    /// What the file's footer says of it.
+    /// Its description in the file's footer.
     pub(crate) close: ColumnCloseResult,
 }
 

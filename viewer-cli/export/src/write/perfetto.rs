@@ -80,7 +80,7 @@ const LOSSES: u64 = 2;
 const REALTIME: u64 = 1;
 const BOOTTIME: u64 = 6;
 
-/// What an event type becomes.
+/// The form of an event type in the output.
 #[derive(Clone, Debug)]
 struct Kind {
     /// Number of its interned name.

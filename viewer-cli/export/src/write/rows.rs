@@ -129,7 +129,7 @@ pub(crate) enum Out {
     Part {
         /// Where it is made.
         path: PathBuf,
-        /// What it is to be called.
+        /// The final path.
         named: PathBuf,
         waiting: Vec<u8>,
     },
@@ -243,7 +243,7 @@ pub(crate) struct At {
     pub(crate) temporary: Option<PathBuf>,
     /// The final path.
     pub(crate) named: PathBuf,
-    /// What may be replaced there.
+    /// Existing files that may be replaced there.
     pub(crate) replace: Replace,
 }
 
@@ -294,7 +294,7 @@ pub(crate) struct Tables {
     tables: Vec<Table>,
     row_counts: Arc<RowCounts>,
     pool: Pool<(usize, usize), anyhow::Result<Encoded>>,
-    /// What is remembered for the ends of partitions' files.
+    /// Amount of footer data for partitions' files.
     columns: usize,
 }
 
@@ -318,7 +318,7 @@ impl Tables {
         extension: &'static str,
         open: OpenRows,
     ) -> anyhow::Result<usize> {
-        // What has no time is not split by it.
+        // Rows without a time are not split by time.
         let partition = partition.filter(|partition| {
             matches!(partition, Partition::Rank) || kind.time_column().is_some()
         });

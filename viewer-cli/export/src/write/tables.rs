@@ -140,7 +140,7 @@ struct LocationPlace {
     thread_id: u64,
 }
 
-/// What rows of several tables need.
+/// Data that rows of several tables need.
 #[derive(Debug)]
 pub(crate) struct Shared {
     locations: Names,
@@ -257,7 +257,7 @@ fn batch(schema: &SchemaRef, columns: Vec<ArrayRef>) -> RecordBatch {
     RecordBatch::try_new(Arc::clone(schema), columns).expect("columns as the schema has them")
 }
 
-/// What values of an element are.
+/// The type of an element's values.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Class {
     Integer,
@@ -317,7 +317,7 @@ pub(crate) struct EventsTable {
     wide: Vec<Wide>,
     /// By event type, elements without a column.
     rest: FxHashMap<EventTypeId, Vec<usize>>,
-    /// What says what these are, if there are any.
+    /// The definitions that describe these elements, if there are any.
     definitions: Option<Definitions>,
 }
 

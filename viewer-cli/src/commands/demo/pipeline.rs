@@ -42,7 +42,7 @@ struct Completion {
     bytes_out: u64,
 }
 
-/// What all threads of the process record with.
+/// The instruments with which all threads of the process record.
 struct Instruments {
     recorder: Recorder,
     walk: RegionId,
