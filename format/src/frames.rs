@@ -99,7 +99,7 @@ pub(crate) fn read_frames(
     Ok(frames)
 }
 
-/// Frames of a body in the making.
+/// Frames of a body under construction.
 #[derive(Debug, Default)]
 pub(crate) struct StoredFrames {
     frames: Vec<Frame>,

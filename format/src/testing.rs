@@ -148,7 +148,7 @@ pub(crate) fn snapshot() -> Snapshot {
     }
 }
 
-/// A file in the making.
+/// A file under construction.
 pub(crate) struct FileMaker {
     pub(crate) bytes: Vec<u8>,
     footer: Footer,

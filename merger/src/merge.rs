@@ -368,7 +368,7 @@ impl Merge {
     /// processed it in another thread. Chunk borders depend on the events alone.
     ///
     /// # Errors
-    /// Those of `consume`; if no threads can be had.
+    /// Those of `consume`; if no threads can be started.
     pub(crate) fn run<C: Send>(
         &self,
         jobs: usize,
@@ -382,7 +382,7 @@ impl Merge {
     /// `is_proved`: with order hashes of the input and of the result.
     ///
     /// # Errors
-    /// Those of `consume`; if no threads can be had; if order hashes differ.
+    /// Those of `consume`; if no threads can be started; if order hashes differ.
     pub(crate) fn run_with<R: Send>(
         &self,
         jobs: usize,

@@ -132,7 +132,7 @@ pub(crate) fn map_ordered<R: Send, E>(
         for number in 0..threads {
             let thread = std::thread::Builder::new().name(format!("reader {number}"));
             if thread.spawn_scoped(scope, run).is_err() && number == 0 {
-                // No threads are to be had.
+                // No threads can be started.
                 return (0..count).try_for_each(|number| take(number, work(number)));
             }
         }

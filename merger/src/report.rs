@@ -212,7 +212,7 @@ pub struct StreamReport {
     pub ambiguous: u64,
     /// The error of the first chunk that could not be decoded.
     pub first_error: Option<String>,
-    /// Events by which counts and chunks disagree; 0 when all is well.
+    /// Events by which counts and chunks disagree; 0 when there is no difference.
     pub miscounted: u64,
     /// Whether raised = recorded + dropped + suppressed for every event type.
     pub is_balanced: bool,

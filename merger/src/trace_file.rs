@@ -11,7 +11,7 @@ use annals_format::{
 use crate::error::{MergeError, Result};
 use crate::whole_file::{OutputError, OutputKind, Replace, WholeFile};
 
-/// The trace in the making.
+/// The trace under construction.
 #[derive(Debug)]
 pub(crate) struct TraceFile {
     file: WholeFile,

@@ -16,7 +16,7 @@ impl Workers {
     /// Creates `jobs` threads.
     ///
     /// # Errors
-    /// If they cannot be had.
+    /// If they cannot be started.
     pub(crate) fn new(jobs: usize) -> Result<Self> {
         if jobs < 2 {
             return Ok(Self { pool: None });

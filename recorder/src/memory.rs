@@ -89,7 +89,7 @@ impl Division {
     }
 }
 
-/// The mapped live file, or anonymous memory of the same layout when no file could be had.
+/// The mapped live file, or anonymous memory of the same layout when no file could be created.
 #[derive(Debug)]
 pub(crate) struct LiveMemory {
     map: MmapMut,

@@ -22,7 +22,7 @@ pub struct ModuleSpec {
 }
 
 impl Recorder {
-    /// Adds a module. One that is loaded once more is added once more.
+    /// Adds a module. A module that is loaded again is added again.
     ///
     /// # Errors
     /// `RecorderError::Finished`, or `RecorderError::Full` if there is no room for another

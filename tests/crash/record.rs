@@ -199,7 +199,7 @@ impl Way {
     /// What could not be done is done by hand.
     fn make_whole(&self, ran: &Ran, when: &str) {
         if !ran.has_program_run() {
-            // Once more: nothing of before is in its way.
+            // A second run: no file of the first one prevents it.
             let again = self.command(ran.scratch.path()).output();
             let again = again.expect("trace-cli runs");
             assert_eq!(

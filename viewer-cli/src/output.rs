@@ -14,7 +14,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// All is well.
+    /// Everything succeeded.
     pub const FINE: Self = Self {
         has_loss: false,
         has_failed: false,

@@ -26,7 +26,7 @@ pub(crate) fn daemon_failure() -> Option<String> {
 /// Runs this very command again as the child; returns its exit code.
 ///
 /// # Errors
-/// If the scratch folder or the child cannot be had.
+/// If the scratch folder or the child cannot be created.
 pub(crate) fn supervise() -> std::io::Result<ExitCode> {
     let scratch = tempfile::tempdir()?;
     let mut bench = Command::new(std::env::current_exe()?);

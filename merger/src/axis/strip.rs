@@ -300,7 +300,7 @@ impl<'a> Strip<'a> {
     }
 }
 
-/// A chunk in the making.
+/// A chunk under construction.
 struct Assembly<'s, 'a> {
     strip: &'s Strip<'a>,
     pieces: Vec<Piece<'s>>,

@@ -130,7 +130,7 @@ impl Numbers {
     }
 }
 
-/// Definitions of a trace in the making.
+/// Definitions of a trace under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Unifier {
     pub(crate) definitions: Definitions,

@@ -1,4 +1,4 @@
-//! Snapshots of a trace in the making: written as often as their share of its bytes allows.
+//! Snapshots of a trace under construction: written as often as their share of its bytes allows.
 
 use std::path::Path;
 

@@ -225,7 +225,7 @@ impl Shard {
     }
 }
 
-/// Counts the calls of a trace in the making.
+/// Counts the calls of a trace under construction.
 #[derive(Debug)]
 pub(crate) struct TraceCalls {
     shards: Vec<Shard>,
@@ -240,7 +240,7 @@ impl TraceCalls {
     /// Locations are shared out among as many threads as `jobs` says; the result does not depend on it.
     ///
     /// # Errors
-    /// If no threads can be had.
+    /// If no threads can be started.
     pub(crate) fn new(types: &RegionTypes, jobs: usize) -> Result<Self> {
         let jobs = jobs.clamp(1, 64);
         let workers = Workers::new(jobs)?;

@@ -24,7 +24,7 @@ impl Merge {
     /// does nothing otherwise.
     ///
     /// # Errors
-    /// If no threads can be had.
+    /// If no threads can be started.
     pub(crate) fn plan_repair(&mut self, jobs: usize) -> Result<()> {
         if self.causality != Causality::Repair || self.repair.is_some() || self.is_planned {
             return Ok(());

@@ -26,9 +26,9 @@ pub enum Error {
     InvalidName = 9,
     /// `ERR_INVALID_HANDLE`: the handle was never given, or is freed.
     InvalidHandle = 10,
-    /// `ERR_OUT_OF_HANDLES`: no more handles can be had.
+    /// `ERR_OUT_OF_HANDLES`: no more handles are available.
     OutOfHandles = 11,
-    /// `ERR_OUT_OF_SESSIONS`: no more sessions can be had.
+    /// `ERR_OUT_OF_SESSIONS`: no more sessions are available.
     OutOfSessions = 12,
     /// `ERR_INVALID_SESSION`: no session, or one that is freed.
     InvalidSession = 13,

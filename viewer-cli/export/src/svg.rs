@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// A picture in the making. Lengths in pixels.
+/// A picture under construction. Lengths in pixels.
 #[derive(Clone, Debug)]
 pub struct Svg {
     width: f64,

@@ -131,7 +131,7 @@ pub(crate) struct EventTypes {
     by_composition: FxHashMap<(u64, Vec<u8>), usize>,
 }
 
-/// Elements in the making.
+/// Elements under construction.
 struct Elements<'a> {
     strings: &'a mut Strings,
     elements: Vec<Element>,
@@ -395,7 +395,7 @@ impl<'a> FoundRecords<'a> {
     }
 }
 
-/// Event types in the making.
+/// Event types under construction.
 struct EventTypesBuilder<'a> {
     definitions: &'a GlobalDefinitions,
     found: &'a FoundRecords<'a>,

@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// Opens an archive: reads its definitions, reads all of its events once, and makes a recording of each process.
 ///
 /// # Errors
-/// If the anchor cannot be read, or no threads can be had.
+/// If the anchor cannot be read, or no threads can be started.
 pub(crate) fn open(path: &Path, jobs: usize) -> Result<Vec<InputRecording>> {
     let mut problems = Vec::new();
     let mut definitions = GlobalDefinitions::default();

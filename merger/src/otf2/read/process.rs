@@ -64,7 +64,7 @@ impl TimeBase {
     }
 }
 
-/// A process in the making: one location group, with those that it has created.
+/// A process under construction: one location group, with those that it has created.
 #[derive(Default)]
 pub(super) struct Group {
     /// Numbers of its locations.
@@ -158,7 +158,7 @@ pub(super) fn alike(definitions: &GlobalDefinitions) -> BTreeSet<u64> {
     several.flatten().collect()
 }
 
-/// The definitions of a process in the making: strings are added when something refers to them.
+/// The definitions of a process under construction: strings are added when something refers to them.
 struct ProcessDefinitions {
     definitions: Definitions,
 }

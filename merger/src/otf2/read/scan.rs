@@ -228,7 +228,7 @@ fn references() -> References {
     table
 }
 
-/// A part in the making.
+/// A part under construction.
 struct OpenPart {
     offset: u64,
     time: u64,

@@ -1,4 +1,4 @@
-//! The files of an archive in the making: events of locations piece by piece, definitions, markers, and their
+//! The files of an archive under construction: events of locations piece by piece, definitions, markers, and their
 //! final names.
 
 use crate::error::{MergeError, Result};
@@ -224,7 +224,7 @@ impl Drop for Files {
     }
 }
 
-/// The file of markers in the making.
+/// The file of markers under construction.
 pub(crate) struct MarkerFile {
     pub(crate) writer: RecordWriter,
     pub(crate) path: PathBuf,

@@ -22,7 +22,7 @@ use crate::{call, tool_call};
 
 /// A session in C: its number and 1, as a pointer that is never followed.
 pub type Session = *mut c_void;
-/// A handle in C, likewise.
+/// A handle in C, with the same representation.
 pub type Handle = *mut c_void;
 
 /// In place of a handle: all of the session.

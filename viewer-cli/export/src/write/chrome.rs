@@ -19,7 +19,7 @@ use crate::write::tables::{kind_of, metrics_of};
 
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// A trace of Chrome in the making.
+/// A trace of Chrome under construction.
 pub(crate) struct Chrome<'a> {
     context: &'a Context<'a>,
     out: Output,

@@ -133,7 +133,7 @@ impl Asked<'_> {
     }
 }
 
-/// Tables in the making.
+/// Tables under construction.
 pub(crate) struct Dataset {
     shared: Arc<Shared>,
     files: Tables,

@@ -8,7 +8,7 @@ use crate::write::exporter::{Ending, Exporter, Wants};
 use crate::write::folded::Paths;
 use crate::write::output::Output;
 
-/// A flame graph in the making.
+/// A flame graph under construction.
 pub(crate) struct Flamegraph<'a> {
     pub(crate) paths: Paths<'a>,
     pub(crate) out: Output,

@@ -172,7 +172,7 @@ fn frame(name: &str) -> String {
     }
 }
 
-/// Folded stacks in the making.
+/// Folded stacks under construction.
 pub(crate) struct Folded<'a> {
     pub(crate) paths: Paths<'a>,
     pub(crate) out: Output,

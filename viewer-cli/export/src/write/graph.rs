@@ -82,7 +82,7 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// A drawing of the graph in the making.
+/// A drawing of the graph under construction.
 pub(crate) struct Drawing<'a> {
     pub(crate) graph: Graph<'a>,
     pub(crate) out: Output,

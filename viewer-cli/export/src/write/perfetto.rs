@@ -91,7 +91,7 @@ struct Kind {
     metric: Option<usize>,
 }
 
-/// A trace of Perfetto in the making.
+/// A trace of Perfetto under construction.
 pub(crate) struct Perfetto<'a> {
     context: &'a Context<'a>,
     out: Output,

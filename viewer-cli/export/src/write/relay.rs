@@ -59,7 +59,7 @@ impl<'scope, 'a: 'scope> Relay<'scope, 'a> {
         exporter: Box<dyn Exporter + Send + 'a>,
     ) -> Result<Self, Box<dyn Exporter + Send + 'a>> {
         let (sender, receiver) = sync_channel(BATCHES);
-        // A thread that cannot be had must not take the exporter with it.
+        // If the thread cannot be started, the exporter must not be lost.
         let (give, take) = sync_channel(1);
         let work = move || {
             let exporter = take.recv().expect("the exporter is sent first");

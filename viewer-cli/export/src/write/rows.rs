@@ -111,7 +111,7 @@ pub(crate) enum Encoded {
 /// Encodes a group of rows, in any thread.
 pub(crate) type Job = Box<dyn FnOnce() -> anyhow::Result<Encoded> + Send>;
 
-/// A file of rows in the making.
+/// A file of rows under construction.
 pub(crate) trait RowFile: Send {
     /// Returns the work of encoding a group, in order.
     fn encode(&mut self, group: Vec<Rows>) -> anyhow::Result<Job>;
@@ -273,7 +273,7 @@ impl At {
     }
 }
 
-/// A table in the making.
+/// A table under construction.
 struct Table {
     kind: TableKind,
     schema: SchemaRef,
@@ -289,7 +289,7 @@ struct Table {
 /// Rows that were written, by table as in [`TableKind::ALL`].
 pub(crate) type RowCounts = [AtomicU64; TableKind::ALL.len()];
 
-/// All tables in the making.
+/// All tables under construction.
 pub(crate) struct Tables {
     tables: Vec<Table>,
     row_counts: Arc<RowCounts>,
