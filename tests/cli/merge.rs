@@ -629,7 +629,7 @@ fn a_recording_without_its_process_is_left_out_by_name() {
         let info = trace_cli(&[Path::new("info"), &begun]);
         assert_eq!(info.status.code(), Some(1), "{}", said(&info));
         assert!(
-            said(&info).contains("definition of a process expected"),
+            said(&info).contains("expected the definition of a process"),
             "{}",
             said(&info)
         );

@@ -384,7 +384,7 @@ fn a_recording_with_the_filter_lacks_the_regions_suggested_and_no_others() {
     assert_eq!(exact.count(), PAIRS.len());
     let written = std::fs::read_to_string(&filter).expect("the filter");
     assert_eq!(written, found.filter);
-    assert_eq!(written.matches("? stands for").count(), INEXACT.len());
+    assert_eq!(written.matches("? replaces").count(), INEXACT.len());
     assert!(!written.contains('\u{1b}'));
 
     record_in_a_process(&with, Some(&filter));
