@@ -92,6 +92,7 @@ fn commands_of_the_manual_exist_with_their_options() {
             };
             for line in block.text.lines() {
                 let line = line.split(" #").next().unwrap_or(line);
+                let line = line.split(" | ").next().unwrap_or(line);
                 let mut words = line.split_whitespace();
                 let command = match words.next() {
                     Some("trace-merge") => "merge",

@@ -235,7 +235,10 @@ typedef enum annals_type {
  * format/SPEC.md, "Codes" and "Messages and collective operations", lists them. A collective operation
  * has, in its begin and in its end, `communicator`, `operation`, `root`, `place`, `size`, and the bytes of
  * this process: `bytes_sent`, what it contributes, and `bytes_received`, what it receives. A process that
- * receives nothing waits for no other process: from a single sum `bytes`, the merge cannot know that. */
+ * receives nothing waits for no other process: from a single sum `bytes`, the merge cannot know that.
+ * A `sequence` in sends, receives, begins and ends keeps what a loss leaves matched: count every call, also
+ * while recording is off. A receive-start without `request`, and ANNALS_ROLE_WAIT, say at the begin of a call what it
+ * waits for; they match nothing. */
 typedef enum annals_role {
     ANNALS_ROLE_POINT = 0,
     ANNALS_ROLE_ENTER = 1,
