@@ -8,8 +8,11 @@ use serde_json::Value;
 
 use crate::support::{Flavour, ask, flavours, prefix};
 
-/// What the last events of the waiting rank say: name, and elements as text.
-type Expected = &'static [(&'static str, &'static [(&'static str, &'static str)])];
+/// An event: its name, and elements as text.
+type ExpectedEvent = (&'static str, &'static [(&'static str, &'static str)]);
+
+/// The last events of the rank that waits.
+type Expected = &'static [ExpectedEvent];
 
 const COMMUNICATOR: (&str, &str) = ("communicator", "MPI_COMM_WORLD/dup.0 {0-2}");
 
@@ -152,13 +155,18 @@ fn shows(events: &[Value], function: &str, expected: Expected) -> bool {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let has = |(event, (name, elements)): (&Value, &(&str, &[(&str, &str)]))| {
+    let has = |event: &Value, expected: &ExpectedEvent| {
+        let (name, elements) = expected;
         let mut elements = elements.iter();
         event["event"] == *name
             && elements.all(|(element, value)| text(&event["elements"][*element]) == *value)
     };
     let region = text(&enter["elements"]["region"]);
-    region == function && last.iter().zip(expected).all(has)
+    region == function
+        && last
+            .iter()
+            .zip(expected)
+            .all(|(event, expected)| has(event, expected))
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::read::calls::{Calls, Sink};
 use crate::read::trace::OpenedTrace;
 use crate::window::Window;
 
-/// How much of a trace one state of [`Reader::fold_events`], [`Reader::fold_chunks`] or [`Reader::fold_calls`] adds up. The result is
+/// How much of a trace one state of [`Reader::fold_events`](crate::Reader::fold_events), [`Reader::fold_chunks`](crate::Reader::fold_chunks) or [`Reader::fold_calls`](crate::Reader::fold_calls) adds up. The result is
 /// the same for every length, provided that [`SliceLength::AnyOrder`] is used only where the order of the slices does not matter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SliceLength {
