@@ -32,6 +32,7 @@ mod locations;
 mod losses;
 mod messages;
 mod metrics;
+mod patterns;
 mod region_rows;
 mod region_statistics;
 mod state;
@@ -53,6 +54,9 @@ pub use locations::LocationNames;
 pub use losses::concerns;
 pub use messages::{MessagePairRow, Messages, for_each_message, messages};
 pub use metrics::{MetricPoint, MetricRow, metrics};
+pub use patterns::{
+    Family, Part, PartWait, collective_waits, late_receiver, late_sender, wrong_order,
+};
 pub use region_rows::{OutsideTime, RegionRow, RegionTimes, region_times, run_times};
 pub use region_statistics::{
     Group, Grouping, RegionStats, Statistics, count_region_statistics, region_statistics,
