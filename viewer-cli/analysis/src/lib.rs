@@ -26,6 +26,7 @@ mod call_tree;
 mod collectives;
 mod colour;
 mod distribution;
+mod efficiencies;
 mod exact_sum;
 mod intervals;
 mod locations;
@@ -46,6 +47,7 @@ pub use collectives::{
 };
 pub use colour::{Colour, region_colour};
 pub use distribution::{Bins, Extent, Values};
+pub use efficiencies::{Efficiencies, EfficiencyModel, RunTimes};
 pub use exact_sum::ExactSum;
 pub use intervals::{
     IntervalPair, IntervalPoint, IntervalRow, Intervals, MOST_OPEN_INTERVALS, intervals,
