@@ -43,6 +43,7 @@ mod loss;
 pub mod names;
 mod order;
 pub mod otf2;
+pub mod paraver;
 mod proof;
 mod read;
 mod recording;
