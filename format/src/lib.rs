@@ -47,6 +47,7 @@ pub mod paraver;
 mod proof;
 mod read;
 mod recording;
+mod recording_builder;
 mod recover;
 mod scan;
 mod snapshot;
@@ -104,6 +105,7 @@ pub use order::{EventPlace, LossPoint, OrderedChunk, OrderedRow};
 pub use proof::{EventHasher, OrderHash};
 pub use read::ReadAt;
 pub use recording::{ChunkPlace, Recording, StoredChunk, StreamContents, StreamLoss};
+pub use recording_builder::{ChunkRows, ClockSpec, ElementSpec, ProcessSpec, RecordingBuilder};
 pub use recover::Recovery;
 pub use scan::Problem;
 pub use snapshot::{
