@@ -47,7 +47,7 @@ impl Header {
         if !line.starts_with(MAGIC) {
             return Err(fields.error("\"#Paraver (\""));
         }
-        // The date has colons of its own.
+        // The date contains colons, too.
         fields.skip_past(b"):", "a date in parentheses, and a colon")?;
         let duration = fields.unsigned("the time of the trace")?;
         let unit_ns = if fields.skip(b'_') {

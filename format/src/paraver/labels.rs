@@ -52,7 +52,7 @@ impl Labels {
                     }
                     Err(_) => section = Section::Other,
                 },
-                // First comes a number for colours.
+                // The first number is for colours.
                 (_, Section::EventTypes) => {
                     let (code, name) = split(rest);
                     if let Ok(code) = code.parse() {

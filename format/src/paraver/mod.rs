@@ -2,7 +2,7 @@
 //! Supercomputing Center; the traces of Extrae). A trace is three files: records (`.prv`), names of states and event types
 //! (`.pcf`), names of processors and threads (`.row`).
 //!
-//! Everything here works on single lines, and knows no files: whoever reads them bounds the length of a line.
+//! Everything here works on single lines, not on files: the caller bounds the length of a line.
 
 mod fields;
 mod header;

@@ -61,7 +61,7 @@ pub struct Part {
 /// How long a member of a collective operation waited.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PartWait {
-    /// Time from its enter until the member came for which it waited. 0: it did not wait.
+    /// Time from its enter to the enter of the member for which it waited. 0 means no wait.
     pub wait_ns: i64,
     /// Number of the member for which it waited.
     pub waited_for: Option<usize>,
@@ -87,11 +87,11 @@ impl PartWait {
 
 /// Returns how long each member of a collective operation waited, in the order of `parts`.
 ///
-/// | family | who | wait |
+/// | family | members | wait |
 /// |---|---|---|
 /// | barrier | all | min(max enters, own leave) − own enter |
-/// | all to all | who receives | min(max enters of who sends, own leave) − own enter |
-/// | one to all | who receives, not the root | min(enter of the root, own leave) − own enter |
+/// | all to all | those that receive | min(max enters of those that send, own leave) − own enter |
+/// | one to all | those that receive, but the root | min(enter of the root, own leave) − own enter |
 /// | all to one | the root | min(min enters of others that send, own leave) − own enter |
 /// | prefix | all | min(max enters of lower and own places, own leave) − own enter |
 ///
@@ -101,7 +101,7 @@ pub fn collective_waits(family: Family, parts: &[Part]) -> Vec<PartWait> {
     let numbered = || parts.iter().enumerate();
     let last = |is_wanted: &dyn Fn(&Part) -> bool| {
         let wanted = numbered().filter(|(_, part)| is_wanted(part));
-        // Of several that came last, the first by number.
+        // Of several that entered last, the first by number.
         let last =
             wanted.max_by_key(|(number, part)| (part.entered_ns, std::cmp::Reverse(*number)));
         last.map(|(number, part)| (number, part.entered_ns))
