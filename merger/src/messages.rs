@@ -1,5 +1,5 @@
-//! What events say about messages and collective operations: taken out of a chunk of the trace by the
-//! roles of its event types, so that the matching sees nothing else.
+//! Events of messages and collective operations. They are extracted from a chunk of the trace by
+//! the roles of its event types, so that the matching reads no other events.
 
 pub(crate) mod causality;
 pub(crate) mod collectives;
@@ -18,34 +18,35 @@ use rustc_hash::FxHashMap;
 
 use crate::messages::matching::Matcher;
 
-/// Stands for a process that is none of the inputs, or none at all.
+/// A process that is not among the inputs, or no process at all.
 pub(crate) const NOBODY: u32 = u32::MAX;
-/// In a receive-start: any process.
+/// Any process, as the peer of a receive-start.
 pub(crate) const ANYBODY: u32 = u32::MAX - 1;
-/// Rank that several recordings have: which of them a message means is not known.
+/// A process that is not known because several recordings have its rank.
 pub(crate) const SEVERAL: u32 = u32::MAX - 2;
-/// No `request`, no `sequence`, no `communicator`.
+/// A missing `request`, `sequence` or `communicator`.
 pub(crate) const NONE: u64 = u64::MAX;
-/// In a receive-start: any tag. In others no tag is negative.
+/// Any tag, in a receive-start. In other events, no tag is negative.
 pub(crate) const ANY_TAG: i64 = -1;
 
-/// Ranks beyond this are not looked up by index, nor are those of more worlds than so many.
+/// Number of ranks of a world that are looked up by index. Larger ranks are in a hash map.
 const DENSE_RANKS: usize = 1 << 20;
+/// Number of worlds whose ranks are looked up by index.
 const DENSE_WORLDS: usize = 8;
 
-/// Steps in the life of a message.
+/// A step in the life of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PointToPointKind {
     Send,
     Receive,
     ReceiveStart,
-    /// A receive that was started takes no message.
+    /// The end of a started receive that takes no message.
     Cancel,
-    /// What a send told of was not sent.
+    /// The withdrawal of a recorded send whose message was not sent.
     Unsent,
 }
 
-/// What a collective operation orders.
+/// The order that a collective operation imposes on its begins and ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Semantics {
     AllToAll,
@@ -55,14 +56,14 @@ pub(crate) enum Semantics {
     Nothing,
 }
 
-/// Bytes that a process has in a collective operation.
+/// Number of bytes that a process sends and receives in a collective operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Moved {
-    /// The event has neither.
+    /// The event has no number of bytes.
     Unknown,
-    /// Sent and received together.
+    /// Sum of the bytes sent and received.
     Total(u64),
-    /// Sent, received.
+    /// Bytes sent, and bytes received.
     Apart(u64, u64),
 }
 
@@ -73,8 +74,10 @@ impl Moved {
 }
 
 impl Semantics {
-    /// Returns what an operation orders in a process that moves these bytes. Of the operations with a count for each process,
-    /// only both sums tell whether this one takes part.
+    /// Returns the order that an operation imposes in a process that moves these bytes.
+    ///
+    /// For operations with a count for each process, only both sums show whether this process takes
+    /// part.
     const fn of(operation: Option<CollectiveOperation>, moved: Moved) -> Self {
         use CollectiveOperation as Op;
         let Some(operation) = operation else {
@@ -102,7 +105,8 @@ impl Semantics {
     }
 }
 
-/// Whether a begin is of a process that others wait for, an end of one that waits for others.
+/// Returns whether others wait for the process of a begin, or the process of an end waits for
+/// others.
 const fn takes_part(is_begin: bool, operation: Option<CollectiveOperation>, moved: Moved) -> bool {
     match (operation, moved) {
         // A barrier moves no bytes.
@@ -149,7 +153,8 @@ pub(crate) struct PointToPoint {
     pub(crate) sequence: u64,
     /// The other process.
     pub(crate) peer: u32,
-    /// Which of the process's threads: the last digits of the location's number, so that two may, rarely, pass for one.
+    /// The thread, as the low 16 bits of the location's number. Rarely, two threads have the same
+    /// value.
     pub(crate) thread: u16,
     pub(crate) kind: PointToPointKind,
 }
@@ -157,35 +162,35 @@ pub(crate) struct PointToPoint {
 /// The content of a begin or an end of a collective operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Collective {
-    /// The process's place in the communicator; negative when it is not known.
+    /// Place of the process in the communicator. A negative value means that it is not known.
     pub(crate) place: i64,
-    /// Number of processes; 0 when it is not known.
+    /// Number of processes. 0 means that it is not known.
     pub(crate) size: u32,
-    /// Its number among the operations of the communicator.
+    /// Number of the operation among those of the communicator.
     pub(crate) sequence: u64,
     pub(crate) root: u32,
     /// Code of the operation.
     pub(crate) operation: u16,
     pub(crate) is_begin: bool,
     pub(crate) semantics: Semantics,
-    /// Whether a begin is of a process that sends, an end of one that receives. Only such an end waits, and only for such
-    /// begins.
+    /// Whether the process of a begin sends, or the process of an end receives. Only such an end
+    /// waits, and only for such begins.
     pub(crate) takes_part: bool,
 }
 
 /// One event of a pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Mark<D = ()> {
-    /// Its number among the messages of the trace.
+    /// Number of the event among the message events of the trace.
     pub(crate) number: u64,
     pub(crate) time_ns: i64,
     pub(crate) process: u32,
     pub(crate) clock: u32,
-    /// What the caller of the matcher wants to know of the event.
+    /// Data of the event that the caller of the matcher needs.
     pub(crate) detail: D,
 }
 
-/// Which of a process's events a loss may have had.
+/// Kinds of a process's events that may be missing because of a loss.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Lost {
     pub(crate) sends: bool,
@@ -231,9 +236,10 @@ impl Lost {
 #[derive(Debug, Default)]
 pub(crate) struct MessageBatch<D = ()> {
     pub(crate) events: Vec<MessageEvent>,
-    /// Losses that may have had messages: before the event with this index, in this process.
+    /// Losses that may contain message events: index of the event after the loss, process, and
+    /// kinds of events.
     pub(crate) losses: Vec<(usize, u32, Lost)>,
-    /// By event, what its [`Mark`] gets; the default where there is none.
+    /// The detail for the [`Mark`] of each event. If one is missing, the default is used.
     pub(crate) details: Vec<D>,
 }
 
@@ -261,12 +267,12 @@ impl TypeKind {
     }
 }
 
-/// Where an event type of the trace has what the matching needs.
+/// Indices of the elements of an event type of the trace that the matching needs.
 #[derive(Clone, Debug)]
 struct TypePlan {
     kind: TypeKind,
     communicator: Option<(usize, Reference)>,
-    /// The peer; of a collective operation the root.
+    /// The peer; for a collective operation, the root.
     peer: Option<usize>,
     tag: Option<usize>,
     place: Option<usize>,
@@ -318,37 +324,39 @@ impl TypePlan {
     }
 }
 
-/// Where the events of a stream happen.
+/// Process, clock and thread of the events of a stream.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     process: u32,
     clock: u32,
     thread: u16,
-    /// What a loss of any type may have had.
+    /// Kinds of events that may be missing because of a loss without an event type.
     lost: Lost,
 }
 
-/// Takes messages out of chunks. The same for all threads.
+/// Extracts messages from chunks. All threads share it.
 #[derive(Debug)]
 pub(crate) struct Extractor {
-    /// By event type of the trace.
+    /// Plans by event type of the trace. `None` means that its events are not messages.
     types: Vec<Option<TypePlan>>,
-    /// By stream.
+    /// Places by stream.
     streams: Vec<Place>,
-    /// By process, its world: within it numbers mean something.
+    /// World of each process. Numbers have a meaning only within a world.
     world_of: Vec<usize>,
-    /// By world and rank in it.
+    /// Processes by world and rank in it.
     ranks: Vec<Vec<u32>>,
     far_ranks: FxHashMap<(usize, u32), u32>,
-    /// By object.
+    /// Numbers of communicators by object.
     objects: Vec<u64>,
-    /// Messages that were suppressed at unknown times, by process: they cannot be matched by counting.
+    /// Kinds of events that were suppressed at unknown times, by process. They cannot be matched by
+    /// counting.
     suppressed: Vec<(u32, Lost)>,
-    /// Whether the trace has the end of the run: every process ended by itself, and nothing was left out on purpose.
+    /// Whether the trace contains the end of the run: every process finished by itself, and no
+    /// filter or slice left anything out.
     has_end: bool,
 }
 
-/// Whether every process of a trace ended by itself, and nothing was left out on purpose.
+/// Returns whether every process finished by itself, and no filter or slice left anything out.
 fn has_end(definitions: &Definitions) -> bool {
     let ends = &definitions.process_ends;
     let mut processes = definitions.processes.keys();
@@ -361,8 +369,10 @@ fn has_end(definitions: &Definitions) -> bool {
 }
 
 impl Extractor {
-    /// None when no event type has a message. `carries` says what a loss of any type in a stream may
-    /// have had.
+    /// Creates an extractor. Returns `None` if no event type has messages.
+    ///
+    /// `carries` contains, by stream, the kinds of events that may be missing because of a loss
+    /// without an event type.
     pub(crate) fn of(
         definitions: &Definitions,
         carries: &BTreeMap<annals_format::StreamId, Lost>,
@@ -392,7 +402,8 @@ impl Extractor {
                 lost: carries.get(id).copied().unwrap_or(Lost::ALL),
             });
         }
-        // Objects of one name are one communicator, whoever in the world defined them.
+        // Objects of one name are one communicator, no matter which process of the world defined
+        // them.
         let mut names = BTreeMap::new();
         for object in definitions.objects.values() {
             let next = names.len() as u64;
@@ -404,15 +415,16 @@ impl Extractor {
         Some(extractor)
     }
 
-    /// Makes the messages of a stream's process unmatchable from the start on, as far as such events were suppressed at times
-    /// that are not known.
+    /// Marks messages of a stream's process as unmatchable from the start on.
+    ///
+    /// `lost` contains the kinds of events that were suppressed at unknown times.
     fn suppress(&mut self, stream: StreamId, lost: Lost) {
         if let Some(place) = self.streams.get(stream.index()).filter(|_| lost.is_any()) {
             self.suppressed.push((place.process, lost));
         }
     }
 
-    /// Whether an event type is of messages between two processes.
+    /// Returns whether any event type is of messages between two processes.
     fn has_messages(&self) -> bool {
         let mut plans = self.types.iter().flatten();
         plans.any(TypePlan::is_point_to_point)
@@ -452,12 +464,12 @@ impl Extractor {
         }
     }
 
-    /// Number of processes.
+    /// Returns the number of processes.
     pub(crate) fn processes(&self) -> usize {
         self.world_of.len()
     }
 
-    /// Returns what matches the messages, and has `limit` of them in flight.
+    /// Creates a matcher of the messages, with at most `limit` of them in flight.
     pub(crate) fn matcher<D: Copy + Default>(&self, limit: usize) -> Matcher<D> {
         Matcher::new(self.processes(), limit, self.has_end)
     }
@@ -476,7 +488,7 @@ impl Extractor {
         found.copied().unwrap_or(NOBODY)
     }
 
-    /// A number of a world, apart from those of other worlds.
+    /// Returns a number of a world, changed so that it differs from numbers of other worlds.
     fn of_world(&self, process: u32, value: u64) -> u64 {
         /// 2⁶⁴ divided by the golden ratio: multiples of it lie far apart.
         const APART: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -486,7 +498,7 @@ impl Extractor {
         }
     }
 
-    /// Whether events of a type of the trace are messages.
+    /// Returns whether events of a type of the trace are messages.
     pub(crate) fn is_message(&self, event_type: EventTypeId) -> bool {
         self.types
             .get(event_type.index())
@@ -496,7 +508,7 @@ impl Extractor {
     /// Returns the messages of a chunk of the trace.
     pub(crate) fn extract(&self, chunk: &TraceChunk) -> MessageBatch {
         let mut batch = MessageBatch::default();
-        // Few of the events are messages: these are sorted alone.
+        // Few of the events are messages: only these are sorted.
         let mut places = Vec::new();
         for (number, group) in chunk.groups.iter().enumerate() {
             let is_message = group
@@ -630,7 +642,7 @@ impl Extractor {
                         let known = object.and_then(|object| self.objects.get(object));
                         known.copied().unwrap_or(NONE)
                     }
-                    // Numbers mean something within their world.
+                    // Numbers have a meaning only within their world.
                     Reference::String => 1 << 61 | self.of_world(process, value),
                     _ => self.of_world(process, value),
                 }
@@ -690,7 +702,10 @@ impl Extractor {
     }
 }
 
-/// What of these a stream had, by what its counters say: a loss of any type in it may have had the same.
+/// Returns the kinds of message events that a stream had, given the event types that its counters
+/// count.
+///
+/// A loss without an event type may contain events of all these kinds.
 pub(crate) fn carried(
     definitions: &Definitions,
     raised: impl Iterator<Item = EventTypeId>,

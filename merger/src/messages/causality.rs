@@ -1,5 +1,5 @@
-//! Whether the order of the trace contradicts its messages: a receive before its send, an end of a
-//! collective operation before a begin that it waited for.
+//! Checks whether the order of the trace contradicts its messages: a receive before its send, or an
+//! end of a collective operation before a begin that it waited for.
 
 use annals_format::{ClockId, Definitions};
 use rustc_hash::FxHashMap;
@@ -11,30 +11,30 @@ use crate::messages::collectives::CollectiveCounts;
 use crate::messages::matching::{Matcher, MessageCounts};
 use crate::messages::{Extractor, Mark, MessageBatch};
 
-/// Messages that may be in flight unless the user says otherwise: about 20 MB.
+/// Default for the maximum number of messages in flight: about 20 MB.
 pub const MESSAGES_IN_FLIGHT: usize = 1 << 17;
-/// Pairs of processes whose violations are kept apart.
+/// Maximum number of pairs of processes whose violations are counted separately.
 const MOST_PAIRS: usize = 1 << 16;
-/// Pairs that a report lists.
+/// Maximum number of pairs that a report lists.
 const LISTED_PAIRS: usize = 1000;
 
-/// What a merge does about messages.
+/// What a merge does if the order of events contradicts the messages.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Causality {
-    /// Nothing.
+    /// Does not check the order.
     Off,
-    /// Counts what contradicts them.
+    /// Counts the contradictions.
     #[default]
     Check,
-    /// Moves events until nothing contradicts them; raw ticks are kept.
+    /// Moves events until nothing contradicts the messages. Raw ticks are kept.
     Repair,
 }
 
 impl Causality {
-    /// Every value.
+    /// All values.
     pub const ALL: [Self; 3] = [Self::Off, Self::Check, Self::Repair];
 
-    /// Its name in flags and reports.
+    /// Returns the name that flags and reports use.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -44,17 +44,17 @@ impl Causality {
     }
 }
 
-/// Violations, by how much the later event stands before the earlier one.
+/// Violations, measured by how far the event that must be later is before the other one.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct ViolationReport {
-    /// How many.
+    /// Number of violations.
     pub count: u64,
-    /// Those larger than the error of the clocks allows; of these, clocks or messages are not what they
-    /// are said to be. Where the error has no bound, none.
+    /// Number of violations that are larger than the error of the clocks allows: their clocks or
+    /// messages are not as recorded. If the error has no bound, a violation does not count here.
     pub beyond_error: u64,
-    /// The largest, nanoseconds.
+    /// The largest violation, nanoseconds.
     pub largest_ns: u64,
-    /// The mean, nanoseconds, rounded down.
+    /// The mean violation, nanoseconds, rounded down.
     pub mean_ns: u64,
 }
 
@@ -65,16 +65,18 @@ pub struct PairReport {
     pub from_rank: u32,
     /// Rank of the process that received, or ended.
     pub to_rank: u32,
-    /// Their violations.
+    /// Violations between the two processes.
     #[serde(flatten)]
     pub violations: ViolationReport,
 }
 
-/// What a repair did: a controlled logical clock moved events forward, all streams of a process alike.
+/// Result of a repair.
+///
+/// A controlled logical clock moved events forward, in all streams of a process in the same way.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct RepairReport {
-    /// Violations before; those after are the report's own. Of collective operations every pair of a
-    /// begin and an end counts.
+    /// Violations before the repair. Those after it are in [`CausalityReport::violations`]. For
+    /// collective operations, every pair of a begin and an end counts.
     pub before: ViolationReport,
     /// Hosts whose clocks were fitted to the messages first.
     pub hosts: Vec<HostFitReport>,
@@ -84,40 +86,40 @@ pub struct RepairReport {
     pub events: u64,
     /// The largest shift, nanoseconds.
     pub largest_shift_ns: u64,
-    /// The mean shift of those that were moved, nanoseconds, rounded down.
+    /// The mean shift of the events that were moved, nanoseconds, rounded down.
     pub mean_shift_ns: u64,
-    /// The most by which the time between two neighbouring events of a stream changed, nanoseconds.
+    /// The largest change of the time between two neighbouring events of a stream, nanoseconds.
     pub largest_interval_change_ns: u64,
-    /// The mean of that over all neighbours, nanoseconds, rounded down.
+    /// The mean of this change over all neighbouring events, nanoseconds, rounded down.
     pub mean_interval_change_ns: u64,
-    /// Events that were left as they are because too many waited for each other.
+    /// Events that were left unchanged because too many events waited for each other.
     pub over_limit: u64,
 }
 
-/// What the messages say about the order.
+/// Comparison of the order of the events with their messages.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct CausalityReport {
     /// `check` or `repair`.
     pub mode: &'static str,
-    /// Messages that could be in flight at once.
+    /// Maximum number of messages in flight.
     pub limit: u64,
-    /// Messages.
+    /// Counts of messages.
     pub messages: MessageCounts,
-    /// Collective operations.
+    /// Counts of collective operations.
     pub collectives: CollectiveCounts,
-    /// Pairs of events of which one cannot be before the other.
+    /// Number of pairs of events of which one cannot be before the other.
     pub constraints: u64,
     /// All violations.
     pub violations: ViolationReport,
-    /// Violations by pair of ranks, the largest first; a thousand pairs at most.
+    /// Violations by pair of ranks, the largest first. At most 1000 pairs.
     pub pairs: Vec<PairReport>,
     /// Pairs that are not listed.
     pub pairs_left_out: u64,
-    /// What was done about it; null when nothing was asked for, or nothing had to be done.
+    /// Result of the repair. Null means that no repair was requested, or that none was needed.
     pub repair: Option<RepairReport>,
 }
 
-/// Violations, summed.
+/// Sum of violations.
 #[derive(Clone, Copy, Default, Debug)]
 struct Sum {
     count: u64,
@@ -162,7 +164,7 @@ impl Violations {
         }
     }
 
-    /// Looks at two events of which `to` cannot be before `from`.
+    /// Checks two events of which `to` cannot be before `from`.
     #[inline]
     pub(crate) fn look(&mut self, from: Mark, to: Mark) {
         self.constraints += 1;
@@ -189,14 +191,15 @@ impl Violations {
     }
 }
 
-/// The check in the making.
+/// A check in progress.
 #[derive(Debug)]
 pub(crate) struct Check {
     matcher: Matcher,
     violations: Violations,
     limit: usize,
-    /// Where the pass is, and how late a pair was known at most after its later event.
+    /// Time of the last event that was fed, nanoseconds.
     now_ns: i64,
+    /// Longest time from the later event of a pair until the pair was known, nanoseconds.
     lag_ns: i64,
     mode: Causality,
 }
@@ -222,17 +225,17 @@ impl Check {
         }
     }
 
-    /// Violations so far.
+    /// Returns the violations so far.
     pub(crate) fn violations(&self) -> ViolationReport {
         self.violations.all.report()
     }
 
-    /// How long after an event all that it cannot be before was known, nanoseconds.
+    /// Returns how long after an event all events that it cannot be before were known, nanoseconds.
     pub(crate) const fn lag_ns(&self) -> i64 {
         self.lag_ns
     }
 
-    /// What a process had lost before its first event.
+    /// Records which events a process had lost before its first event.
     pub(crate) fn lose(&mut self, process: u32, lost: crate::messages::Lost) {
         self.matcher.lose(process, lost);
     }
@@ -243,8 +246,10 @@ impl Check {
         matcher.feed(batch, &mut look);
     }
 
-    /// All messages were fed: pairs what is known of them only now. A repair waits for these only where it can wait for
-    /// all: else few receives that nobody completed would cost all others their place.
+    /// Pairs messages whose partners are known only after all messages were fed.
+    ///
+    /// A repair waits for these only if it can wait for all messages. Otherwise, a few receives
+    /// that never completed would fill the queue, and all others would no longer fit.
     pub(crate) fn settle(&mut self, paired: &mut impl FnMut(Mark, Mark)) {
         let lag_ns = self.lag_ns;
         let (matcher, mut look) = self.looking(paired);
@@ -256,7 +261,7 @@ impl Check {
         }
     }
 
-    /// The matcher, and what looks at its pairs.
+    /// Returns the matcher, and the function that checks its pairs.
     fn looking(
         &mut self,
         paired: &mut impl FnMut(Mark, Mark),

@@ -1,4 +1,4 @@
-//! Collective operations: whose end cannot be before whose begin.
+//! Collective operations: which ends cannot be before which begins.
 
 mod from_end;
 
@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use crate::messages::{Collective, Mark, MessageEvent, NONE, Semantics};
 
-/// Operations that one process may have under way in one communicator.
+/// Maximum number of operations that one process has in progress in one communicator.
 const MOST_OPEN: usize = 4096;
 
-/// Collective operations.
+/// Counts of collective operations.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct CollectiveCounts {
     /// Begins.
@@ -21,37 +21,37 @@ pub struct CollectiveCounts {
     pub ends: u64,
     /// Operations in which at least two processes took part.
     pub operations: u64,
-    /// Ends without a begin, and operations that its processes take for different ones.
+    /// Ends without a begin, and operations that their processes describe differently.
     pub inconsistent: u64,
     /// Begins and ends after a loss whose operation is not known.
     pub unmatchable_by_loss: u64,
-    /// Begins and ends that were given up because too much was under way.
+    /// Begins and ends that were dropped because too many operations were in progress.
     pub over_limit: u64,
 }
 
-/// An operation under way.
+/// An operation in progress.
 #[derive(Debug, Default)]
 struct Operation<D> {
     begins: u64,
     ends: u64,
     size: u64,
     semantics: Option<Semantics>,
-    /// Which operation it is, and whether it has requests: the same for all.
+    /// Code of the operation, and whether it has requests. Both are equal in all processes.
     kind: Option<(u16, bool)>,
     is_inconsistent: bool,
     last_begin: Option<Mark<D>>,
     root: Option<u32>,
     root_begin: Option<Mark<D>>,
     root_end: Option<Mark<D>>,
-    /// Of prefix operations, by place; where all pairs are wanted, of all.
+    /// Begins with their places: of prefix operations, or with `pairs_all` of all operations.
     begins_by_place: Vec<(i64, Mark<D>)>,
-    /// Whether every pair is told as soon as it is known, and not only the tightest.
+    /// Whether every pair is reported as soon as it is known, and not only the tightest.
     pairs_all: bool,
     /// Ends whose begins are not all known.
     waiting: Vec<(i64, Mark<D>)>,
 }
 
-/// Whether an end at a place waits for a begin at another.
+/// Returns whether an end at a place waits for a begin at another.
 fn orders(semantics: Semantics, of_begin: i64, of_end: i64) -> bool {
     match semantics {
         Semantics::Prefix => of_begin >= 0 && of_begin < of_end,
@@ -60,8 +60,8 @@ fn orders(semantics: Semantics, of_begin: i64, of_end: i64) -> bool {
 }
 
 impl<D: Copy> Operation<D> {
-    /// Adds what one process reports of the operation. Returns whether all have reported the same, of an operation that
-    /// orders anything.
+    /// Adds the report of one process about the operation. Returns whether the operation imposes an
+    /// order, and all processes have reported the same.
     fn add_part(&mut self, part: &Collective) -> bool {
         if part.size != 0 {
             self.size = part.size.into();
@@ -165,7 +165,7 @@ impl<D: Copy> Operation<D> {
         }
     }
 
-    /// Pairs the ends that wait once all begins are known.
+    /// Pairs the waiting ends when all begins are known.
     fn pair_waiting(&mut self, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
         if self.is_inconsistent || self.pairs_all {
             self.waiting.clear();
@@ -211,16 +211,16 @@ type Tail<D> = Vec<(MessageEvent, Collective, Mark<D>)>;
 /// A process in a communicator.
 #[derive(Debug)]
 struct Participant<D> {
-    /// Number of its next operation, where events have no sequence numbers.
+    /// Number of its next operation, if events have no sequence numbers.
     next: u64,
-    /// Operations that were begun: request and number.
+    /// Operations that were begun and have not ended: request and number.
     open: VecDeque<(u64, u64)>,
-    /// The last operation from N to N that was begun: its number, and that of the event.
+    /// The last N-to-N operation that was begun: its number, and the number of the event.
     last_of_all: Option<(u64, u64)>,
-    /// Losses of its process when its last event was taken in.
+    /// Number of losses of its process at its last event.
     losses: u32,
-    /// Which operations it has begun is not known since a loss. The events since then are kept: they may be matched from
-    /// the end.
+    /// Events since a loss, whose operations are not known. They may be matched from the end.
+    /// `None` means that the operations are known.
     tail: Option<Tail<D>>,
 }
 
@@ -244,15 +244,16 @@ impl<D> Participant<D> {
 struct Communicator<D> {
     /// The operations that are kept, by number.
     operations: BTreeMap<u64, Operation<D>>,
-    /// Operations before this one were let go; those of persistent requests have numbers far above.
+    /// Number of the first operation that was not dropped. Operations of persistent requests have
+    /// much larger numbers.
     first: u64,
     participants: BTreeMap<u32, Participant<D>>,
-    /// Where the members began the last operation from N to N, by process: numbers of events. At the end of the trace, where
-    /// it is proven.
+    /// Numbers of the events with which the members began the last N-to-N operation, by process.
+    /// Set at the end of the trace, if it is proven.
     last_of_all: BTreeMap<u32, u64>,
 }
 
-/// The collective operations under way.
+/// The collective operations in progress.
 #[derive(Debug)]
 pub(crate) struct Collectives<D = ()> {
     numbers: FxHashMap<u64, usize>,
@@ -280,17 +281,19 @@ impl<D: Copy + Default> Collectives<D> {
         }
     }
 
-    /// Asks for every pair as soon as it is known.
+    /// Requests that every pair is reported as soon as it is known.
     pub(crate) const fn pair_all(&mut self) {
         self.pairs_all = true;
     }
 
-    /// Notes that events of a process may be missing from here on.
+    /// Records that events of a process may be missing at this point.
     pub(crate) fn lose(&mut self, process: u32) {
         *self.losses.entry(process).or_default() += 1;
     }
 
-    /// Returns the number of the communicator of an event, in which the process takes part as far as its losses allow.
+    /// Returns the number of an event's communicator, or `None` at the limit.
+    ///
+    /// Adds the event's process to the communicator, and applies the losses of the process.
     fn communicator(&mut self, event: &MessageEvent) -> Option<usize> {
         let known = self.numbers.get(&event.communicator).copied();
         let is_full = self.communicators.len() >= self.limit || self.participants >= self.limit;
@@ -318,7 +321,7 @@ impl<D: Copy + Default> Collectives<D> {
         Some(number)
     }
 
-    /// Takes note of what a process has lost since its last event in a communicator.
+    /// Applies the losses of a process since its last event in a communicator.
     fn refresh(&mut self, communicator: usize, process: u32) {
         let losses = self.losses.get(&process).copied().unwrap_or(0);
         let participant = self.participant(communicator, process);
@@ -340,7 +343,7 @@ impl<D: Copy + Default> Collectives<D> {
             .or_insert_with(Participant::new)
     }
 
-    /// Keeps an event of unknown operation until the end.
+    /// Keeps an event until the end because its operation is not known.
     fn keep(
         &mut self,
         communicator: usize,
@@ -355,7 +358,7 @@ impl<D: Copy + Default> Collectives<D> {
             self.weight += 1;
         } else {
             self.counts.unmatchable_by_loss += 1;
-            // What follows cannot be counted from the end either: as after another loss.
+            // Later events cannot be counted from the end either: this is treated as another loss.
             self.lose(event.process);
         }
     }
@@ -387,7 +390,7 @@ impl<D: Copy + Default> Collectives<D> {
         };
         let participant = self.participant(communicator, event.process);
         if participant.open.len() >= MOST_OPEN {
-            // It never ends what it begins.
+            // The process never ends its operations.
             let open = participant.open.len();
             participant.open.clear();
             self.weight -= open;
@@ -450,7 +453,7 @@ impl<D: Copy + Default> Collectives<D> {
         self.clean(communicator, number, paired);
     }
 
-    /// Has an operation take part in something; one that was let go is counted.
+    /// Calls `act` with an operation. If the operation was dropped, counts the event instead.
     fn with_operation(
         &mut self,
         communicator: usize,
@@ -475,7 +478,8 @@ impl<D: Copy + Default> Collectives<D> {
         self.weight -= before;
     }
 
-    /// Lets go of an operation in which all have taken part, and at the limit of the oldest.
+    /// Concludes and removes an operation in which all have taken part, and at the limit the oldest
+    /// ones.
     fn clean(
         &mut self,
         communicator: usize,
@@ -499,7 +503,8 @@ impl<D: Copy + Default> Collectives<D> {
         }
     }
 
-    /// Pairs what is left. `has_end` says whether the end of the trace proves more.
+    /// Pairs the remaining events. `has_end` is whether the trace contains the end of the run,
+    /// which proves more pairs.
     pub(crate) fn finish(&mut self, has_end: bool, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
         for communicator in 0..self.communicators.len() {
             let members = self.communicators[communicator].participants.keys();

@@ -1,6 +1,6 @@
-//! Which receive took which send: the k-th of one side belongs to the k-th of the other, as SPEC.md
-//! (Messages and collective operations) says. Works in one pass over the messages in the order of the
-//! trace, and keeps what is in flight.
+//! Matches receives with sends: in each channel, the k-th receive belongs to the k-th send, as
+//! SPEC.md (*Messages and collective operations*) defines. Works in one pass over the messages in
+//! the order of the trace, and keeps the messages in flight.
 
 mod from_end;
 mod lists;
@@ -22,16 +22,19 @@ use crate::messages::{
     PointToPoint, PointToPointKind, SEVERAL,
 };
 
-/// So many messages are looked up before they are taken in: which channel is next cannot be foreseen, and with many of
-/// them the processor would wait for the memory of each.
+/// Prefetch distance: number of messages whose channels are fetched before they are processed. The
+/// next channel cannot be predicted, and with many channels the processor would wait for the memory
+/// of each.
 const MESSAGES_AHEAD: usize = 16;
-/// Started receives of unknown channel that a process may have.
+/// Maximum number of started receives of unknown channel that a process has.
 const MOST_WILD: usize = 4096;
 /// End of a list.
 const END: u32 = u32::MAX;
 
-/// Messages of all processes: `sends` and `receives` are everything that was seen, and each of them is
-/// matched or stands in one of the counts behind.
+/// Counts of the messages of all processes.
+///
+/// `sends` and `receives` count all events. Each of them is matched, or is counted in one of the
+/// fields after `matched`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct MessageCounts {
     /// Sends.
@@ -40,19 +43,19 @@ pub struct MessageCounts {
     pub receives: u64,
     /// Pairs of a send and a receive.
     pub matched: u64,
-    /// Sends that nobody received, as far as the recordings tell.
+    /// Sends for which the recordings contain no receive.
     pub unmatched_sends: u64,
-    /// Receives of what nobody sent, as far as the recordings tell.
+    /// Receives for which the recordings contain no send.
     pub unmatched_receives: u64,
-    /// Sends and receives behind a loss, whose partner cannot be told.
+    /// Sends and receives after a loss, whose partner cannot be determined.
     pub unmatchable_by_loss: u64,
-    /// Sends and receives that were given up because too many messages were in flight.
+    /// Sends and receives that were dropped because too many messages were in flight.
     pub over_limit: u64,
-    /// Sends and receives whose peer is no rank of which there is one recording.
+    /// Sends and receives whose peer is not a rank with exactly one recording.
     pub without_peer: u64,
 }
 
-/// Why a side can no longer be counted.
+/// Reason why the events of one side of a channel can no longer be counted.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 enum Broken {
     #[default]
@@ -62,7 +65,7 @@ enum Broken {
 }
 
 impl Broken {
-    /// A number is known again.
+    /// Ends the effect of a loss: a number is known again.
     fn heal(&mut self) {
         if *self == Self::Loss {
             *self = Self::No;
@@ -79,7 +82,7 @@ struct Key {
 }
 
 impl Key {
-    /// The channel of a send or a receive.
+    /// Returns the channel of a send or a receive.
     const fn of(event: &MessageEvent, message: &PointToPoint) -> Self {
         let (from, to) = match message.kind {
             PointToPointKind::Send | PointToPointKind::Unsent => (event.process, message.peer),
@@ -94,7 +97,7 @@ impl Key {
     }
 }
 
-/// A list of nodes: numbers of its first and last.
+/// A list of nodes: the indices of the first and the last one.
 #[derive(Clone, Copy, Debug)]
 struct List {
     first: u32,
@@ -113,19 +116,20 @@ struct Channel {
     key: Key,
     sends: List,
     receives: List,
-    /// What the processes had lost when it was last looked at.
+    /// Losses of the two processes that were already applied to the channel.
     sender_losses: u32,
     receiver_losses: u32,
     sends_broken: Broken,
     receives_broken: Broken,
-    /// Numbers of the next send, and of the next receive in the order of their starts, that have none of their own.
+    /// Numbers for the next send, and for the next receive in the order of their starts, if they
+    /// have no sequence number.
     next_send: u64,
     next_receive: u64,
-    /// Receives in the list that are numbered and wait for their send.
+    /// Number of receives in the list that have a number and wait for their send.
     numbered: u32,
-    /// Whether an event here had a sequence number.
+    /// Whether an event of the channel had a sequence number.
     has_sequences: bool,
-    /// Whether several threads have waited here at once.
+    /// Whether receives of several threads have waited in the channel concurrently.
     has_threads: bool,
 }
 
@@ -170,21 +174,22 @@ enum State {
     Ready,
     /// A receive that was started and has not completed.
     Open,
-    /// One that never will, or whose message stands elsewhere.
+    /// A receive that was cancelled, is already paired, or belongs to another channel.
     Dead,
 }
 
-/// A send or a receive that waits.
+/// A waiting send or receive.
 #[derive(Clone, Copy, Debug)]
 struct Node<D> {
-    /// Of a started receive that has not completed, where it was started.
+    /// The event. For a started receive that has not completed, the event that started it.
     mark: Mark<D>,
-    /// Receives are in this order: where each was started, but for those that another was before.
+    /// Sort key of receives: number of the event that started this one or, if it was moved, the one
+    /// before it.
     started: u64,
-    /// Its number in its channel. [`NONE`] means one more than that of the event before it.
+    /// Number in the channel. [`NONE`] means one more than that of the event before it.
     number: u64,
     next: u32,
-    /// Who started the receive; of a send the last digits of its request.
+    /// The thread that started the receive; for a send, the low 16 bits of its request.
     thread: u16,
     state: State,
 }
@@ -194,11 +199,11 @@ struct Node<D> {
 enum Request {
     /// In the list of its channel.
     Placed { key: Key, node: u32, started: u64 },
-    /// Its channel, or its place there, is not known before it completes.
+    /// Not in a list: its channel, or its place there, is not known before it completes.
     Wild { started: u64, thread: u16 },
 }
 
-/// What a started receive of unknown channel may take.
+/// Messages that a started receive of unknown channel can take.
 #[derive(Clone, Copy, Debug)]
 struct Pattern {
     communicator: u64,
@@ -217,25 +222,26 @@ impl Pattern {
 
 #[derive(Debug, Default)]
 struct Process {
-    /// How often sends, and receives, may have been lost.
+    /// Number of losses that may contain sends, and of those that may contain receives.
     send_losses: u32,
     receive_losses: u32,
     /// Number of the first event after the last loss of receives.
     receives_lost_at: Option<u64>,
-    /// Receives that were started later, and before the last loss, have no known numbers.
+    /// Number of an event. Receives that were started from there on, and before the last loss, have
+    /// no known numbers.
     certain_before: u64,
-    /// Started receives of unknown channel, by where they were started.
+    /// Started receives of unknown channel, by the number of the event that started them.
     wild: BTreeMap<u64, Pattern>,
-    /// Channels that wait for one of these.
+    /// Channels that wait for one of the receives in `wild`.
     held: BTreeSet<Key>,
 }
 
-/// The messages in flight.
+/// Matcher of sends and receives, with the messages in flight.
 #[derive(Debug)]
 pub(crate) struct Matcher<D = ()> {
-    /// Their places in `slots`.
+    /// Index of each channel in `slots`.
     channels: FxHashMap<Key, u32>,
-    /// The channels; of some places, there is none now.
+    /// The channels. The indices in `free_slots` are unused.
     slots: Vec<Channel>,
     free_slots: Vec<u32>,
     requests: FxHashMap<(u32, u64), Request>,
@@ -244,19 +250,19 @@ pub(crate) struct Matcher<D = ()> {
     free: u32,
     in_flight: usize,
     limit: usize,
-    /// A channel could not be remembered: unknown ones may have had messages.
+    /// Whether a channel could not be stored: unknown channels may have had messages.
     is_full: bool,
     next_number: u64,
     /// Messages without numbers after a loss.
     tails: Tails<D>,
-    /// Whether the end of the trace proves what belongs together.
+    /// Whether the trace contains the end of the run, which proves more matches.
     has_end: bool,
     pub(crate) counts: MessageCounts,
     pub(crate) collectives: Collectives<D>,
 }
 
 impl<D: Copy + Default> Matcher<D> {
-    /// `has_end` says whether the end of the trace is that of the run.
+    /// Creates a matcher. `has_end` is whether the trace contains the end of the run.
     pub(crate) fn new(processes: usize, limit: usize, has_end: bool) -> Self {
         let mut all = Vec::new();
         all.resize_with(processes, || Process {
@@ -282,8 +288,8 @@ impl<D: Copy + Default> Matcher<D> {
         }
     }
 
-    /// Takes in the next messages, in the order of the trace; `paired` gets what came first and what
-    /// cannot be before it.
+    /// Processes the next messages, in the order of the trace. Calls `paired` with two events of
+    /// which the second cannot be before the first.
     pub(crate) fn feed(
         &mut self,
         batch: &MessageBatch<D>,
@@ -304,7 +310,7 @@ impl<D: Copy + Default> Matcher<D> {
         losses.for_each(|(_, process, lost)| self.lose(*process, *lost));
     }
 
-    /// Has the processor fetch the channels of these messages, and what waits first in them.
+    /// Prefetches the channels of these messages, and the first events that wait in them.
     fn fetch_ahead(&self, events: &[MessageEvent]) {
         let mut places = [END; MESSAGES_AHEAD];
         for (place, event) in places.iter_mut().zip(events) {
@@ -324,7 +330,7 @@ impl<D: Copy + Default> Matcher<D> {
         }
     }
 
-    /// Notes that a process's events may be missing from here on.
+    /// Records that events of a process may be missing at this point.
     pub(crate) fn lose(&mut self, process: u32, lost: Lost) {
         let Some(state) = self.processes.get_mut(process as usize) else {
             return;
@@ -374,12 +380,12 @@ impl<D: Copy + Default> Matcher<D> {
         }
     }
 
-    /// Messages that were taken in.
+    /// Returns the number of message events that were processed.
     pub(crate) const fn fed(&self) -> u64 {
         self.next_number
     }
 
-    /// What waits for its partner.
+    /// Returns the events that wait for their partners.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = Mark<D>> {
         let lists = self.channels.values();
         let lists = lists.flat_map(|slot| {
@@ -390,7 +396,7 @@ impl<D: Copy + Default> Matcher<D> {
         each.map(|at| self.nodes[at as usize].mark)
     }
 
-    /// Returns whether a message's peer is one known process, and counts the message where it is not.
+    /// Returns whether a message's peer is one known process, and counts the message if it is not.
     fn has_peer(&mut self, event: &MessageEvent, message: &PointToPoint) -> bool {
         let has_peer = !matches!(message.peer, NOBODY | SEVERAL | ANYBODY)
             && (event.process as usize) < self.processes.len();
@@ -466,7 +472,7 @@ impl<D: Copy + Default> Matcher<D> {
             NONE => None,
             request => self.take_request(event.process, request),
         };
-        // Where a receive was started whose start may be lost is not known.
+        // If the start of a receive may be lost, its place is not known.
         let mut has_place = event.request == NONE || lost_at.is_none();
         match request {
             Some(Request::Placed {
@@ -513,7 +519,7 @@ impl<D: Copy + Default> Matcher<D> {
         }
     }
 
-    /// Pairs a started receive that has completed, if that is decided.
+    /// Pairs a started receive that has completed, if its send is certain.
     fn complete(&mut self, slot: u32, at: u32, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
         let Node { number, mark, .. } = self.nodes[at as usize];
         if number == NONE {
@@ -531,7 +537,8 @@ impl<D: Copy + Default> Matcher<D> {
         self.settle(slot, paired);
     }
 
-    /// Pairs a receive, or has it wait in its place. `has_place` says whether it is known where it was started.
+    /// Pairs a receive, or inserts it into the list of those that wait. `has_place` is whether its
+    /// place in the order of the starts is known.
     fn place_receive(
         &mut self,
         key: Key,
@@ -571,7 +578,8 @@ impl<D: Copy + Default> Matcher<D> {
         }
     }
 
-    /// Counts on after a receive that was paired out of its place, as soon as all receives before it are decided.
+    /// Advances the count past a receive that was paired out of order, as soon as all receives
+    /// before it are decided.
     fn pass(&mut self, slot: u32, node: Node<D>) {
         let channel = self.channel(slot);
         if channel.receives.first == END {
@@ -595,12 +603,12 @@ impl<D: Copy + Default> Matcher<D> {
         if event.request == NONE || event.process as usize >= self.processes.len() {
             return;
         }
-        // Whoever starts again under a request has done with it.
+        // A process that starts a receive with a request again has finished the previous one.
         self.take_cancel(event, paired);
         let started = mark.number;
         let wild = self.processes[event.process as usize].wild.len();
         if self.requests.len() >= self.limit || wild >= MOST_WILD {
-            // Forgetting where it was started would be guessing.
+            // Without its start, the place of the receive would be a guess.
             let lost = Lost {
                 receives: true,
                 ..Lost::default()
@@ -657,8 +665,10 @@ impl<D: Copy + Default> Matcher<D> {
         }
     }
 
-    /// What was started under a request. After a loss, another operation may have used the request since: its channel takes
-    /// note of the loss first.
+    /// Removes and returns the receive that was started with a request.
+    ///
+    /// After a loss, another operation may have used the request since, so the loss is applied to
+    /// the channel first.
     fn take_request(&mut self, process: u32, request: u64) -> Option<Request> {
         let started = self.requests.remove(&(process, request));
         if let Some(Request::Placed { key, .. }) = started
@@ -684,7 +694,7 @@ impl<D: Copy + Default> Matcher<D> {
         }
     }
 
-    /// Takes a send back that was told and did not happen: the last with its request that waits.
+    /// Removes a send that was recorded and did not happen: the last waiting one with its request.
     fn take_unsent(&mut self, event: &MessageEvent, message: &PointToPoint) {
         let Some(slot) = self.channels.get(&Key::of(event, message)).copied() else {
             return;
@@ -710,7 +720,7 @@ impl<D: Copy + Default> Matcher<D> {
         }
     }
 
-    /// Looks again at the channels that waited for a receive of unknown channel.
+    /// Settles the channels that waited for a receive of unknown channel.
     fn release(&mut self, process: u32, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
         let held = std::mem::take(&mut self.processes[process as usize].held);
         held.into_iter()
@@ -722,14 +732,16 @@ impl<D: Copy + Default> Matcher<D> {
         node.mark.number == started && node.state == State::Open
     }
 
-    /// The place of a channel that can take an event; counts it when none can.
+    /// Returns the slot of the channel of an event. If there is no room for the channel, counts the
+    /// event and returns `None`.
     fn open(&mut self, key: Key) -> Option<u32> {
         let known = self.remember(key);
         self.counts.over_limit += u64::from(known.is_none());
         known
     }
 
-    /// Makes room for a channel and takes note of what its processes have lost.
+    /// Returns the slot of a channel, which is created if needed, and applies the losses of its
+    /// processes. `None` means that there is no room.
     fn remember(&mut self, key: Key) -> Option<u32> {
         let slot = match self.channels.get(&key) {
             Some(slot) => *slot,
@@ -741,7 +753,7 @@ impl<D: Copy + Default> Matcher<D> {
 
     fn new_channel(&mut self, key: Key) -> Option<u32> {
         if self.channels.len() >= self.limit && !self.is_full {
-            // Nothing is known of an idle channel that a new one would not know.
+            // An idle channel contains nothing that a new one would lack.
             let (slots, free) = (&self.slots, &mut self.free_slots);
             self.channels.retain(|_, slot| {
                 let is_idle = slots[*slot as usize].is_idle();
@@ -809,8 +821,9 @@ impl<D: Copy + Default> Matcher<D> {
         self.flush(slot);
     }
 
-    /// After a loss of receives, numbers those that wait and whose numbers are certain, and drops the others. A started
-    /// receive whose completion may be lost has no certain number, nor has any later one without a sequence number.
+    /// After a loss of receives, assigns numbers to waiting receives whose numbers are certain, and
+    /// drops the others. A started receive whose completion may be lost has no certain number, nor
+    /// has any later one without a sequence number.
     fn keep_certain(&mut self, slot: u32) {
         let channel = *self.channel(slot);
         let certain_before = self.processes[channel.key.to as usize].certain_before;
@@ -847,8 +860,9 @@ impl<D: Copy + Default> Matcher<D> {
         channel.next_receive = next;
     }
 
-    /// Drops what waits for a side that can no longer be counted, and has given all it had. Where events have
-    /// sequence numbers, that side may be counted again.
+    /// Drops events that wait for a side that can no longer be counted and has no events left.
+    /// After a loss, nothing is dropped if events have sequence numbers: that side may be counted
+    /// again.
     fn flush(&mut self, slot: u32) {
         let channel = *self.channel(slot);
         let is_over = |broken: Broken| match broken {
@@ -864,7 +878,8 @@ impl<D: Copy + Default> Matcher<D> {
         }
     }
 
-    /// Whether the number of an event without a sequence number is not known. Such an event is kept until the end, or counted.
+    /// Returns whether the number of an event without a sequence number is unknown. Such an event
+    /// is kept until the end, or only counted.
     fn set_aside(&mut self, slot: u32, is_receive: bool, message: &Unnumbered<D>) -> bool {
         let channel = *self.channel(slot);
         match channel.broken(is_receive) {
@@ -879,8 +894,9 @@ impl<D: Copy + Default> Matcher<D> {
         true
     }
 
-    /// Takes the first send for a receive without a sequence number that no other waits before, when that is decided:
-    /// nearly always. `started` is where the receive was started.
+    /// Removes and returns the first send, for a receive without a sequence number before which no
+    /// other one waits. `None` means that the match is not certain yet, which is rare. `started` is
+    /// the number of the event that started the receive.
     fn pop_send(&mut self, slot: u32, started: u64) -> Option<Mark<D>> {
         let channel = &self.slots[slot as usize];
         let at = channel.sends.first;
@@ -895,7 +911,8 @@ impl<D: Copy + Default> Matcher<D> {
         Some(self.pop(slot, false))
     }
 
-    /// Takes the first receive for a send with this number that no other waits before, when that is decided.
+    /// Removes and returns the first receive, for a send with this number before which no other one
+    /// waits. `None` means that the match is not certain yet.
     fn pop_receive(&mut self, slot: u32, number: u64) -> Option<Mark<D>> {
         let channel = &self.slots[slot as usize];
         let at = channel.receives.first;
@@ -921,14 +938,15 @@ impl<D: Copy + Default> Matcher<D> {
         Some(self.pop(slot, true))
     }
 
-    /// Whether a receive that was started earlier may yet turn out to be one of a channel's.
+    /// Returns whether a receive that was started earlier can still turn out to belong to a
+    /// channel.
     fn is_held(&self, key: Key, started: u64) -> bool {
         let wild = &self.processes[key.to as usize].wild;
         let mut earlier = wild.range(..started);
         earlier.any(|(_, pattern)| pattern.fits(&key))
     }
 
-    /// Pairs the first receives with their sends as long as that is decided.
+    /// Pairs the first receives of a channel with their sends, as long as the matches are certain.
     fn settle(&mut self, slot: u32, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
         let key = self.channel(slot).key;
         loop {
@@ -961,7 +979,7 @@ impl<D: Copy + Default> Matcher<D> {
                 channel.next_receive
             };
             let send = self.find_send(slot, number);
-            // Sends come in their order: a later one shows that this one is missing.
+            // Sends arrive in order: a later one shows that this one is missing.
             if send.is_none() && (channel.next_send <= number || channel.sends_broken != Broken::No)
             {
                 break;
@@ -984,7 +1002,7 @@ impl<D: Copy + Default> Matcher<D> {
         }
     }
 
-    /// The count of what has no partner in a channel.
+    /// Returns the counter for the events of a channel that have no partner.
     fn unmatched(&mut self, key: Key, is_receive: bool) -> &mut u64 {
         match (self.losses(key), is_receive) {
             ((0, 0), false) => &mut self.counts.unmatched_sends,
@@ -993,7 +1011,7 @@ impl<D: Copy + Default> Matcher<D> {
         }
     }
 
-    /// The same of a channel that may have been forgotten.
+    /// Settles a channel if it is still stored, after it has applied the losses of its processes.
     fn settle_known(&mut self, key: Key, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
         if let Some(slot) = self.channels.get(&key).copied() {
             self.refresh(slot);
@@ -1001,8 +1019,10 @@ impl<D: Copy + Default> Matcher<D> {
         }
     }
 
-    /// Pairs what is left in a channel. Where nothing was lost, receives that were started and neither completed nor were
-    /// cancelled have each taken a send: the program did not wait for them, or not to the end.
+    /// Pairs the remaining events of a channel.
+    ///
+    /// If nothing was lost, receives that were started and neither completed nor were cancelled
+    /// have each taken a send: the program did not wait for them, or not to the end.
     fn settle_last(
         &mut self,
         slot: u32,
@@ -1040,7 +1060,7 @@ impl<D: Copy + Default> Matcher<D> {
         }
     }
 
-    /// Counts what is left in flight.
+    /// Pairs the messages that are still in flight as far as possible, and counts the others.
     pub(crate) fn finish(&mut self, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
         self.collectives.finish(self.has_end, paired);
         self.match_from_end(paired);

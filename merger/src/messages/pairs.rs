@@ -1,7 +1,8 @@
 //! Messages with both sides, for readers of a trace: matched by the rules of the causality check.
 //!
-//! [`MessageExtractor`] takes the events of messages out of chunks; several threads may share it. [`MessagePairs`] matches
-//! them in the order of the trace. What it keeps is bounded by [`MESSAGES_IN_FLIGHT`]; what is given up beyond that is in
+//! [`MessageExtractor`] extracts the events of messages from chunks; several threads may share it.
+//! [`MessagePairs`] matches them in the order of the trace. Its memory is bounded by
+//! [`MESSAGES_IN_FLIGHT`]; events that it drops for this are counted in
 //! [`MessageCounts::over_limit`].
 
 use std::collections::BTreeMap;
@@ -25,7 +26,7 @@ use crate::messages::{
 pub struct CallAround {
     /// Number of its location among those of the definitions.
     pub location: u32,
-    /// Calls around it.
+    /// Number of calls around it.
     pub depth: u32,
     /// Its region.
     pub region: RegionId,
@@ -36,7 +37,7 @@ pub struct CallAround {
 }
 
 impl CallAround {
-    /// Identifies a call in a trace.
+    /// Returns the key that identifies a call in a trace.
     const fn key(&self) -> CallKey {
         (self.location, self.depth, self.entered_ns)
     }
@@ -78,23 +79,23 @@ pub struct Message {
 }
 
 impl Message {
-    /// The size in bytes as the send has it, else as the receive has it.
+    /// Returns the size in bytes that the send has, or else the receive.
     pub fn bytes(&self) -> Option<u64> {
         self.send.bytes.or(self.receive.bytes)
     }
 
-    /// The tag as the send has it, else as the receive has it.
+    /// Returns the tag that the send has, or else the receive.
     pub fn tag(&self) -> Option<i64> {
         self.send.tag.or(self.receive.tag)
     }
 
-    /// The communicator as the send has it, else as the receive has it.
+    /// Returns the communicator that the send has, or else the receive.
     pub fn communicator(&self) -> Option<(Reference, u64)> {
         self.send.communicator.or(self.receive.communicator)
     }
 }
 
-/// What an event of a message is.
+/// Role of an event of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 enum Role {
     /// The start or the cancellation of one.
@@ -104,7 +105,8 @@ enum Role {
     Receive,
 }
 
-/// What the matcher keeps of an event until its partner is found: small, since every event in flight has it.
+/// Data of an event that the matcher keeps until its partner is found. Small, because every event
+/// in flight has it.
 #[derive(Clone, Copy, Debug)]
 struct Detail {
     bytes: u64,
@@ -123,7 +125,7 @@ struct Detail {
 }
 
 impl Detail {
-    /// Values that mean that the event has none.
+    /// Values that mean that the event has no bytes, no tag, or a call that was not left.
     const NO_BYTES: u64 = u64::MAX;
     const NO_TAG: i64 = i64::MIN;
     const NOT_LEFT: i64 = i64::MAX;
@@ -174,14 +176,14 @@ impl Default for Detail {
 #[derive(Debug, Default)]
 pub struct MessageEvents {
     batch: MessageBatch<Detail>,
-    /// The next event to look at for [`MessageEvents::set_call`].
+    /// The next event that [`MessageEvents::set_call`] checks.
     next: usize,
     /// The first event of the last chunk.
     chunk_start: usize,
 }
 
 impl MessageEvents {
-    /// Whether it has neither events nor losses of them.
+    /// Returns whether there are neither events nor losses of them.
     pub fn is_empty(&self) -> bool {
         self.batch.events.is_empty() && self.batch.losses.is_empty()
     }
@@ -209,30 +211,36 @@ impl MessageEvents {
         }
     }
 
-    /// The events of the last chunk in the global order: for each its number in the chunk, and whether it is a send.
+    /// Returns the events of the last chunk in the global order: for each, its number in the chunk,
+    /// and whether it is a send.
     pub fn of_chunk(&self) -> impl Iterator<Item = (u32, bool)> {
         let details = self.batch.details[self.chunk_start..].iter();
         details.map(|detail| (detail.index, detail.role == Role::Send))
     }
 }
 
-/// Takes the events of messages out of chunks.
+/// Extracts the events of messages from chunks.
 #[derive(Debug)]
 pub struct MessageExtractor {
     extractor: Extractor,
 }
 
 impl MessageExtractor {
-    /// Takes messages out of the input of a summary. Returns `None` if no event type is of messages, or if the definitions are
-    /// not those of a whole trace.
+    /// Creates an extractor of the messages of a summary's input.
+    ///
+    /// Returns `None` if no event type is of messages, or if the definitions are not those of a
+    /// whole trace.
     pub fn of(definitions: &Definitions, summary: &ReadSummary) -> Option<Self> {
         let mut both = Self::with_collectives(definitions, summary)?;
         both.extractor.leave_out_collectives();
         Some(both)
     }
 
-    /// Does what [`MessageExtractor::of`] says, and takes collective operations out, too: at the end of a trace with losses,
-    /// they prove which messages without sequence numbers match.
+    /// Creates an extractor of messages and collective operations, or returns `None` as
+    /// [`MessageExtractor::of`] does.
+    ///
+    /// At the end of a trace with losses, collective operations prove which messages without
+    /// sequence numbers match.
     pub fn with_collectives(definitions: &Definitions, summary: &ReadSummary) -> Option<Self> {
         let totals = &summary.totals;
         let is_whole = is_dense(definitions.processes.keys().map(|id| id.index()))
@@ -261,7 +269,7 @@ impl MessageExtractor {
         let carries: BTreeMap<_, _> = of_streams.collect();
         let extractor = Extractor::of(definitions, &carries);
         let mut extractor = extractor.filter(Extractor::has_messages)?;
-        // What sampling leaves out is counted, without an interval.
+        // Events that sampling leaves out are counted, without an interval.
         let mut known: FxHashMap<(StreamId, EventTypeId), u64> = FxHashMap::default();
         for loss in summary
             .losses
@@ -284,7 +292,7 @@ impl MessageExtractor {
         Some(Self { extractor })
     }
 
-    /// Whether events of a type are of messages.
+    /// Returns whether events of a type are of messages.
     pub fn is_message(&self, event_type: EventTypeId) -> bool {
         self.extractor.is_message(event_type)
     }
@@ -335,7 +343,7 @@ pub struct MessagePairs {
     matcher: Matcher<Detail>,
     /// Calls with sends in flight that were open when the events were fed, with their leaves as soon as these are known.
     open: FxHashMap<CallKey, Option<i64>>,
-    /// The number of them at which those without sends in flight are removed.
+    /// Number of these calls at which those without sends in flight are removed.
     open_limit: usize,
 }
 
@@ -345,7 +353,7 @@ fn is_dense(mut ids: impl Iterator<Item = usize>) -> bool {
 }
 
 impl MessagePairs {
-    /// Matches what an extractor takes out.
+    /// Creates a matcher for the events of an extractor.
     pub fn new(extractor: Arc<MessageExtractor>) -> Self {
         let mut matcher = extractor.extractor.matcher(MESSAGES_IN_FLIGHT);
         let losses = extractor.extractor.suppressed.iter();
@@ -362,12 +370,12 @@ impl MessagePairs {
         }
     }
 
-    /// What takes out the events.
+    /// Returns the extractor of the events.
     pub const fn extractor(&self) -> &Arc<MessageExtractor> {
         &self.extractor
     }
 
-    /// Number that the next event gets.
+    /// Returns the number that the next event gets.
     pub const fn next_number(&self) -> u64 {
         self.matcher.fed()
     }
@@ -379,7 +387,7 @@ impl MessagePairs {
         }
     }
 
-    /// Takes in the next events; `paired` gets the messages that are matched.
+    /// Processes the next events, and calls `paired` with each message that is matched.
     pub fn feed(&mut self, events: &MessageEvents, mut paired: impl FnMut(Message)) {
         for detail in &events.batch.details {
             let is_open = detail.role == Role::Send && detail.left_ns == Detail::NOT_LEFT;
@@ -400,15 +408,16 @@ impl MessagePairs {
         }
     }
 
-    /// Takes in the next chunk; `paired` gets the messages that are matched. Their sides are without calls.
+    /// Processes the next chunk, and calls `paired` with each message that is matched. The sides of
+    /// these messages have no calls.
     pub fn take(&mut self, chunk: &OrderedChunk, paired: impl FnMut(Message)) {
         let mut events = MessageEvents::default();
         self.extractor.extract(chunk, i64::MAX, &mut events);
         self.feed(&events, paired);
     }
 
-    /// Ends the matching: `paired` gets the messages that only the end of the trace shows to be matched. Returns what became of
-    /// all sends and receives.
+    /// Ends the matching, and calls `paired` with each message that only the end of the trace
+    /// proves to be matched. Returns the counts of all sends and receives.
     pub fn finish(mut self, mut paired: impl FnMut(Message)) -> MessageCounts {
         let open = &self.open;
         self.matcher
@@ -417,7 +426,8 @@ impl MessagePairs {
     }
 }
 
-/// Passes a pair on if it is a message. `open` has the leaves of calls that were open when their sends were fed.
+/// Calls `paired` if a pair is a message. `open` contains the leaves of calls that were open when
+/// their sends were fed.
 fn pair(
     open: &FxHashMap<CallKey, Option<i64>>,
     send: Mark<Detail>,

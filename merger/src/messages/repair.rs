@@ -1,36 +1,37 @@
 //! A controlled logical clock: moves events forward until no receive is before its send.
 //!
 //! After Becker, Rabenseifner and Wolf, "Scalable timestamp synchronization for event traces of
-//! message-passing applications" (2009): a receive that is too early is moved behind its send; what
-//! comes after it in its process moves along, less and less (forward amortization), and what comes before it is
-//! drawn along as far as its own messages allow (backward amortization). All streams of a process are moved alike,
-//! so that nothing changes its order within a process.
+//! message-passing applications" (2009): a receive that is too early is moved after its send. Later
+//! events of its process are moved, too, by less and less (forward amortization). Earlier events
+//! are moved as far as their messages allow (backward amortization). All streams of a process are
+//! moved in the same way, so that the order within a process does not change.
 
 use std::collections::VecDeque;
 
 use crate::messages::matching::Matcher;
 use crate::messages::{Lost, Mark, MessageBatch, MessageContent, PointToPointKind};
 
-/// A receive is at least this far behind its send: more than rounding takes away.
+/// Minimum time from a send to its receive: more than rounding can remove.
 const LATENCY_NS: i64 = 4;
-/// Behind a jump time passes by one part in so many faster, until the shift is used up.
+/// After a jump, the shift decreases by 1 ns every `FORWARD` ns, until it is 0.
 const FORWARD: i64 = 100;
-/// Before a jump time passes by at most one part in so many slower.
+/// Before a jump, the shift increases by 1 ns every `BACKWARD` ns, as far as earlier sends allow.
 const BACKWARD: i64 = 16;
-/// Sends of a process that a jump can still draw along.
+/// Number of recent sends of a process that a jump can still move.
 const RECENT: usize = 256;
-/// Knots of all shifts: about 16 MB.
+/// Maximum number of knots of all shifts: about 16 MB.
 const MOST_KNOTS: usize = 1 << 20;
 
-/// By how much the events of a process are moved, by their time before: linear between knots.
+/// Shifts of the events of a process, as a function of the unmoved time: linear between knots.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Shifts {
-    /// Time and shift, ascending by time; no shift before the first, behind the last it is used up.
+    /// Time and shift, ascending by time. The shift is 0 before the first knot, and decreases to 0
+    /// after the last one.
     knots: Vec<(i64, i64)>,
 }
 
 impl Shifts {
-    /// The shift of an event.
+    /// Returns the shift of an event.
     pub(crate) fn at(&self, time_ns: i64) -> i64 {
         let behind = self.knots.partition_point(|(time, _)| *time <= time_ns);
         let Some((a, from)) = behind.checked_sub(1).map(|before| self.knots[before]) else {
@@ -50,23 +51,23 @@ impl Shifts {
         }
     }
 
-    /// The largest.
+    /// Returns the largest shift.
     pub(crate) fn most(&self) -> i64 {
         let each = self.knots.iter().map(|(_, shift)| *shift);
         each.max().unwrap_or(0)
     }
 
-    /// A time, moved.
+    /// Returns a time after it was moved.
     pub(crate) fn moved(&self, time_ns: i64) -> i64 {
         time_ns.saturating_add(self.at(time_ns))
     }
 
-    /// Time and shift, ascending by time.
+    /// Returns the knots: time and shift, ascending by time.
     pub(crate) fn knots(&self) -> &[(i64, i64)] {
         &self.knots
     }
 
-    /// Those of a plan; none when times do not ascend.
+    /// Creates the shifts of a plan. Returns `None` if the times do not ascend.
     pub(crate) fn of_knots(knots: Vec<(i64, i64)>) -> Option<Self> {
         let ascends = knots.is_sorted_by(|a, b| a.0 < b.0);
         ascends.then_some(Self { knots })
@@ -76,18 +77,19 @@ impl Shifts {
         self.knots.is_empty()
     }
 
-    /// Lets the shift rise to `to` at a moment, from where the sends before it allow; `limits` are these
-    /// sends' times, ascending, with the largest shift of each.
+    /// Raises the shift to `to` at a time, and before it as far as earlier sends allow.
+    ///
+    /// `limits` contains the times of these sends, ascending, with the largest shift of each.
     fn jump(&mut self, at_ns: i64, to: i64, earliest_ns: i64, limits: &[(i64, i64)]) {
         let ramp = to.saturating_sub(self.at(at_ns)).saturating_mul(BACKWARD);
-        // Never at the jump itself: what lies before would rise with it.
+        // Never at the jump itself: the shift of earlier events would rise with it.
         let start = at_ns.saturating_sub(ramp).max(earliest_ns);
         let start = start.min(at_ns.saturating_sub(1));
         let mut moments: Vec<i64> = vec![start];
         let within = |time: &i64| (start..at_ns).contains(time);
         moments.extend(self.knots.iter().map(|knot| knot.0).filter(within));
         moments.extend(limits.iter().map(|limit| limit.0).filter(within));
-        // Where the shift would be used up, it stays so.
+        // Where the shift has decreased to 0, it stays 0.
         if let Some((last, shift)) = self.knots.last() {
             let end = last.saturating_add(shift.saturating_mul(FORWARD));
             moments.extend(Some(end).filter(within));
@@ -106,7 +108,7 @@ impl Shifts {
             knots.push((moment, self.at(moment).max(target.min(limit))));
         }
         knots.reverse();
-        // What was used up before the ramp begins.
+        // The time at which the previous shift is 0, if that is before the ramp begins.
         let used_up = self.knots.last().map(|(last, shift)| {
             let end = last.saturating_add(shift.saturating_mul(FORWARD));
             (end, 0)
@@ -127,9 +129,9 @@ impl Shifts {
 struct Waiting {
     number: u64,
     time_ns: i64,
-    /// What it cannot be before; known once the matching has come so far.
+    /// Events that it cannot be before. They are known when the matching has reached it.
     after: Vec<Mark>,
-    /// Whether it can have to wait at all.
+    /// Whether it may have to wait for others.
     is_late: bool,
     /// Whether others may have to wait for it.
     is_early: bool,
@@ -141,20 +143,21 @@ struct Process {
     /// Events below this number are done.
     done: u64,
     shifts: Shifts,
-    /// Sends: number, time, largest shift that their receives allow.
+    /// Sends: number, time, and the largest shift that their receives allow. `None` means that no
+    /// receive is known.
     recent: VecDeque<(u64, i64, Option<i64>)>,
-    /// Nothing before is moved any more.
+    /// Time before which nothing is moved any more.
     earliest_ns: i64,
 }
 
-/// What the plan could not do.
+/// Counts of what the plan could not do.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Left {
-    /// Events that did not wait for what they come after, because too many waited.
+    /// Events that did not wait for the events that they must follow, because too many waited.
     pub(crate) over_limit: u64,
 }
 
-/// Finds the shifts, in one pass over the messages.
+/// Computes the shifts, in one pass over the messages.
 #[derive(Debug)]
 pub(crate) struct Repair {
     matcher: Matcher,
@@ -163,7 +166,7 @@ pub(crate) struct Repair {
     waiting: usize,
     knots: usize,
     limit: usize,
-    /// How long after an event all that it cannot be before is known.
+    /// Time after an event until all events that it cannot be before are known.
     lag_ns: i64,
     left: Left,
 }
@@ -228,14 +231,14 @@ impl Repair {
         }
     }
 
-    /// The shifts of each process.
+    /// Returns the shifts of each process.
     pub(crate) fn finish(mut self) -> (Vec<Shifts>, Left) {
         let processes = &mut self.processes;
         let mut attach = |from: Mark, to: Mark| attach(processes, from, to);
         self.matcher.finish(&mut attach);
         self.advance(i64::MAX);
         while self.waiting > 0 {
-            // Only contradicting matches wait for each other.
+            // Only contradictory matches wait for each other.
             self.force();
             self.advance(i64::MAX);
         }
@@ -248,7 +251,7 @@ impl Repair {
         process.is_none_or(|process| mark.number < process.done)
     }
 
-    /// Does what can be done when the messages up to a time are known.
+    /// Completes all events that can be completed when the messages up to a time are known.
     fn advance(&mut self, until_ns: i64) {
         loop {
             let mut has_moved = false;
@@ -270,7 +273,7 @@ impl Repair {
         }
     }
 
-    /// Lets the earliest event that waits go on as it is.
+    /// Completes the earliest waiting event although it would have to wait.
     fn force(&mut self) {
         let heads = self.processes.iter().enumerate();
         let heads = heads.filter_map(|(number, process)| {
@@ -332,7 +335,7 @@ impl Repair {
             self.left.over_limit += 1;
             return;
         }
-        // Whatever is not done yet will not be before this.
+        // No event that is not done yet will be before this time.
         let heads = self
             .processes
             .iter()
@@ -346,7 +349,7 @@ impl Repair {
         let limits = process.recent.iter().map(|(_, time_ns, most)| {
             let of_rest = front_ns.saturating_sub(LATENCY_NS).saturating_sub(*time_ns);
             let now = process.shifts.at(*time_ns);
-            // A begin has more ends than one.
+            // A begin can have several ends.
             let most = most.map_or(of_rest, |most| most.min(of_rest));
             (*time_ns, most.max(now))
         });

@@ -1,5 +1,5 @@
-//! The binary interfaces that an MPI library may have: what handles, constants and statuses look
-//! like.
+//! The binary interfaces that an MPI library may have: representation of handles, constants and
+//! statuses.
 //!
 //! Values are those of the libraries' headers and of MPI 5.0, chapter 20 (the standard's
 //! interface).
@@ -8,14 +8,15 @@ use std::ffi::CStr;
 
 use crate::library;
 
-/// Which binary interface it is.
+/// A binary interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// MPICH and all that is binary compatible with it: handles are integers.
     Mpich,
     /// Open MPI: handles are addresses of its objects.
     OpenMpi,
-    /// MPI 5.0's own: handles are small numbers as wide as a pointer, or what the library likes.
+    /// The interface of MPI 5.0: handles are as wide as a pointer; predefined ones are small
+    /// numbers, others are chosen by the library.
     Standard,
 }
 
@@ -61,12 +62,12 @@ pub(crate) struct Abi {
     pub(crate) source_at: usize,
     pub(crate) tag_at: usize,
     pub(crate) error_at: usize,
-    /// Whether the status of MPI_Isendrecv's receive is filled: MPICH up to 5.0 leaves it as it
-    /// was.
+    /// Whether the status of MPI_Isendrecv's receive is filled: MPICH up to 5.0 leaves it
+    /// unchanged.
     pub(crate) fills_isendrecv: bool,
 }
 
-/// Most bytes that a status has.
+/// Maximum number of bytes of a status.
 pub(crate) const STATUS_ROOM: usize = 32;
 
 impl Abi {
@@ -201,7 +202,7 @@ impl Abi {
         }
     }
 
-    /// Returns a handle, out of the word that it was passed in.
+    /// Returns a handle from the word in which it was passed.
     #[inline(always)]
     pub(crate) fn handle(&self, word: usize) -> usize {
         match self.kind {

@@ -23,9 +23,9 @@ impl std::ops::Index<usize> for Addresses {
     }
 }
 
-/// By number, the intercepting function.
+/// The intercepting functions, by number.
 static INTERCEPTING: OnceLock<&'static Addresses> = OnceLock::new();
-/// By number, this library's function in a stack of tools.
+/// This library's functions in a stack of tools, by number.
 static STACKED: OnceLock<&'static Addresses> = OnceLock::new();
 
 /// Provides the addresses. Later calls change nothing.

@@ -1,4 +1,4 @@
-//! Whether MPI has begun and ended in this process.
+//! Records whether MPI has begun and ended in this process.
 #![expect(unsafe_code, reason = "the C library calls what is to be done at exit")]
 
 use std::sync::Once;
@@ -9,13 +9,13 @@ use annals_recorder::names;
 use crate::channels;
 use crate::state::{self, Mpi};
 
-/// MPI_Init was called.
+/// Whether MPI_Init was called.
 pub(crate) static HAS_WORLD: AtomicBool = AtomicBool::new(false);
-/// Sessions that were begun and not finalized.
+/// Number of sessions that were begun and not finalized.
 pub(crate) static OPEN_SESSIONS: AtomicU32 = AtomicU32::new(0);
-/// MPI was begun, by MPI_Init or by a session.
+/// Whether MPI was begun, by MPI_Init or by a session.
 pub(crate) static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
-/// MPI_Abort was called: no other function is missing.
+/// Whether MPI_Abort was called. Then no other call is missing.
 pub(crate) static IS_ABORTING: AtomicBool = AtomicBool::new(false);
 
 /// Handles that MPI was begun without this library: the program's first calls did not come through

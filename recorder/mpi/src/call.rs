@@ -24,7 +24,7 @@ use crate::stack;
 use crate::start;
 use crate::state::{self, Mpi};
 
-/// Which function it is that is called.
+/// The function that is called.
 pub(crate) trait Site: Copy {
     /// Returns its number.
     fn index(self) -> usize;
@@ -41,8 +41,7 @@ pub(crate) trait Site: Copy {
     }
 }
 
-/// A function that is known where the code for its calls is made: for the functions of which there
-/// are most calls.
+/// A function that is known at compile time, for the functions that are called most.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known<const INDEX: usize>;
 
@@ -74,7 +73,7 @@ impl Site for Any {
     }
 }
 
-/// A function that is called through the stack, and what the stack hands on with the call.
+/// A function that is called through the stack, with the context that the stack passes on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InStack {
     pub(crate) index: usize,
@@ -95,14 +94,14 @@ impl Site for InStack {
     #[inline]
     unsafe fn call<const N: usize>(self, args: &[usize; N]) -> usize {
         let (function, tool) = stack::next(self.index);
-        // SAFETY: invariant CALLER (module docs); what the stack has for this function is called as
-        // QMPI has it.
+        // SAFETY: invariant CALLER (module docs); the stack's function is called as QMPI defines
+        // it.
         let call = || unsafe { forward_in_stack(function, self.context, tool, args) };
         stack::pass_on(call)
     }
 }
 
-/// A call: which function, and its arguments.
+/// A call: the function, and its arguments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call<const N: usize, S> {
     site: S,
@@ -125,7 +124,7 @@ macro_rules! forward {
                     // SAFETY: invariant CALLER (module docs).
                     unsafe { function($(args[$place]),*) }
                 })*
-                _ => unreachable!("no function of MPI has so many arguments"),
+                _ => unreachable!("no function of MPI has that number of arguments"),
             }
         }
 
@@ -149,7 +148,7 @@ macro_rules! forward {
                     // SAFETY: invariant CALLER (module docs).
                     unsafe { function(context, tool, $(args[$place]),*) }
                 })*
-                _ => unreachable!("no function of MPI has so many arguments"),
+                _ => unreachable!("no function of MPI has that number of arguments"),
             }
         }
     };
@@ -174,7 +173,7 @@ forward! {
 }
 
 impl<const N: usize, S: Site> Call<N, S> {
-    /// A call that a program makes.
+    /// Creates a call that a program makes.
     ///
     /// # Safety
     /// - The arguments are those of this function, and what MPI demands of them holds: addresses
@@ -227,8 +226,8 @@ impl<const N: usize, S: Site> Call<N, S> {
         Place(self.args[at as usize])
     }
 
-    /// Puts another address in the place of an argument; the caller knows that it is valid for what
-    /// the function does with it.
+    /// Replaces an argument by another address. The caller ensures that it is valid for what the
+    /// function does with it.
     #[inline(always)]
     pub(crate) const fn replace(&mut self, at: u8, address: usize) {
         self.args[at as usize] = address;
@@ -237,12 +236,12 @@ impl<const N: usize, S: Site> Call<N, S> {
     /// Makes the call.
     #[inline(always)]
     pub(crate) fn forward(&self) -> usize {
-        // SAFETY: what `new` was promised.
+        // SAFETY: the caller of `new` has guaranteed valid arguments.
         unsafe { self.site.call(&self.args) }
     }
 }
 
-/// A call under way.
+/// A call in progress.
 #[derive(Debug)]
 pub(crate) struct Frame {
     /// `None` means that nothing of this call is recorded.
@@ -287,7 +286,7 @@ impl Frame {
         }
     }
 
-    /// Makes a call of which nothing is recorded.
+    /// Makes a call without recording it.
     #[cold]
     #[inline(never)]
     pub(crate) fn pass<const N: usize, S: Site>(self, call: &Call<N, S>) -> usize {
@@ -381,8 +380,8 @@ impl Frame {
     }
 }
 
-/// Returns whether the MPI library itself made the call that this thread is in: not so in callbacks
-/// of the program's.
+/// Returns whether the MPI library itself made the call that this thread is in. This is false in
+/// callbacks of the program.
 #[cold]
 fn is_called_by_library() -> bool {
     const FRAMES: usize = 16;
@@ -397,7 +396,7 @@ fn is_called_by_library() -> bool {
     outside.next().is_some_and(library::is_in_library)
 }
 
-/// Records only that a function was called: all that is recorded of most functions.
+/// Records only that a function was called. For most functions, nothing else is recorded.
 #[inline(never)]
 pub(crate) fn plain<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());

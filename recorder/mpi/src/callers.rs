@@ -11,10 +11,10 @@ use crate::signatures::FUNCTIONS;
 /// Redirects calls that would reach MPI past this library, by changing the addresses that the
 /// loader filled in.
 ///
-/// Open MPI's Fortran bindings call `PMPI_Send` and not `MPI_Send`; MPICH's need nothing. All
-/// callers of `MPI_Get_version` pass this library, because it does not export that function: mpi4py
-/// takes it as the sign that the MPI library is in memory, and would not load it. And functions
-/// that the MPI library lacks must also be missing for callers that can do without them.
+/// Open MPI's Fortran bindings call `PMPI_Send` and not `MPI_Send`; MPICH's need no redirection.
+/// All callers of `MPI_Get_version` pass this library, because it does not export that function:
+/// mpi4py takes it as the sign that the MPI library is in memory, and would not load it. And
+/// functions that the MPI library lacks must also be missing for callers that can do without them.
 pub(crate) fn adopt() {
     // SAFETY: the function below gets nothing.
     unsafe { libc::dl_iterate_phdr(Some(adopt_object), std::ptr::null_mut()) };
@@ -63,7 +63,7 @@ unsafe extern "C" fn adopt_object(
 fn own_function(import: &CStr) -> Option<usize> {
     let name = import.to_bytes().strip_prefix(b"P")?;
     if name.ends_with(b"_f2c") || name.ends_with(b"_c2f") {
-        // The binding's own work, which the program knows nothing of.
+        // Internal calls of the binding, which the program does not know.
         return None;
     }
     interceptor(name)
@@ -117,6 +117,6 @@ fn replace(slot: usize, address: usize) {
 }
 
 fn page_len_of_system() -> libc::c_long {
-    // SAFETY: one number of the system's.
+    // SAFETY: reads one number from the system.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) }
 }

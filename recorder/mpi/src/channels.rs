@@ -24,12 +24,13 @@ use std::sync::{Mutex, OnceLock};
 
 use crate::sync::lock;
 
-/// Number of a message whose place in its channel is not certain: −1 in events.
+/// Number of a message whose number in its channel is not certain: −1 in events.
 pub(crate) const UNKNOWN: u64 = u64::MAX;
 
-/// Channels of each table of a communicator; a table is made when the one before is full.
+/// Number of channels in each table of a communicator. A table is made when the previous one is
+/// full.
 const TABLES: [usize; 4] = [1 << 6, 1 << 10, 1 << 13, 1 << 16];
-/// Entries of a table that are tried for a channel.
+/// Number of entries of a table that are tried for a channel.
 const PROBES: usize = 8;
 
 /// Owner of a channel that no thread has used.
@@ -37,7 +38,7 @@ const NO_THREAD: u32 = 0;
 /// Owner of a channel that several threads have used.
 const SHARED: u32 = u32::MAX;
 
-/// Set when MPI was begun without this library: its counters do not have all messages.
+/// Whether MPI was begun without this library, so that its counters do not include all messages.
 static IS_PARTIAL: AtomicBool = AtomicBool::new(false);
 
 /// Makes all numbers unknown: the program has called MPI before without this library.
@@ -55,13 +56,13 @@ pub(crate) fn thread() -> u32 {
     OWN.try_with(|own| *own).unwrap_or(SHARED)
 }
 
-/// A channel, as far as the communicator and the direction do not say it.
+/// A channel within a communicator and a direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Channel {
     /// Rank in the run of the other process.
     pub(crate) peer: u32,
     pub(crate) tag: u32,
-    /// Messages in partitions match among themselves only.
+    /// Whether the messages are partitioned: these match among themselves only.
     pub(crate) is_partitioned: bool,
 }
 
@@ -87,7 +88,7 @@ impl Channel {
 /// The messages of a channel that were counted.
 #[derive(Debug)]
 struct Counter {
-    /// Of its channel; 0 means that the entry is free.
+    /// Key of its channel. 0 means that the entry is free.
     key: AtomicU64,
     count: AtomicU64,
     /// One more than the number of the last receive with a wildcard before a message that was counted.
@@ -200,9 +201,9 @@ struct Wildcard {
     number: u64,
     /// Object of the communicator.
     communicator: u32,
-    /// Rank in the run, or −1: any.
+    /// Rank in the run; −1 means any.
     peer: i32,
-    /// The tag, or −1: any.
+    /// The tag; −1 means any.
     tag: i32,
     thread: Option<u32>,
 }
@@ -217,9 +218,9 @@ impl Wildcard {
 }
 
 static WILDCARDS: Mutex<Vec<Wildcard>> = Mutex::new(Vec::new());
-/// How many there are, so that most receives need not take the lock.
+/// Number of pending receives with wildcards. If it is 0, receives need not take the lock.
 static WILDCARD_COUNT: AtomicUsize = AtomicUsize::new(0);
-/// How many were started.
+/// Number of receives with wildcards that were started.
 static NEXT_WILDCARD: AtomicU64 = AtomicU64::new(0);
 
 /// The messages of a communicator. A thread is the number of the calling thread, or `None` where no two threads call MPI
@@ -230,7 +231,7 @@ pub(crate) struct Channels {
     object: u32,
     sent: Counters,
     received: Counters,
-    /// Messages cannot be numbered any more.
+    /// Whether messages cannot be numbered any more.
     is_unknown: AtomicBool,
 }
 
@@ -329,7 +330,8 @@ impl Channels {
         }
     }
 
-    /// Makes the numbers of all later messages unknown: those of later ones that were started are wrong.
+    /// Makes the numbers of all later messages unknown, because those of messages that were already
+    /// started are wrong.
     #[cold]
     pub(crate) fn give_up(&self) {
         self.is_unknown.store(true, Ordering::Relaxed);
@@ -372,7 +374,7 @@ impl Channels {
         };
         let number = counter.next(thread);
         let later = counter.wildcards.fetch_max(own + 1, Ordering::Relaxed);
-        // In which order the library has seen the calls of other threads is not known.
+        // The order in which other threads' calls reached the library is not known.
         let mut others = wildcards
             .iter()
             .filter(|wildcard| wildcard.number < own || wildcard.thread != thread);
@@ -394,7 +396,7 @@ mod tests {
 
     use super::*;
 
-    /// A receive: what it waits for, and how far it is.
+    /// A receive: the message that it waits for, and its progress.
     struct Receive {
         peer: i32,
         tag: i32,
@@ -417,7 +419,7 @@ mod tests {
     struct Simulation {
         channels: Channels,
         receives: Vec<Receive>,
-        /// Receives without a message, in the order in which the library has seen them.
+        /// Receives without a message, in the order in which they reached the library.
         posted: Vec<usize>,
         /// Messages without a receive.
         unexpected: Vec<(Channel, u64)>,
@@ -458,7 +460,7 @@ mod tests {
             }
         }
 
-        /// A thread starts a receive, which the library has not seen yet.
+        /// Starts a receive of a thread. It has not reached the library yet.
         fn start(&mut self, peer: i32, tag: i32, thread: Option<u32>) {
             let number = if peer < 0 || tag < 0 {
                 self.channels.start_wildcard(peer, tag, thread)
@@ -477,7 +479,7 @@ mod tests {
             });
         }
 
-        /// The library sees what a thread has started.
+        /// Passes a thread's first started receive to the library.
         fn post(&mut self, thread: Option<u32>) {
             let is_own = |receive: &Receive| receive.thread == thread && !receive.is_posted;
             let Some(at) = self.receives.iter().position(is_own) else {
@@ -546,7 +548,7 @@ mod tests {
         }
     }
 
-    /// One step: what, thread, peer, tag, which.
+    /// One step: action, thread, peer, tag, and a number that selects a receive.
     type Step = (u8, u32, i32, i32, usize);
 
     fn steps(kinds: std::ops::Range<u8>, least: i32) -> impl Strategy<Value = Vec<Step>> {
@@ -554,7 +556,8 @@ mod tests {
         prop::collection::vec(step, 0..200)
     }
 
-    /// Runs steps with receives of several threads, or of one; ends all that is ready.
+    /// Runs steps with receives of several threads or of one, and completes all receives that are
+    /// ready.
     fn run(steps: Vec<Step>, has_threads: bool) -> Simulation {
         let mut simulation = Simulation::new();
         for (step, thread, peer, tag, pick) in steps {

@@ -1,7 +1,7 @@
 //! Offsets between the clocks of hosts, measured at MPI_Init and MPI_Finalize, so that a merge can
 //! relate them.
 //!
-//! No process that does not record is asked for anything. Through files next to the recordings, the
+//! Processes that do not record are never contacted. Through files next to the recordings, the
 //! processes learn whether all of them record; one further file, which one of them makes once,
 //! decides what all do then. Only the first process of each host takes part, and each measures
 //! against one parent, so that all are done after log₂(hosts) rounds. Every wait has a limit. Where
@@ -24,15 +24,15 @@ use crate::sync::lock;
 /// Variables in which launchers store how many processes of the run are on this host.
 const LOCAL_SIZES: &[&str] = &["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"];
 
-/// How long files are waited for, when MPI_Init has returned.
+/// Maximum wait for files after MPI_Init has returned.
 const AGREEMENT: Duration = Duration::from_secs(2);
-/// How long to wait for messages.
-/// At MPI_Init all processes are there; at MPI_Finalize others may be much later.
+/// Maximum wait for messages. At MPI_Init, all processes have begun; at MPI_Finalize, others may be
+/// much later.
 const AT_START: Duration = Duration::from_secs(30);
 const AT_END: Duration = Duration::from_secs(10);
 
-/// Number of messages there and back.
-/// The shortest counts. The first one waits for the other side to arrive.
+/// Number of round trips. The shortest one is used. The first one waits for the other side to
+/// arrive.
 const ROUNDS: i64 = 32;
 
 /// Tree of the hosts: each measures against its parent.
@@ -45,7 +45,7 @@ struct Tree {
 
 static TREE: Mutex<Option<Tree>> = Mutex::new(None);
 
-/// MPI_Init has returned, and rank and size are known.
+/// Measures the offsets when MPI_Init has returned, and rank and size are known.
 pub(crate) fn begin(mpi: &Mpi, rank: i32, size: i32) {
     let wish = std::env::var(CLOCKS).unwrap_or_default();
     let is_agreed = match wish.as_str() {
@@ -70,7 +70,7 @@ pub(crate) fn begin(mpi: &Mpi, rank: i32, size: i32) {
     *lock(&TREE) = Some(tree);
 }
 
-/// MPI_Finalize is about to be called.
+/// Measures the offsets again, before MPI_Finalize is called.
 pub(crate) fn end(mpi: &Mpi) {
     if let Some(tree) = lock(&TREE).take() {
         measure(mpi, &tree, AT_END);
@@ -152,7 +152,7 @@ fn start_name() -> Option<String> {
     Some(name.replace('/', "-"))
 }
 
-/// Makes a file whole, unless there is one.
+/// Creates a file with its whole content, unless it exists.
 fn publish(path: &Path, content: &[u8]) -> std::io::Result<()> {
     let own = path.with_extension(format!("{}.new", std::process::id()));
     let mut file = std::fs::File::create(&own)?;
@@ -227,9 +227,8 @@ fn measure(mpi: &Mpi, tree: &Tree, limit: Duration) {
     }
 }
 
-/// Measures the offset to another process's clock by the shortest of many messages there and back.
-/// Returns when it was measured, the offset, and its bound; or `None` if the other did not answer
-/// in time.
+/// Measures the offset to another process's clock by the shortest of many round trips. Returns when
+/// it was measured, the offset, and its bound; or `None` if the other did not answer in time.
 fn ask(mpi: &Mpi, comm: usize, of: i32, until: Instant) -> Option<(i64, i64, u64)> {
     let mut best: Option<(i64, i64, u64)> = None;
     let mut link = Link::new(mpi, comm, of);

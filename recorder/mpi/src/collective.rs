@@ -1,4 +1,4 @@
-//! Collective operations: what each process contributes and receives.
+//! Collective operations: the bytes that each process contributes and receives.
 
 use annals_recorder::CollectiveOperation as Op;
 
@@ -10,10 +10,11 @@ use crate::requests::{self, Kind, Record};
 use crate::signatures::{At, NO};
 use crate::state::Mpi;
 
-/// The number of an operation that orders nothing that is known.
+/// Code of an operation without a known order between processes.
 const NO_OPERATION: u8 = u8::MAX;
 
-/// Returns the root's rank in the run, and whether this process is the root; -1: there is none.
+/// Returns the root's rank in the run, and whether this process is the root. -1 means that there is
+/// no root.
 fn root<const N: usize, S: Site>(mpi: &Mpi, comm: &Communicator, call: &Call<N, S>) -> (i32, bool) {
     if call.at().root == NO {
         return (-1, false);
@@ -31,7 +32,7 @@ fn root<const N: usize, S: Site>(mpi: &Mpi, comm: &Communicator, call: &Call<N, 
     (peer, given == comm.place)
 }
 
-/// Sum of an array of counts.
+/// Returns the sum of an array of counts.
 fn sum<const N: usize, S: Site>(call: &Call<N, S>, at: u8, count: u32) -> i64 {
     let place = call.place(at);
     if place.is_null() {
@@ -41,7 +42,7 @@ fn sum<const N: usize, S: Site>(call: &Call<N, S>, at: u8, count: u32) -> i64 {
     counts.fold(0, i64::saturating_add)
 }
 
-/// Bytes by counts and datatypes, both arrays.
+/// Returns the bytes that arrays of counts and datatypes describe.
 fn sum_of_types<const N: usize, S: Site>(
     mpi: &Mpi,
     call: &Call<N, S>,
@@ -99,47 +100,48 @@ impl<const N: usize, S: Site> Blocks<'_, N, S> {
         !self.is_in_place(self.at.sendbuf)
     }
 
-    /// Bytes of this number of elements of the send type.
+    /// Returns the bytes of this number of elements of the send type.
     fn of_sent(&self, count: i64) -> u64 {
         let datatype = self.call.handle(&self.mpi.abi, self.at.sendtype);
         self.mpi.bytes(count, datatype)
     }
 
-    /// Bytes of this number of elements of the receive type.
+    /// Returns the bytes of this number of elements of the receive type.
     fn of_received(&self, count: i64) -> u64 {
         let datatype = self.call.handle(&self.mpi.abi, self.at.recvtype);
         self.mpi.bytes(count, datatype)
     }
 
-    /// Bytes of a number of blocks that are sent, all of the same size.
+    /// Returns the bytes of a number of blocks that are sent, all of the same size.
     fn sent(&self, times: u32) -> u64 {
         let count = self.call.count(self.at.sendcount);
         self.of_sent(count).saturating_mul(times.into())
     }
 
-    /// Bytes of a number of blocks that are received, all of the same size.
+    /// Returns the bytes of a number of blocks that are received, all of the same size.
     fn got(&self, times: u32) -> u64 {
         let count = self.call.count(self.at.recvcount);
         self.of_received(count).saturating_mul(times.into())
     }
 
-    /// Bytes of all blocks that are sent. Their sizes may differ.
+    /// Returns the bytes of all blocks that are sent. Their sizes may differ.
     fn sent_all(&self) -> u64 {
         self.of_sent(sum(self.call, self.at.sendcounts, self.comm.peer_count()))
     }
 
-    /// Bytes of all blocks that are received. Their sizes may differ.
+    /// Returns the bytes of all blocks that are received. Their sizes may differ.
     fn got_all(&self) -> u64 {
         self.of_received(sum(self.call, self.at.recvcounts, self.comm.peer_count()))
     }
 
-    /// Bytes of a buffer of elements.
+    /// Returns the bytes of a buffer of elements.
     fn elements(&self, count: u8) -> u64 {
         let datatype = self.call.handle(&self.mpi.abi, self.at.datatype);
         self.mpi.bytes(self.call.count(count), datatype)
     }
 
-    /// Bytes that an operation with a root moves for this process. `None` means that it has no root.
+    /// Returns the bytes that an operation with a root moves for this process. `None` means that it
+    /// has no root.
     fn moved_with_root(&self, operation: Op, is_root: bool) -> Option<Moved> {
         let (at, call, comm) = (&self.at, self.call, self.comm);
         Some(match operation {
@@ -191,7 +193,7 @@ impl<const N: usize, S: Site> Blocks<'_, N, S> {
         })
     }
 
-    /// Bytes that an operation without a root moves for this process.
+    /// Returns the bytes that an operation without a root moves for this process.
     fn moved_without_root(&self, operation: Op) -> Moved {
         let (at, call, comm) = (&self.at, self.call, self.comm);
         let peers = comm.peer_count();
@@ -311,7 +313,7 @@ fn neighbors<const N: usize, S: Site>(
         };
     }
     let sends = match (at.sendcounts, at.recvcounts) {
-        // Of allgather one block is sent to all, of alltoall one to each.
+        // Allgather sends one block to all, alltoall one block to each.
         (NO, _) => call.count(at.sendcount).max(0),
         _ => sum(call, at.sendcounts, outgoing),
     };
@@ -355,7 +357,7 @@ fn describe<const N: usize, S: Site>(
     )
 }
 
-/// Does it, and waits for its own part.
+/// Records a blocking collective operation.
 #[inline(never)]
 pub(crate) fn collective<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
@@ -364,8 +366,8 @@ pub(crate) fn collective<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         Some((mpi, describe(mpi, comm, &call, comm.next_collective())))
     });
     let Some((mpi, values)) = known else {
-        // A communicator that was never met: at most its first call is not recorded as a collective
-        // one.
+        // A communicator that is not known yet: at most its first call is not recorded as a
+        // collective operation.
         frame.enter();
         let result = call.forward();
         if let Some(mpi) = frame.mpi.filter(|_| is_success(result)) {
@@ -400,7 +402,7 @@ pub(crate) fn failed(record: &Record) -> Option<CollectiveRequested> {
     values(&Record { tag, ..*record })
 }
 
-/// Returns what a request of a collective operation does.
+/// Returns the record for a request of a collective operation.
 pub(crate) fn values(record: &Record) -> Option<CollectiveRequested> {
     let comm = record.comm?;
     Some((
@@ -432,7 +434,7 @@ fn record(comm: &'static Communicator, values: Collective, id: u64) -> Record {
     }
 }
 
-/// Begins one.
+/// Begins a non-blocking collective operation.
 #[inline(never)]
 pub(crate) fn icollective<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
@@ -488,7 +490,7 @@ pub(crate) fn icollective<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
-/// Makes one that can be started.
+/// Creates a persistent collective operation.
 #[inline(never)]
 pub(crate) fn collective_init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());

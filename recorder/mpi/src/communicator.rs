@@ -24,15 +24,16 @@ pub(crate) struct Communicator {
     /// `None` means those of the communicator.
     pub(crate) peers: Option<Box<[i32]>>,
     pub(crate) peer_count: u32,
-    /// How many were made from it.
+    /// Number of communicators that were made from it.
     pub(crate) children: AtomicU64,
-    /// Collective operations on it that this process has begun.
+    /// Number of collective operations on it that this process has begun.
     pub(crate) collectives: AtomicU64,
-    /// Persistent collective operations on it that this process has made.
+    /// Number of persistent collective operations on it that this process has made.
     pub(crate) persistent: AtomicU64,
-    /// Calls that all of its processes make, and that are no collective operations in the sense of events.
+    /// Number of calls that all of its processes make, and that are not recorded as collective
+    /// operations.
     pub(crate) calls: AtomicU64,
-    /// Its messages.
+    /// Numbering of its messages.
     pub(crate) channels: Channels,
     /// The object of its partitioned messages, which match among themselves only.
     pub(crate) partitioned: OnceLock<u32>,
@@ -71,7 +72,7 @@ impl Communicator {
         (self.persistent.fetch_add(1, Ordering::Relaxed) + 1) << PERSISTENT_SHIFT
     }
 
-    /// Returns how many processes messages can go to.
+    /// Returns the number of processes to which messages can be sent.
     pub(crate) const fn peer_count(&self) -> u32 {
         self.peer_count
     }

@@ -12,7 +12,7 @@ use crate::requests::{self, Kind, Record};
 use crate::signatures::{FUNCTIONS, NO};
 use crate::state::Mpi;
 
-/// Returns what a function is called, without MPI's prefixes.
+/// Returns the name of a function without MPI's prefixes.
 fn short_name(index: usize) -> String {
     let name = FUNCTIONS[index].name.to_string_lossy();
     let name = name.strip_prefix("MPI_").unwrap_or(&name);
@@ -51,7 +51,7 @@ pub(crate) fn comm_new<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     };
     let parent = mpi.learn(call.handle(&mpi.abi, call.at().comm));
     let made = parent.and_then(|parent| {
-        // Also where this process is not in what was made.
+        // Also if this process is not in the new communicator.
         let number = parent.children.fetch_add(1, Ordering::Relaxed);
         let handle = call.place(call.at().newcomm).handle(&mpi.abi, 0);
         if handle == mpi.abi.comm_null {
@@ -67,7 +67,7 @@ pub(crate) fn comm_new<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
-/// Makes one among some processes only, or with those of another run.
+/// Makes a communicator of some processes only, or with those of another run.
 #[inline(never)]
 pub(crate) fn comm_other<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
@@ -84,7 +84,7 @@ pub(crate) fn comm_other<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         // MPI_Comm_get_parent returns the same handle each time.
         Some(known)
     } else {
-        // What both sides do has one name.
+        // Both sides use the same name.
         let mut what = match short_name(call.index()).as_str() {
             "accept" => "connect".to_owned(),
             "get_parent" | "spawn_multiple" => "spawn".to_owned(),
@@ -102,7 +102,7 @@ pub(crate) fn comm_other<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
-/// Begins to make a duplicate, whose handle is there when the request is done.
+/// Begins to make a duplicate, whose handle is available when the request is done.
 #[inline(never)]
 pub(crate) fn comm_idup<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
@@ -133,7 +133,7 @@ pub(crate) fn comm_idup<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
-/// Forgets a communicator that was freed.
+/// Removes a communicator that was freed.
 #[inline(never)]
 pub(crate) fn comm_free<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());

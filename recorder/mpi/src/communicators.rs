@@ -26,7 +26,7 @@ use crate::sync::lock;
 
 pub(crate) static KNOWN: HandleMap<Communicator> = HandleMap::new();
 
-/// How many communicators had this name before, of those that are named by their processes alone.
+/// Number of earlier communicators by name, for those that are named by their processes alone.
 static NAMED: Mutex<Option<HashMap<String, u64>>> = Mutex::new(None);
 
 impl Communicator {
@@ -46,7 +46,7 @@ impl Communicator {
 }
 
 impl Mpi {
-    /// Returns the communicator with this handle, or `None` if it was never met.
+    /// Returns the communicator with this handle, or `None` if it is not known yet.
     #[inline(always)]
     pub(crate) fn communicator(&self, handle: usize) -> Option<&'static Communicator> {
         if handle == self.abi.comm_world {
@@ -67,7 +67,7 @@ impl Mpi {
         make(self, handle, &Origin::Group("communicator"))
     }
 
-    /// Records what is known when MPI_Init has returned.
+    /// Records the communicators that are known when MPI_Init has returned.
     pub(crate) fn learn_world(&self) {
         let Some(group) = self.pmpi.group(self.abi.comm_world, GroupOf::Local) else {
             return;
@@ -101,7 +101,7 @@ impl Mpi {
     /// first process makes a name and sends it to the others. A process that receives nothing in
     /// time, because the first process does not record, is alone in a separate world.
     fn name_spawned_world(&self, rank: i32, size: i32) {
-        /// MPI_Init has returned: all are there.
+        /// MPI_Init has returned: all processes have begun.
         const LIMIT: Duration = Duration::from_secs(2);
         /// The least that the largest tag may be (MPI 5.0, section 9.1.2).
         const TAG: i32 = 32_767;
@@ -132,7 +132,7 @@ impl Mpi {
     pub(crate) fn set_rank(&self, rank: i32, size: i32) {
         self.world_rank.store(rank, Ordering::Release);
         if let (Ok(rank), Ok(size)) = (u32::try_from(rank), u32::try_from(size)) {
-            // When nothing can be defined any more, the launcher's word stays.
+            // If nothing can be defined any more, the launcher's name stays.
             let _ = self.recorder.set_rank(rank, Some(size));
         }
     }
@@ -141,9 +141,9 @@ impl Mpi {
 /// The origin of a communicator.
 pub(crate) enum Origin<'a> {
     Name(String),
-    /// From another one: what did it, and the number of the call.
+    /// Made from another communicator: the function, and the number of the call.
     Child(&'a Communicator, &'a str, u64),
-    /// From its group alone: by what.
+    /// Made from its group alone: the function.
     Group(&'a str),
 }
 
@@ -167,12 +167,12 @@ fn ranks(mpi: &Mpi, handle: usize, which: GroupOf) -> Option<Vec<i32>> {
     ranks
 }
 
-/// Ranks of a window's group in the run.
+/// Returns the ranks in the run of a window's group.
 pub(crate) fn window_ranks(mpi: &Mpi, window: usize) -> Option<Vec<i32>> {
     ranks(mpi, window, GroupOf::Window)
 }
 
-/// Ranks in few words: `0-3,5`; of many, a digest.
+/// Returns a short text for ranks, such as `0-3,5`. Many ranks are replaced by a digest.
 fn describe(ranks: &[i32]) -> String {
     const LONGEST: usize = 60;
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Completion: what waits and tests report of requests.
+//! Completion: the outcomes of requests that waits and tests report.
 
 use std::cell::Cell;
 
@@ -84,7 +84,7 @@ fn keep_persistent(handle: usize, record: Record) {
     }
 }
 
-/// Takes out the record of an active request.
+/// Removes and returns the record of an active request.
 #[inline(always)]
 fn ask(mpi: &Mpi, handle: usize) -> Option<Record> {
     if handle == mpi.abi.request_null {
@@ -137,7 +137,7 @@ fn fail_one<const N: usize, S: Site>(mpi: &Mpi, call: &Call<N, S>, asked: Asked,
     fail(mpi, asked, now, result as u32 as i32, status);
 }
 
-/// Looks whether a request is complete.
+/// Tests whether a request is complete.
 #[inline(never)]
 pub(crate) fn test<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
@@ -171,10 +171,10 @@ pub(crate) fn test<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     result
 }
 
-/// Requests of a call that waits, of which there are events: the first ones.
+/// Maximum number of requests of a waiting call that are recorded: the first ones.
 const MOST_AWAITED: usize = 16;
 
-/// A call about many requests, and what it needs.
+/// A call about many requests, with its buffers.
 struct Many {
     asked: Vec<Asked>,
     statuses: Vec<u64>,
@@ -182,8 +182,8 @@ struct Many {
 }
 
 impl Many {
-    /// Takes out the records of the active requests; where the program wants no statuses, the
-    /// library gets a place of this library's own for them.
+    /// Removes the records of the active requests. If the program wants no statuses, the library
+    /// gets a buffer of this library for them.
     fn begin<const N: usize, S: Site>(mpi: &Mpi, call: &mut Call<N, S>, is_array: bool) -> Self {
         let count = usize::try_from(call.int(call.at().count)).unwrap_or(0);
         let mut asked = ASKED.try_with(Cell::take).unwrap_or_default();
@@ -227,7 +227,7 @@ impl Many {
         }
     }
 
-    /// Takes one that was asked for, by its place in the call's array.
+    /// Removes and returns a request of the call, by its index in the call's array.
     fn take(&mut self, index: usize) -> Option<Asked> {
         let place = self.asked.iter().position(|asked| asked.index == index)?;
         Some(self.asked.swap_remove(place))
@@ -281,7 +281,7 @@ fn complete_all<const N: usize, S: Site>(
     }
 }
 
-/// Waits for all.
+/// Waits for all requests.
 #[inline(never)]
 pub(crate) fn waitall<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
@@ -300,7 +300,7 @@ pub(crate) fn waitall<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     result
 }
 
-/// Looks whether all are complete.
+/// Tests whether all requests are complete.
 #[inline(never)]
 pub(crate) fn testall<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
@@ -355,7 +355,7 @@ fn any<const N: usize, S: Site>(
     result
 }
 
-/// Waits for one of many.
+/// Waits for one of many requests.
 #[inline(never)]
 pub(crate) fn waitany<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
@@ -368,7 +368,7 @@ pub(crate) fn waitany<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
-/// Looks whether one of many is complete.
+/// Tests whether one of many requests is complete.
 #[inline(never)]
 pub(crate) fn testany<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
@@ -381,7 +381,7 @@ pub(crate) fn testany<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
-/// Some of many may be complete.
+/// Waits for some of many requests, or tests whether some are complete.
 fn some<const N: usize, S: Site>(mut call: Call<N, S>, is_waiting: bool) -> usize {
     let frame = Frame::begin(call.index());
     let Some(mpi) = frame.mpi else {
@@ -418,20 +418,19 @@ fn some<const N: usize, S: Site>(mut call: Call<N, S>, is_waiting: bool) -> usiz
     result
 }
 
-/// Waits for some of many.
+/// Waits for at least one of many requests.
 #[inline(never)]
 pub(crate) fn waitsome<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     some(call, true)
 }
 
-/// Looks whether some of many are complete.
+/// Tests which of many requests are complete.
 #[inline(never)]
 pub(crate) fn testsome<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     some(call, false)
 }
 
-/// Frees a request.
-/// The operation continues, and no one learns when it is done.
+/// Frees a request. The operation continues, and its completion is not reported.
 #[inline(never)]
 pub(crate) fn request_free<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
@@ -441,7 +440,7 @@ pub(crate) fn request_free<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         Some((mpi, handle, requests::take(handle)?))
     });
     let mut status = OwnStatus::new();
-    // What is complete, or was cancelled, has no other end.
+    // A request that is complete or was cancelled has no other end.
     let done = taken.and_then(|(mpi, handle, record)| {
         let is_asked = record.is_cancelling || record.kind == Kind::Receive;
         let status = status.place();
@@ -464,8 +463,7 @@ pub(crate) fn request_free<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
-/// Asks for a request to be cancelled.
-/// Its completion reports whether it was.
+/// Requests the cancellation of a request. Its completion reports whether it was cancelled.
 #[inline(never)]
 pub(crate) fn cancel<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());

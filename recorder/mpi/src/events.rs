@@ -31,15 +31,16 @@ use crate::performance;
 use crate::settings::{self, Chosen, words};
 use crate::sync::lock;
 
-/// In place of the user's.
+/// Default pairs of name endings of event types that begin and end a region.
 const PAIRS: &str = "_begin=_end _start=_end _start=_stop _started=_completed _started=_complete \
                      _enter=_exit _enter=_leave _entered=_left";
 
-/// Elements that an event's payload has at most, to be recorded.
+/// Maximum number of elements of an event's payload that are recorded.
 const MOST_ELEMENTS: usize = 16;
-/// The clocks of sources are tied to the reference clock as often as the recorder's own.
+/// Period at which the clocks of sources are tied to the reference clock: the period of the
+/// recorder's own clock.
 const CALIBRATION_PERIOD_NS: i64 = 1_000_000_000;
-/// Largest number of sources that are distinguished.
+/// Maximum number of sources that are distinguished.
 const MOST_SOURCES: usize = 64;
 type Callback = unsafe extern "C" fn(*mut c_void, *mut c_void, c_int, *mut c_void);
 type Dropped = unsafe extern "C" fn(i64, *mut c_void, c_int, c_int, *mut c_void);
@@ -79,7 +80,7 @@ library_functions! {
         (names: usize, index: c_int, value: *mut c_int, name: *mut c_char, name_len: *mut c_int);
 }
 
-/// What a library gets wrong, by its version text.
+/// Defects of a library, by its version text.
 #[derive(Clone, Copy, Debug)]
 struct Quirks {
     /// Reading a payload aborts the process.
@@ -88,8 +89,8 @@ struct Quirks {
     has_no_names: bool,
     /// Callbacks above MPI_RESTRICTED are never called and damage memory.
     is_restricted: bool,
-    /// Each query returns an info that keeps the library from some work when MPI begins; it returns
-    /// none if none is requested.
+    /// Each query returns an info that prevents some work of the library when MPI begins. The
+    /// library returns no info if none is requested.
     gives_infos: bool,
     /// The last drops are reported when a registration is freed, even after MPI_Finalize.
     tells_rest_when_freed: bool,
@@ -108,8 +109,8 @@ impl Quirks {
     fn of(abi: &Abi, version: &str) -> Self {
         // MPICH 4.3.2, 5.0.1 and its main branch of 2026, 5.1.0a1: event_read and event_copy end in
         // an assertion about datatypes, and `enumtype` is not filled in; its library for the
-        // standard's binary interface never delivers at the two highest levels. None before is
-        // known to be better.
+        // standard's binary interface never delivers at the two highest levels. No earlier version
+        // is known to be better.
         let is_mpich = version.contains("MPICH");
         // Open MPI's main branch of 2026, 6.1.0a1.
         let is_open_mpi = version.contains("Open MPI");
@@ -159,15 +160,14 @@ struct Known {
     /// The object that the registration is bound to.
     object: Option<u32>,
     half: Option<Half>,
-    /// Events whose source was not known yet.
+    /// Number of events whose source was not known yet.
     early: AtomicU64,
 }
 
 /// An event type that begins or ends a region.
 #[derive(Clone, Copy, Debug)]
 struct Half {
-    /// The region's number + 1.
-    /// 0 means that there is no event type for the other end.
+    /// Number of the region, plus 1. 0 means that there is no event type for the other end.
     region: &'static AtomicU32,
     is_begin: bool,
 }
@@ -229,7 +229,7 @@ struct Progress {
     events: i32,
     bound: Vec<Bound>,
     chosen: Option<Chosen>,
-    /// By name, event types that are half of a pair.
+    /// Event types that are half of a pair, by name.
     halves: HashMap<String, Half>,
 }
 
@@ -244,32 +244,32 @@ struct Events {
     progress: Mutex<Progress>,
 }
 
-/// Null: the library has no events, or the user wants none. Never freed.
+/// The events. Empty if the library has none, or the user wants none. Never freed.
 static EVENTS: std::sync::OnceLock<Events> = std::sync::OnceLock::new();
-/// By index of the library's source, the recorder's id + 1.
+/// The recorder's id of each source, plus 1, by the library's index.
 static SOURCES: [AtomicU32; MOST_SOURCES] = [const { AtomicU32::new(0) }; MOST_SOURCES];
-/// By the same, its clock's id + 1.
+/// The recorder's id of each source's clock, plus 1, by the library's index.
 static CLOCKS: [AtomicU32; MOST_SOURCES] = [const { AtomicU32::new(0) }; MOST_SOURCES];
-/// When the clocks of the sources were tied to the reference clock last.
-/// 0 means never.
+/// Time at which the clocks of the sources were last tied to the reference clock. 0 means never.
 static CALIBRATED_NS: AtomicI64 = AtomicI64::new(0);
-/// What a registration is bound to: whether that is a window, and its handle.
+/// Object that a registration is bound to: whether it is a window, and its handle.
 type BoundTo = Option<(bool, usize)>;
 
-/// The registrations there are, by what they are bound to.
+/// All registrations, by the object that they are bound to.
 static REGISTRATIONS: Mutex<BTreeMap<BoundTo, Vec<usize>>> = Mutex::new(BTreeMap::new());
-/// What is registered next may have the address of what was freed.
+/// Held while registrations are made or freed: a new one may have the address of a freed one.
 static REGISTERING: Mutex<()> = Mutex::new(());
 /// By registration: Open MPI's dropped handler gets no user data.
 static REGISTERED: HandleMap<Known> = HandleMap::new();
-/// There were events or variables when the interface was released: later ones are missing.
+/// Whether there were events or variables when the interface was released, so that later ones are
+/// missing.
 static IS_MISSED: AtomicBool = AtomicBool::new(false);
 /// Returns the events, as long as the interface is not released.
 fn active() -> Option<&'static Events> {
     EVENTS.get().filter(|_| !mpi_t::is_released())
 }
 
-/// Begins: before MPI_Init, once.
+/// Begins to record events. Called once, before MPI_Init.
 pub(crate) fn begin(recorder: &'static Recorder, abi: &Abi, version: &str) -> Result<(), String> {
     let chosen = Chosen::from_env(settings::EVENTS)?;
     if chosen.as_ref().is_some_and(|chosen| chosen.is_only("none")) {
@@ -310,15 +310,15 @@ fn note_unused(chosen: &Chosen) {
     chosen.note_unused(settings::EVENTS, "event type");
 }
 
-/// Notes, when MPI_Init has returned, which of the names that the user chose no event type has so
-/// far.
+/// Notes which of the names that the user chose match no event type so far. Called when MPI_Init
+/// has returned.
 pub(crate) fn note_unused_names() {
     if let Some(events) = active() {
         lock(&events.progress).chosen.iter().for_each(note_unused);
     }
 }
 
-/// Writes the chosen control variables down, as they are now, as properties of the recording.
+/// Records the present values of the chosen control variables as properties of the recording.
 pub(crate) fn write_variables(recorder: &Recorder, abi: &Abi) -> Result<(), String> {
     let Some(chosen) = Chosen::from_env(settings::CVARS)? else {
         return Ok(());
@@ -365,9 +365,9 @@ pub(crate) fn write_variables(recorder: &Recorder, abi: &Abi) -> Result<(), Stri
     Ok(())
 }
 
-/// Returns the value of a control variable, in words.
+/// Returns the value of a control variable as text.
 fn variable(interface: &Interface, abi: &Abi, index: i32, datatype: usize) -> Option<String> {
-    /// Most bytes of a variable that is read.
+    /// Maximum number of bytes of a variable that is read.
     const ROOM: usize = 1 << 16;
     let is_text = match abi.kind {
         Kind::Mpich => abi.handle(datatype) == 0x4c00_0101,
@@ -425,7 +425,7 @@ pub(crate) fn poll() {
     performance::sample();
     let Some(events) = active() else { return };
     events.poll_sources();
-    // Else another thread is at it.
+    // If this fails, another thread is already polling.
     let Ok(sources) = events.progress.try_lock().map(|progress| progress.sources) else {
         return;
     };
@@ -436,7 +436,7 @@ pub(crate) fn poll() {
         return events.calibrate_all(sources);
     }
     for index in 0..sources {
-        // Some sources deliver in here: the lock is not held.
+        // Some sources deliver events in this call: the lock is not held.
         let _ = events.read_clock(index);
     }
 }
@@ -493,7 +493,7 @@ pub(crate) fn before_last_end(recorder: &Recorder) {
     }
 }
 
-/// MPI is about to begin again after its end.
+/// Prepares for MPI to begin again after its end.
 pub(crate) fn before_next_begin(recorder: &Recorder) {
     release(recorder);
     if IS_MISSED.load(Ordering::Acquire) {
@@ -514,7 +514,7 @@ fn release(recorder: &Recorder) {
     if !mpi_t::has_begun() || recorder.is_inherited() {
         return;
     }
-    // What looks for new sources now, in another thread, must be done.
+    // Another thread that is searching for new sources must finish first.
     let events = EVENTS.get();
     let looking = events.map(|events| lock(&events.progress));
     if mpi_t::mark_released() {
@@ -561,7 +561,7 @@ impl Events {
         });
     }
 
-    /// Returns where a library may put an info of what is asked for.
+    /// Returns the address to which a library may write an info, or null if it must not.
     fn place_of_info(&self, info: &mut usize) -> *mut usize {
         if self.quirks.gives_infos {
             null_mut()
@@ -583,7 +583,7 @@ impl Events {
     fn calibrate_all(&self, sources: i32) {
         for (index, clock) in (0..sources).zip(&CLOCKS) {
             let clock = clock.load(Ordering::Acquire).checked_sub(1);
-            // Some sources deliver in here: the lock is not held.
+            // Some sources deliver events in this call: the lock is not held.
             let now = self.read_clock(index).map(Cell::new);
             if let (Some(clock), Some(now)) = (clock, now) {
                 let read = || {
@@ -598,7 +598,7 @@ impl Events {
 
     fn poll_sources(&self) {
         let Ok(mut progress) = self.progress.try_lock() else {
-            // Another thread is at it, or this one is in a callback.
+            // Another thread is already polling, or this one is in a callback.
             return;
         };
         let (mut sources, mut events) = (0, 0);
@@ -606,7 +606,7 @@ impl Events {
         unsafe { self.interface.source_get_num(&raw mut sources) };
         // SAFETY: a valid place.
         unsafe { self.interface.event_get_num(&raw mut events) };
-        // Counts may shrink, and indices may have holes: what cannot be had is asked for once.
+        // Counts may shrink, and indices may have holes: each missing index is requested once.
         for index in progress.sources..sources.min(MOST_SOURCES as i32) {
             self.add_source(index);
         }
@@ -686,7 +686,7 @@ impl Events {
                 *name = said;
             }
         }
-        // Each once, or the recorder would refuse them.
+        // Each name once: otherwise the recorder would reject them.
         let distinct: std::collections::BTreeSet<&String> = found.iter().collect();
         if distinct.len() != found.len() {
             found = (0..count).map(|index| format!("element{index}")).collect();
@@ -744,7 +744,7 @@ impl Events {
             0 => None,
             1 => Some(false),
             8 => Some(true),
-            // Bound to what this library knows nothing of.
+            // Bound to a kind of object that this library does not know.
             _ => return,
         };
         let mut spec = EventTypeSpec::new(&name)
@@ -778,7 +778,7 @@ impl Events {
         }
     }
 
-    /// Returns what an event type begins or ends; the region is there when both halves are.
+    /// Returns what an event type begins or ends; the region exists when both halves do.
     fn half_of(&self, name: &str, progress: &mut Progress) -> Option<Half> {
         let (mut of_region, mut found) = (None, None);
         for (region, other, is_begin) in self.pairs.of(name) {
@@ -877,7 +877,7 @@ unsafe extern "C" fn on_event(instance: *mut c_void, _: *mut c_void, _: c_int, d
         .and_then(|index| SOURCES.get(index));
     let id = id.map_or(0, |id| id.load(Ordering::Acquire));
     let Some(id) = id.checked_sub(1) else {
-        // Handled in the program's next call.
+        // Is handled in the program's next call.
         known.early.fetch_add(1, Ordering::Relaxed);
         mpi_t::set_due(true);
         return;
@@ -921,7 +921,7 @@ unsafe extern "C" fn on_event(instance: *mut c_void, _: *mut c_void, _: c_int, d
     {
         let event_type = if half.is_begin { ENTER } else { LEAVE };
         let values: &[Value<'_>] = &[Value::U32(region)];
-        // What is refused is counted.
+        // The recorder counts rejected events.
         let _ = events
             .recorder
             .raiser()

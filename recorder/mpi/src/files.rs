@@ -1,4 +1,4 @@
-//! Files, and what is read from and written to them.
+//! Files, and the reads and writes of them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! What belongs to a handle of the library's: read without a lock, by any thread.
+//! Values by handle of the library: any thread reads them without a lock.
 //!
 //! Why the table is right without a model of its interleavings. Only a thread that has a handle from
 //! the library inserts, removes or reads it, and the program orders these calls: a handle is used
@@ -24,8 +24,7 @@ use crate::sync::lock;
 const BUCKETS: usize = 512;
 const BUCKET: usize = 8;
 
-/// Returns where a handle is looked for:
-/// MPICH's count up, Open MPI's are addresses.
+/// Returns the hash of a handle. MPICH's handles count up, Open MPI's are addresses.
 #[inline(always)]
 pub(crate) const fn hash(handle: usize) -> usize {
     (handle ^ handle >> 6 ^ handle >> 15).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40
@@ -44,7 +43,7 @@ struct Entry<T> {
 #[derive(Debug)]
 pub(crate) struct HandleMap<T: 'static> {
     entries: [[Entry<T>; BUCKET]; BUCKETS],
-    /// Those whose bucket is full.
+    /// Values of handles whose bucket is full.
     others: Mutex<Option<HashMap<usize, &'static T>>>,
     other_count: AtomicUsize,
 }
@@ -84,7 +83,7 @@ impl<T: Sync> HandleMap<T> {
         lock(&self.others).as_ref()?.get(&handle).copied()
     }
 
-    /// Takes the place of what the handle had before.
+    /// Inserts a value for a handle, and replaces its previous one.
     pub(crate) fn insert(&self, handle: usize, value: &'static T) {
         self.remove(handle);
         /// An entry that is being filled.

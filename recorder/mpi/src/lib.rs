@@ -1,8 +1,8 @@
 //! `libannals_mpi.so`: records MPI programs, whatever their MPI; preloaded.
 //!
 //! It intercepts every function of the MPI library that the program uses. It is built without any
-//! MPI: the library is found at run time, with the binary interface that it has of three (MPICH's
-//! own, Open MPI's own, the standard's). A process has one recorder: this library has everything
+//! MPI: the library is found at run time, with its binary interface, which is one of three (that of
+//! MPICH, of Open MPI, or of the standard). A process has one recorder: this library has everything
 //! that `libannals_instrument.so` has, so that functions and the program's own events are in the
 //! same recording.
 //!

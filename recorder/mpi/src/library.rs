@@ -30,8 +30,7 @@ macro_rules! library_functions {
             $(
                 /// Calls the function. Returns whether it exists and succeeded.
                 ///
-                /// # Safety
-                /// As MPI has it for this function.
+                /// # Safety The requirements of MPI for this function hold.
                 #[allow(clippy::too_many_arguments, reason = "the interface is MPI's")]
                 unsafe fn $field(&self $(, $argument: $type)*) -> bool {
                     type Function = unsafe extern "C" fn($($type),*) -> c_int;
@@ -86,11 +85,11 @@ impl Own {
     }
 }
 
-/// By number of the function: the address of the next function.
-/// 0 means that it was not searched for yet.
+/// Address of the next function, by number of the function. 0 means that it was not searched for
+/// yet.
 static NEXT: [AtomicUsize; COUNT] = [const { AtomicUsize::new(0) }; COUNT];
 
-/// The loader's handle of the MPI library; null: not found yet.
+/// The loader's handle of the MPI library. Null means that it was not found yet.
 static HANDLE: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
 /// Returns the address of the next function, which this library's forwards to.
@@ -123,8 +122,8 @@ fn find_next(index: usize) -> usize {
     next
 }
 
-/// In place of a function that the library has not: MPI_ERR_OTHER of the two native interfaces is
-/// one of these.
+/// Replaces a function that the library lacks. MPI_ERR_OTHER of each native interface is one of
+/// these values.
 extern "C" fn missing() -> usize {
     16
 }
@@ -206,7 +205,7 @@ fn object_of(address: usize) -> Option<CString> {
     Some(unsafe { CStr::from_ptr(info.dli_fname) }.to_owned())
 }
 
-/// From the first to the last byte of a file in memory; zeros: not known yet.
+/// Address range of a file in memory. Zeros mean that it is not known yet.
 struct Range([AtomicUsize; 2]);
 
 impl Range {
@@ -214,7 +213,8 @@ impl Range {
         Self([const { AtomicUsize::new(0) }; 2])
     }
 
-    /// Returns whether it has an address; it is that of the file which has another.
+    /// Returns whether the range contains an address. It is the range of the file that contains the
+    /// address from `known`.
     fn contains(&self, address: usize, known: impl FnOnce() -> usize) -> bool {
         let [start, end] = &self.0;
         if end.load(Ordering::Acquire) == 0 {
@@ -274,7 +274,7 @@ unsafe extern "C" fn take(info: *mut libc::dl_phdr_info, _: usize, found: *mut c
     0
 }
 
-/// Returns the library's own function at the end of the stack, which `MPI_Send` has as `QMPI_Send`.
+/// Returns the library's own function at the end of the stack: `QMPI_Send` for `MPI_Send`.
 pub(crate) fn own_function(name: &CStr) -> Option<usize> {
     let name = CString::new([b"Q", name.to_bytes()].concat()).ok()?;
     Some(symbol(&name)).filter(|own| *own != 0)

@@ -17,10 +17,10 @@ use crate::settings;
 use crate::signatures::NO;
 use crate::state::Mpi;
 
-/// MPI_Init and MPI_Init_thread.
+/// Records MPI_Init and MPI_Init_thread.
 #[inline(never)]
 pub(crate) fn init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
-    // What was loaded since this library was.
+    // Redirects callers that were loaded after this library.
     callers::adopt();
     let frame = Frame::begin(call.index());
     frame.enter();
@@ -57,7 +57,7 @@ fn begin_variables(mpi: &'static Mpi) {
     });
 }
 
-/// MPI is about to begin, perhaps again.
+/// Prepares for MPI to begin, perhaps again.
 fn before_begin(mpi: Option<&Mpi>) {
     if let Some(mpi) = mpi
         && HAS_BEGUN.swap(true, Ordering::AcqRel)
@@ -68,7 +68,7 @@ fn before_begin(mpi: Option<&Mpi>) {
     }
 }
 
-/// MPI_Finalize.
+/// Records MPI_Finalize.
 #[inline(never)]
 pub(crate) fn finalize<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
@@ -91,7 +91,7 @@ fn forget_world(mpi: &Mpi) {
     }
 }
 
-/// MPI_Abort: what was raised is in the live file, whatever becomes of this process.
+/// Records MPI_Abort. Raised events are in the live file, no matter how this process ends.
 #[inline(never)]
 pub(crate) fn abort<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
@@ -108,7 +108,7 @@ pub(crate) fn abort<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
-/// MPI_Session_init.
+/// Records MPI_Session_init.
 #[inline(never)]
 pub(crate) fn session_init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
@@ -141,7 +141,7 @@ pub(crate) fn session_init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
-/// MPI_Session_finalize.
+/// Records MPI_Session_finalize.
 #[inline(never)]
 pub(crate) fn session_finalize<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
@@ -166,8 +166,8 @@ pub(crate) fn session_finalize<const N: usize, S: Site>(call: Call<N, S>) -> usi
     result
 }
 
-/// MPI_Pcontrol: 0 and 1 switch regions off and on, 2 has everything written (MPI 5.0, section
-/// 15.2.4); other levels mean what the program likes.
+/// Records MPI_Pcontrol. Levels 0 and 1 switch regions off and on, 2 writes everything (MPI 5.0,
+/// section 15.2.4). The program defines the other levels.
 #[inline(never)]
 pub(crate) fn pcontrol<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let level = call.int(call.at().level);
@@ -193,7 +193,7 @@ pub(crate) fn pcontrol<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
-/// MPI_Comm_set_name, MPI_Win_set_name.
+/// Records MPI_Comm_set_name and MPI_Win_set_name.
 #[inline(never)]
 pub(crate) fn set_name<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
@@ -217,7 +217,7 @@ pub(crate) fn set_name<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
-/// MPI_Type_free.
+/// Records MPI_Type_free.
 #[inline(never)]
 pub(crate) fn type_free<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     plain(call)

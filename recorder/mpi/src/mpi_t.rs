@@ -1,5 +1,5 @@
-//! The library's tool interface (MPI_T): beginning and releasing it, and what events and variables
-//! have in common.
+//! The library's tool interface (MPI_T): beginning and releasing it, and the code that events and
+//! variables share.
 #![expect(unsafe_code, reason = "functions of a C library, found at run time")]
 
 use std::ffi::{CStr, c_char, c_int};
@@ -11,7 +11,7 @@ use annals_recorder::ElementType;
 use crate::abi::{Abi, Kind};
 use crate::library::{self, library_functions};
 
-/// Characters of names and descriptions that are read.
+/// Maximum number of characters of names and descriptions that are read.
 pub(crate) const TEXT_ROOM: usize = 1024;
 
 library_functions! {
@@ -52,11 +52,11 @@ impl Constants {
     }
 }
 
-/// The interface was released: it is not used any more.
+/// Whether the interface was released: it is not used any more.
 static IS_RELEASED: AtomicBool = AtomicBool::new(false);
 /// Whether this library has a reference to the interface.
 static HAS_BEGUN: OnceLock<bool> = OnceLock::new();
-/// It is time to read the library's sources again.
+/// Whether it is time to read the library's sources again.
 static IS_DUE: AtomicBool = AtomicBool::new(false);
 
 /// Returns whether it is time for polling the sources.
@@ -128,7 +128,7 @@ pub(crate) fn release() {
     unsafe { Interface::load().finalize() };
 }
 
-/// Returns what a datatype of MPI's is in a recording.
+/// Returns the element type in a recording for a datatype of MPI.
 pub(crate) fn element_type(abi: &Abi, datatype: usize) -> Option<ElementType> {
     let datatype = abi.handle(datatype);
     let table: &[(usize, &CStr, usize, ElementType)] = &[
@@ -163,7 +163,7 @@ pub(crate) fn element_type(abi: &Abi, datatype: usize) -> Option<ElementType> {
     found.map(|(.., element_type)| *element_type)
 }
 
-/// Returns what a function wrote into a place for text.
+/// Returns the text that a function wrote into a buffer.
 pub(crate) fn text(place: &[c_char; TEXT_ROOM]) -> String {
     let bytes = place.map(|byte| byte as u8);
     let text = CStr::from_bytes_until_nul(&bytes).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What became of a request, and the event about it.
+//! The outcome of a request, and the event about it.
 
 use crate::collective;
 use crate::communicators::duplicated;
@@ -7,7 +7,7 @@ use crate::requests::{Kind, Record};
 use crate::state::Mpi;
 use crate::statuses::{received, status_at, unsent};
 
-/// What became of a request.
+/// The outcome of a request.
 pub(crate) enum Outcome {
     Nothing,
     Received(Requested),
@@ -19,8 +19,8 @@ pub(crate) enum Outcome {
     Accessed((u32, u64, u64)),
 }
 
-/// Raises what a completed request has done.
-/// The status is the one that the library filled for it.
+/// Raises the event about a completed request. The status is the one that the library filled for
+/// it.
 #[inline(always)]
 pub(crate) fn outcome(mpi: &Mpi, record: &Record, status: usize) -> Outcome {
     match record.kind {
@@ -36,7 +36,7 @@ pub(crate) fn outcome(mpi: &Mpi, record: &Record, status: usize) -> Outcome {
             let Some((peer, tag, bytes)) = message else {
                 record.take_back();
                 if let Some(comm) = record.comm.filter(|_| !record.has_status) {
-                    // It has taken a message, which one is not known.
+                    // It has taken a message, but it is not known which one.
                     comm.channels.give_up();
                 }
                 return Outcome::Cancelled(record.id);

@@ -29,8 +29,8 @@ fn destination<const N: usize, S: Site>(
     Some((comm, comm.peer(rank)?))
 }
 
-/// Returns the destination of a message in a communicator that was never met, once the library has
-/// accepted it.
+/// Returns the destination of a message in a communicator that is not known yet, after the library
+/// has accepted it.
 #[cold]
 fn late_destination<const N: usize, S: Site>(
     mpi: &Mpi,
@@ -215,8 +215,9 @@ pub(crate) fn isend<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
-/// Counts the message that a call without a request has received, and returns the elements of its event. Only where
-/// no other thread receives: the call of another thread has its place among the receives from its start on.
+/// Counts the message that a call without a request has received, and returns the elements of its
+/// event. Only for use if no other thread receives: otherwise, the start of the call decides its
+/// place among the receives.
 #[inline(always)]
 fn message_of<const N: usize, S: Site>(
     mpi: &Mpi,
@@ -228,7 +229,7 @@ fn message_of<const N: usize, S: Site>(
     Some((comm.object, peer, tag, bytes, number as i64))
 }
 
-/// Returns what a receive waits for, as events have it: rank in the run, and tag; -1: any.
+/// Returns what a receive waits for, as events contain it: rank in the run, and tag. -1 means any.
 #[inline(always)]
 fn awaited(mpi: &Mpi, comm: &Communicator, source: i32, tag: i32) -> (i32, i32) {
     let peer = if source == mpi.abi.any_source {
@@ -263,7 +264,7 @@ impl Blocking {
         }
     }
 
-    /// The channel, unless the receive takes a message of any process or tag.
+    /// Returns the channel, or `None` if the receive takes a message of any process or tag.
     #[inline(always)]
     fn channel(peer: i32, tag: i32) -> Option<Channel> {
         let channel = |peer, tag| Channel::new(peer, tag);
@@ -286,7 +287,7 @@ impl Blocking {
         Some((self.comm.object, peer, tag, bytes, self.number as i64))
     }
 
-    /// It has received nothing.
+    /// Handles that it has received nothing.
     #[cold]
     fn take_back(&self) {
         if let Some(channel) = Self::channel(self.peer, self.tag) {
@@ -352,7 +353,7 @@ const fn awaiting(record: &Record) -> (u32, i32, i32, u64) {
     (record.object, record.peer, record.tag, record.id)
 }
 
-/// A receive of a call that does not return before.
+/// A receive in a call that returns only when it is complete.
 #[derive(Clone, Copy)]
 enum Started {
     /// No other thread receives.
@@ -451,7 +452,7 @@ pub(crate) fn irecv<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
-/// Begins to count a receive in a communicator that was never met.
+/// Begins to count a receive in a communicator that is not known yet.
 #[cold]
 fn late_receive(mpi: &Mpi, handle: usize, source: i32, tag: i32) -> Option<Record> {
     if source == mpi.abi.proc_null {
@@ -579,13 +580,13 @@ pub(crate) fn isendrecv<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
-/// Makes a send that can be started.
+/// Creates a persistent send.
 #[inline(never)]
 pub(crate) fn send_init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     make_persistent(call, Kind::Send, call.at().dest, false)
 }
 
-/// Makes a receive that can be started.
+/// Creates a persistent receive.
 #[inline(never)]
 pub(crate) fn recv_init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     make_persistent(call, Kind::Receive, call.at().source, false)
@@ -729,7 +730,7 @@ pub(crate) fn startall<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
-/// Takes a message that is there out of the others' reach: the receive of it has begun.
+/// Records that a matched probe has reserved a message: the receive of it has begun.
 fn take_message<const N: usize, S: Site>(frame: Frame, mpi: &Mpi, call: &Call<N, S>) {
     let message = call.place(call.at().message).handle(&mpi.abi, 0);
     let handle = call.handle(&mpi.abi, call.at().comm);
@@ -753,7 +754,7 @@ fn take_message<const N: usize, S: Site>(frame: Frame, mpi: &Mpi, call: &Call<N,
     frame.leave_with(&mpi.types.receive_start, awaiting(&record));
 }
 
-/// Waits for a message and takes it.
+/// Waits for a message and reserves it.
 #[inline(never)]
 pub(crate) fn mprobe<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
@@ -799,7 +800,7 @@ pub(crate) fn probe<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
-/// Takes a message if there is one.
+/// Reserves a message if there is one.
 #[inline(never)]
 pub(crate) fn improbe<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
@@ -818,7 +819,7 @@ pub(crate) fn improbe<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     result
 }
 
-/// Receives a message that was taken.
+/// Receives a message that was reserved.
 #[inline(never)]
 pub(crate) fn mrecv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
@@ -848,7 +849,7 @@ pub(crate) fn mrecv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     result
 }
 
-/// Begins to receive a message that was taken.
+/// Begins to receive a message that was reserved.
 #[inline(never)]
 pub(crate) fn imrecv<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());

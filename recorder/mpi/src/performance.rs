@@ -31,9 +31,9 @@ library_functions! {
     session_free c"PMPI_T_pvar_session_free" (session: *mut *mut c_void);
 }
 
-/// Values of one variable that are recorded at most.
+/// Maximum number of values of one variable that are recorded.
 const MOST_VALUES: usize = 256;
-/// Names in one line about what is left out.
+/// Maximum number of names in one line about omitted variables.
 const MOST_NAMES: usize = 8;
 /// Property of a process: the variables that were chosen and are not recorded.
 const LEFT_OUT: &str = "mpi.pvars-left-out";
@@ -77,10 +77,10 @@ impl Why {
     }
 }
 
-/// What is left out, by reason.
+/// Omitted variables, by reason.
 type LeftOut = BTreeMap<Why, Vec<String>>;
 
-/// All that are.
+/// All variables that are sampled.
 struct Variables {
     interface: Interface,
     recorder: &'static Recorder,
@@ -90,7 +90,7 @@ struct Variables {
 
 static VARIABLES: Mutex<Option<Variables>> = Mutex::new(None);
 
-/// Chooses what is sampled, when MPI_Init has returned.
+/// Chooses the variables to sample. Called when MPI_Init has returned.
 pub(crate) fn begin(recorder: &'static Recorder, abi: &Abi) -> Result<(), String> {
     let Some(chosen) = Chosen::from_env(PVARS)? else {
         return Ok(());
@@ -109,7 +109,7 @@ pub(crate) fn begin(recorder: &'static Recorder, abi: &Abi) -> Result<(), String
     let mut sampled = Vec::new();
     let mut left_out = LeftOut::new();
     for index in 0..count {
-        // Libraries list some that they then know nothing of.
+        // Libraries list some variables that they then do not know.
         let Some(variable) = Described::of(&interface, index) else {
             continue;
         };
@@ -354,7 +354,7 @@ fn read_values(
 
 /// Records the values that the variables have now; from a call of the program's, not in a callback.
 pub(crate) fn sample() {
-    // Another thread is at it.
+    // Another thread is already sampling.
     let Ok(variables) = VARIABLES.try_lock() else {
         return;
     };

@@ -96,7 +96,8 @@ impl Pmpi {
         unsafe { self.raw_comm_test_inter(comm, &raw mut flag) && flag != 0 }
     }
 
-    /// Returns whether programs spawned this process's world; `null`: no communicator.
+    /// Returns whether programs spawned this process's world. `null` is the handle that means no
+    /// communicator.
     pub(crate) fn is_spawned(&self, null: usize) -> bool {
         let mut parent = 0;
         // SAFETY: a place that is large enough for any handle, between MPI_Init and MPI_Finalize.
@@ -212,7 +213,7 @@ impl Pmpi {
         unsafe { self.raw_test_cancelled(status, &raw mut flag) && flag != 0 }
     }
 
-    /// Fills a status, if an active request is complete; it stays a request.
+    /// Fills a status if an active request is complete. The request stays active.
     pub(crate) fn is_complete(&self, request: usize, status: *mut u8) -> bool {
         let mut flag = 0;
         // SAFETY: a request of the program's, and a place for a status.
@@ -256,7 +257,7 @@ impl Pmpi {
             tag,
             comm,
         } = to;
-        // Never freed: the library may read it when it likes.
+        // Never freed: the library may read it at any time.
         let place: &'static [u8; 8] = Box::leak(Box::new(number.to_le_bytes()));
         let mut request = 0;
         // SAFETY: a valid communicator, 8 bytes that stay, and a place that is large enough for any
@@ -275,7 +276,7 @@ impl Pmpi {
             tag,
             comm,
         } = from;
-        // Never freed: when no one waits any more, the message may still arrive.
+        // Never freed: the message may still arrive after the wait has ended.
         let place: &'static mut [u8; 8] = Box::leak(Box::new([0_u8; 8]));
         let to = place.as_mut_ptr();
         let mut request = 0;
@@ -309,7 +310,7 @@ impl Pmpi {
         None
     }
 
-    /// Returns the level of thread support; none before MPI_Init.
+    /// Returns the level of thread support, or `None` before MPI_Init.
     pub(crate) fn thread_level(&self) -> Option<i32> {
         let mut level = 0;
         // SAFETY: a valid place.
@@ -326,8 +327,8 @@ impl Pmpi {
         if !unsafe { self.raw_topo_test(comm, &raw mut topology) } {
             return (0, 0);
         }
-        // The topologies' numbers differ between the binary interfaces; a wrong question would be
-        // an error of the program's.
+        // The topologies' numbers differ between the binary interfaces; a wrong query would raise
+        // an error in the program.
         match topology {
             _ if topology < 0 => {}
             _ if topology == cart => {
@@ -361,7 +362,7 @@ const fn topologies(kind: Kind) -> [i32; 3] {
     }
 }
 
-/// Whose group is meant.
+/// The object whose group is meant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum GroupOf {
     Local,

@@ -41,34 +41,34 @@ pub(crate) enum Kind {
     File,
 }
 
-/// What is known of a request.
+/// Data about a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record {
-    /// What its events call it.
+    /// Number of the request in events.
     pub(crate) id: u64,
     pub(crate) kind: Kind,
     /// Whether it can be started repeatedly.
     pub(crate) is_persistent: bool,
     pub(crate) is_active: bool,
-    /// The program has asked for it to be cancelled.
+    /// Whether the program has requested its cancellation.
     pub(crate) is_cancelling: bool,
-    /// Of a receive, whether its status contains the message; otherwise the record has what it
-    /// waited for.
+    /// For a receive, whether its status contains the message. Otherwise the record contains what
+    /// the receive waited for.
     pub(crate) has_status: bool,
     pub(crate) comm: Option<&'static Communicator>,
-    /// The communicator, or file, as events have it.
+    /// Object of the communicator or file, as in events.
     pub(crate) object: u32,
-    /// Rank in the run, or of any: -1. Of a collective operation the root.
+    /// Rank of the peer in the run; -1 means any. For a collective operation, the root.
     pub(crate) peer: i32,
-    /// The tag, or of any: -1. Of a collective operation its number.
+    /// The tag; -1 means any. For a collective operation, its code.
     pub(crate) tag: i32,
-    /// Bytes of the message. Of a collective operation what this process contributes.
+    /// Bytes of the message. For a collective operation, the bytes that this process contributes.
     pub(crate) bytes: u64,
-    /// Of a collective operation the bytes that this process receives.
+    /// For a collective operation, the bytes that this process receives.
     pub(crate) received: u64,
-    /// Number of the message in its channel, or of the collective operation in its communicator. Of a receive with a
-    /// wildcard its number among these. Of a collective operation that can be started repeatedly the number of the
-    /// next one.
+    /// Number of the message in its channel, or of the collective operation in its communicator.
+    /// For a receive with a wildcard, its number among these receives. For a persistent collective
+    /// operation, the number of the next start.
     pub(crate) sequence: u64,
     pub(crate) place: usize,
 }
@@ -171,7 +171,7 @@ const BUCKET: usize = 8;
 
 mod phase {
     pub(super) const FREE: u32 = 0;
-    /// One thread is at it.
+    /// One thread has claimed the entry.
     pub(super) const BUSY: u32 = 1;
     pub(super) const FULL: u32 = 2;
 }
@@ -195,11 +195,11 @@ static ENTRIES: [[Entry; BUCKET]; BUCKETS] = [const {
     }; BUCKET]
 }; BUCKETS];
 
-/// Those whose bucket is full.
+/// Records of requests whose bucket is full.
 static OTHERS: Mutex<Option<HashMap<usize, Record>>> = Mutex::new(None);
 static OTHER_COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether several threads may work here concurrently.
+/// Whether several threads may access the entries concurrently.
 static IS_SHARED: AtomicBool = AtomicBool::new(true);
 
 /// Sets whether several threads of the program may call MPI concurrently.
@@ -208,7 +208,7 @@ pub(crate) fn share(is_shared: bool) {
 }
 
 impl Entry {
-    /// Makes the entry this thread's, if it is in this phase.
+    /// Claims the entry for this thread if it is in this phase. Returns whether it was claimed.
     #[inline(always)]
     fn claim(&self, from: u32) -> bool {
         let (order, seen) = (Ordering::Acquire, Ordering::Relaxed);
@@ -216,8 +216,8 @@ impl Entry {
             return false;
         }
         if !IS_SHARED.load(seen) {
-            // The program has promised MPI that no two threads call it at a time: a locked
-            // instruction less.
+            // The program has promised MPI that no two threads call it at a time: this saves a
+            // locked instruction.
             self.phase.store(phase::BUSY, seen);
             return true;
         }
@@ -276,7 +276,7 @@ pub(crate) fn take(handle: usize) -> Option<Record> {
     record
 }
 
-/// Returns a number for events to call a request by.
+/// Returns a new number that identifies a request in events.
 #[inline]
 pub(crate) fn next_id() -> u64 {
     /// Size of the block of numbers that a thread reserves at a time.

@@ -16,11 +16,12 @@ use crate::state::Mpi;
 #[derive(Debug)]
 pub(crate) struct Window {
     pub(crate) object: u32,
-    /// Object of the communicator that it was made of. `None` if that was before this library was there.
+    /// Object of the communicator from which it was made. `None` means that it was made before this
+    /// library was loaded.
     communicator: Option<u32>,
     /// Ranks in the run, by rank in the window's group.
     ranks: OnceLock<Vec<i32>>,
-    /// Calls of MPI_Win_fence: all processes of the window make them.
+    /// Number of calls of MPI_Win_fence, which all processes of the window make.
     fences: AtomicU64,
 }
 

@@ -1,5 +1,5 @@
-//! What a user chose: the environment variables of this library, and the lists of names and globs
-//! in them.
+//! Settings of the user: the environment variables of this library, and the lists of names and
+//! globs in them.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,24 +8,25 @@ use globset::{Glob, GlobMatcher};
 
 use crate::sync::lock;
 
-/// Which functions are recorded as regions: names, globs and groups.
+/// Functions that are recorded as regions: names, globs and groups.
 pub(crate) const REGIONS: &str = "ANNALS_MPI_REGIONS";
-/// Which event types are recorded: names and globs; `none` for none.
+/// Event types that are recorded: names and globs. `none` means no event type.
 pub(crate) const EVENTS: &str = "ANNALS_MPI_EVENTS";
-/// Which ends of event types' names make a pair that is a region: `BEGIN=END`; `none` for none.
+/// Suffixes of event types' names that make a pair that is a region: `BEGIN=END`. `none` means no
+/// pair.
 pub(crate) const PAIRS: &str = "ANNALS_MPI_PAIRS";
-/// Whether events' payloads are read: `on`, `off`; `auto`: not from a library that is known to end
-/// the process then.
+/// Whether events' payloads are read: `on`, `off`, or `auto`, which means unless the library is
+/// known to end the process then.
 pub(crate) const PAYLOADS: &str = "ANNALS_MPI_PAYLOADS";
-/// Which control variables are written down as properties: names and globs; without it, none.
+/// Control variables that are recorded as properties: names and globs. By default, none.
 pub(crate) const CVARS: &str = "ANNALS_MPI_CVARS";
-/// Which performance variables are sampled: names and globs; without it, none.
+/// Performance variables that are sampled: names and globs. By default, none.
 pub(crate) const PVARS: &str = "ANNALS_MPI_PVARS";
-/// `off`: nothing is measured; `on`: every process of the run is recorded, no files are needed to
-/// know.
+/// Whether clock offsets are measured. `off` means that nothing is measured; `on` means that every
+/// process of the run is recorded, so that no files are needed to learn this.
 pub(crate) const CLOCKS: &str = "ANNALS_MPI_CLOCKS";
 
-/// All of them.
+/// All variables of this library.
 const VARIABLES: [&str; 7] = [REGIONS, EVENTS, PAIRS, PAYLOADS, CVARS, PVARS, CLOCKS];
 
 /// The names and globs of one variable.
@@ -40,8 +41,8 @@ struct Word {
     is_used: AtomicBool,
 }
 
-/// Lines about words that fit nothing.
-/// They wait until MPI_Init has returned and it is known which process prints them.
+/// Lines about names that match nothing. They are printed when MPI_Init has returned and it is
+/// known which process prints them.
 static UNTOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 impl Chosen {
@@ -78,8 +79,8 @@ impl Chosen {
         has
     }
 
-    /// Stores for [`print_notes`] which words fit nothing.
-    /// `what` names the things that they choose: `functions`.
+    /// Stores a line for [`print_notes`] about names that match nothing. `what` is the kind of
+    /// things that they choose, such as `event type`.
     pub(crate) fn note_unused(&self, variable: &str, what: &str) {
         let unused = self
             .words
@@ -88,9 +89,7 @@ impl Chosen {
         let unused: Vec<&str> = unused.map(|word| word.glob.glob().glob()).collect();
         if !unused.is_empty() {
             let unused = unused.join(" ");
-            note(format!(
-                "{variable}: no {what} here has this name: {unused}"
-            ));
+            note(format!("{variable}: no {what} matches: {unused}"));
         }
     }
 }
@@ -100,7 +99,7 @@ pub(crate) fn note(line: String) {
     lock(&UNTOLD).push(line);
 }
 
-/// Notes variables that look like this library's and are not.
+/// Notes variables with this library's prefix that it does not have.
 pub(crate) fn note_unknown() {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let is_unknown =

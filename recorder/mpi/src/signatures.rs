@@ -14,7 +14,7 @@ pub(crate) struct Function {
 /// No argument.
 pub(crate) const NO: u8 = u8::MAX;
 
-/// Which argument is what; [`NO`] where the function has none of the kind.
+/// Positions of the arguments, by meaning. [`NO`] means that the function has no such argument.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At {
     /// Counts have 64 bits: a large-count function.

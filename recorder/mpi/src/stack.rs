@@ -33,7 +33,7 @@ use crate::addresses;
 use crate::library;
 use crate::signatures::{COUNT, FUNCTIONS};
 
-/// What this tool is called in the list.
+/// Name of this tool in the list.
 const NAME: &CStr = c"annals";
 
 /// The list of tools, as MPICH's environment has it under each of the prefixes of its control
@@ -44,9 +44,9 @@ const LISTS: [&str; 3] = [
     "MPICH_QMPI_TOOL_LIST",
 ];
 
-/// More numbers than any library has.
+/// Upper bound for the numbers of functions.
 const MOST_NUMBERS: c_int = 1 << 13;
-/// More tools than any list has.
+/// Upper bound for the number of tools in a list.
 const MOST_TOOLS: usize = 1 << 8;
 
 type RegisterName = unsafe extern "C" fn(*const c_char, extern "C" fn(c_int)) -> c_int;
@@ -114,8 +114,8 @@ pub(crate) fn next(index: usize) -> (usize, i32) {
     }
 }
 
-/// Finds all functions in one go: the library frees its tables in MPI_Finalize, and may be called
-/// later.
+/// Finds all functions in one pass, because the library frees its tables in MPI_Finalize and may be
+/// called later.
 #[cold]
 fn find_next(index: usize) -> (usize, i32) {
     let tool = TOOL.load(Ordering::Acquire);

@@ -22,13 +22,13 @@ pub(crate) fn get_or_start() -> Option<&'static Mpi> {
     const DONE: u8 = 2;
     static STATE: AtomicU8 = AtomicU8::new(NONE);
     if let Some(mpi) = state::get() {
-        // A forked child is on its own.
+        // A forked child has its own state.
         return Some(mpi);
     }
     let (order, seen) = (Ordering::AcqRel, Ordering::Relaxed);
     if STATE.compare_exchange(NONE, STARTING, order, seen).is_err() {
-        // The state cannot be had; or another thread is starting it, whose calls are recorded and
-        // not this one's.
+        // Starting has failed; or another thread is starting, and this thread's call is not
+        // recorded.
         return None;
     }
     if let Err(why) = std::panic::catch_unwind(start).unwrap_or_else(|_| Err(String::new())) {

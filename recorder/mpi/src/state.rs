@@ -1,5 +1,5 @@
-//! What calls need once recording has begun: the recorder, the library's binary interface, event
-//! types, regions.
+//! State that calls need when recording has begun: the recorder, the library's binary interface,
+//! event types, regions.
 #![expect(unsafe_code, reason = "the state is reached through one pointer")]
 
 use std::ptr::null_mut;
@@ -19,14 +19,14 @@ use crate::requests;
 use crate::signatures::{COUNT, FUNCTIONS};
 use crate::stack;
 
-/// In place of a region's number: none was assigned yet.
+/// A region number that was not assigned yet.
 const UNKNOWN: u32 = u32::MAX;
-/// The function is not recorded as a region.
+/// The region number of a function that is not recorded as a region.
 const OFF: u32 = u32::MAX - 1;
 
 type Regions = [AtomicU32; COUNT];
 
-/// By number of the function.
+/// Region numbers, by number of the function.
 static REGIONS: Regions = [const { AtomicU32::new(UNKNOWN) }; COUNT];
 static NO_REGIONS: Regions = [const { AtomicU32::new(OFF) }; COUNT];
 
@@ -43,14 +43,14 @@ pub(crate) struct Mpi {
     pub(crate) types: Types,
     /// [`REGIONS`], or [`NO_REGIONS`] while MPI_Pcontrol has switched them off.
     regions: AtomicPtr<Regions>,
-    /// Null: not known yet.
+    /// Null means that it is not known yet.
     pub(crate) world: AtomicPtr<Communicator>,
     /// The group of all processes of the run.
     /// 0 means that it is not known.
     pub(crate) world_group: AtomicUsize,
-    /// This process's rank in the run; -1: not known.
+    /// This process's rank in the run. -1 means that it is not known.
     pub(crate) world_rank: AtomicI32,
-    /// Several threads may call concurrently.
+    /// Whether several threads may call MPI concurrently.
     is_multiple: AtomicBool,
     /// Whether a status has the bytes of a message at the expected offset.
     has_known_status: AtomicBool,
@@ -76,7 +76,7 @@ pub(crate) fn switch_off(index: usize) {
     REGIONS[index].store(OFF, Ordering::Relaxed);
 }
 
-/// Returns whether a status has its bytes where this library believes them to be.
+/// Returns whether a status has its bytes at the offset that this library expects.
 fn knows_status(abi: &Abi, pmpi: &Pmpi) -> bool {
     const PROBE: i64 = 0x1_2345_6788;
     let mut status = [0_u64; STATUS_ROOM / 8];
@@ -126,7 +126,7 @@ impl Mpi {
         }
     }
 
-    /// MPI_Init has returned, or a session is there.
+    /// Records the state of MPI, when MPI_Init has returned or a session was begun.
     pub(crate) fn begin(&self, is_multiple: bool) {
         self.is_multiple.store(is_multiple, Ordering::Release);
         if let Some(place) = stack::place() {
@@ -217,8 +217,8 @@ impl Mpi {
         unsafe { status.add(at).cast::<i32>().read_unaligned() }
     }
 
-    /// Returns whether a request is that of operations that are complete immediately.
-    /// Several operations have it at a time.
+    /// Returns whether a request is that of operations that are complete immediately. Several
+    /// operations can have it at the same time.
     #[inline(always)]
     pub(crate) fn is_complete_at_once(&self, request: usize) -> bool {
         /// MPICH's builtin requests.
@@ -278,7 +278,7 @@ impl Mpi {
     #[inline(never)]
     fn type_size(&self, datatype: usize, place: &AtomicU64) -> i64 {
         let size = self.pmpi.type_size(datatype);
-        // What is MPI's own is never freed: the handle means the same for ever.
+        // Predefined datatypes are never freed: the handle always means the same datatype.
         let is_short = size >> SIZE_BITS == 0 && datatype as u64 >> (64 - SIZE_BITS) == 0;
         if is_short && self.pmpi.combiner(datatype) == Some(self.abi.combiner_named) {
             let known = (datatype as u64) << SIZE_BITS | size as u64;

@@ -1,4 +1,5 @@
-//! Statuses of messages: what the library fills in, and places for programs that pass none.
+//! Statuses of messages: reading those that the library filled, and buffers for programs that pass
+//! none.
 
 use crate::abi::STATUS_ROOM;
 use crate::call::{Call, Site};
@@ -6,7 +7,7 @@ use crate::communicator::Communicator;
 use crate::requests::Record;
 use crate::state::Mpi;
 
-/// A status of this library's own, for programs that want none.
+/// A status that this library owns, for programs that want none.
 #[repr(align(8))]
 pub(crate) struct OwnStatus(std::mem::MaybeUninit<[u8; STATUS_ROOM]>);
 
@@ -20,7 +21,7 @@ impl OwnStatus {
         self.0.as_mut_ptr().expose_provenance()
     }
 
-    /// Takes the place of the status in a call whose program wants none.
+    /// Passes this status in a call whose program wants none.
     #[inline(always)]
     pub(crate) fn stand_in<const N: usize, S: Site>(&mut self, mpi: &Mpi, call: &mut Call<N, S>) {
         let at = call.at().status;
@@ -36,7 +37,7 @@ pub(crate) fn status_at(address: usize) -> *const u8 {
     std::ptr::with_exposed_provenance(address)
 }
 
-/// Returns what a request was to send: communicator, peer, tag, request.
+/// Returns the message that a request was to send: communicator, peer, tag, request.
 pub(crate) fn unsent(record: &Record) -> Option<(u32, u32, u32, u64)> {
     let peer = u32::try_from(record.peer).ok()?;
     Some((record.object, peer, record.tag as u32, record.id))

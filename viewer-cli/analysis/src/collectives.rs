@@ -1,9 +1,10 @@
-//! Collective operations: who came last, and how long the others waited for it.
+//! Collective operations: which process began last, and how long the others waited for it.
 //!
-//! Begins with equal sequence numbers in a communicator belong to one operation; without such numbers, the k-th begin of a
-//! process belongs to the k-th of the others, up to the first loss of begins in the process. An operation counts when all members that the trace knows have begun it, and the
-//! last of them did so in the window. A member waits from its begin to the last one's. Slices gather the begins; they are
-//! counted in the order of the trace.
+//! Begins with equal sequence numbers in a communicator belong to one operation; without such
+//! numbers, the k-th begin of a process belongs to the k-th of the others, up to the first loss of
+//! begins in the process. An operation counts if all members that the trace knows have begun it,
+//! and the last of them did so in the window. A member waits from its begin until the last member's
+//! begin. Slices gather the begins, which are then counted in the order of the trace.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -21,24 +22,24 @@ use crate::losses::concerns;
 use crate::state::{EventState, fold_events};
 use crate::waits::{LongestWaits, Wait, WaitCause, location_of};
 
-/// Operations that wait for members, at most.
+/// Maximum number of operations that wait for members.
 const MOST_OPEN: usize = 1 << 20;
 
-/// Persistent operations are numbered in ranges of this length, one for each request (SPEC.md, *Messages and collective
-/// operations*).
+/// Length of the ranges in which persistent operations are numbered, one range for each request
+/// (SPEC.md, *Messages and collective operations*).
 const RANGE: u64 = 1 << 40;
 
-/// Begins that the first slice gathers before it counts them.
+/// Number of begins that the first slice gathers before it counts them.
 const GATHERED: usize = 1 << 16;
 
-/// Waiting of one rank. Times in nanoseconds.
+/// Waiting of one rank in collective operations. Times in nanoseconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct CollectiveWait {
     /// The rank.
     pub rank: u32,
-    /// How long it waited.
+    /// Waiting time of the rank.
     pub wait_ns: i64,
-    /// How often it came last.
+    /// Number of operations that the rank began last.
     pub last: u64,
 }
 
@@ -51,15 +52,15 @@ pub struct CollectiveRow {
     pub communicator: String,
     /// Largest number of members.
     pub members: usize,
-    /// How many of them.
+    /// Number of operations.
     pub count: u64,
-    /// Waiting of all ranks.
+    /// Waiting time of all ranks.
     pub wait_ns: i64,
     /// Mean time from the first begin to the last.
     pub mean_imbalance_ns: Option<i64>,
     /// Longest time from the first begin to the last.
     pub max_imbalance_ns: i64,
-    /// By rank.
+    /// Waiting by rank.
     pub ranks: Vec<CollectiveWait>,
     /// Whether a loss may have changed the row.
     pub is_uncertain: bool,
@@ -101,7 +102,8 @@ pub struct CollectiveInstance<'a> {
 }
 
 impl CollectiveInstance<'_> {
-    /// Returns how long a member waited for the last one, from its begin on, with names in the place of numbers.
+    /// Returns a member's wait for the last one, from its own begin on, with names instead of
+    /// numbers.
     pub fn wait(&self, begin: &CollectiveBegin, definitions: &Definitions) -> Wait {
         Wait {
             rank: definitions.rank_of_stream(begin.stream),
@@ -126,7 +128,7 @@ fn operation_name(operation: Option<i128>) -> String {
     }
 }
 
-/// Places of the elements of an event type.
+/// Indices of the elements of an event type.
 #[derive(Clone, Copy)]
 struct BeginType {
     communicator: Option<usize>,
@@ -135,7 +137,7 @@ struct BeginType {
     sequence: Option<usize>,
 }
 
-/// What begins of a slice have in common.
+/// Properties that several begins of a slice share.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Member {
     event_type: EventTypeId,
@@ -150,12 +152,13 @@ struct Member {
 struct Begin {
     /// Number of its [`Member`] in the slice.
     member: u32,
-    /// Its number among the operations of the communicator, if it has one.
+    /// Number of the operation among those of the communicator. `None` means that the event has
+    /// none.
     sequence: Option<u64>,
     time_ns: i64,
 }
 
-/// An operation that began.
+/// An operation that at least one process has begun.
 struct Instance {
     operation: Option<i128>,
     size: Option<usize>,
@@ -165,14 +168,14 @@ struct Instance {
 #[derive(Default)]
 struct Communicator {
     name: String,
-    /// Numbers of the processes that began an operation.
+    /// Numbers, by process of the trace, of the processes that began an operation.
     processes: FxHashMap<u32, u32>,
     /// By process, its rank and the number of its next operation without a sequence number.
     begun: Vec<(u32, u64)>,
-    /// By number.
+    /// Operations that not all members have begun, by number.
     open: BTreeMap<u64, Instance>,
-    /// Operations with smaller numbers were given up, as far as the numbers begin with the same digits: those of persistent
-    /// requests are in ranges above [`RANGE`].
+    /// By range, the number below which operations were dropped. Operations of persistent requests
+    /// are in ranges above [`RANGE`].
     oldest: FxHashMap<u64, u64>,
 }
 
@@ -186,7 +189,7 @@ impl Communicator {
         number
     }
 
-    /// Gives up the open operation with the smallest number.
+    /// Drops the open operation with the smallest number.
     fn give_up_oldest(&mut self) {
         if let Some((number, _)) = self.open.pop_first() {
             self.oldest.insert(number / RANGE, number + 1);
@@ -197,10 +200,10 @@ impl Communicator {
 /// A process's part in the operations of a row.
 #[derive(Clone, Copy, Default)]
 struct Part {
-    /// How often it took part.
+    /// Number of operations in which it took part.
     count: u64,
     wait_ns: i64,
-    /// How often it came last.
+    /// Number of operations that it began last.
     last: u64,
 }
 
@@ -215,20 +218,21 @@ struct Tally {
     parts: Vec<Part>,
 }
 
-/// The counting. Only the first state has it.
+/// Counts of operations in progress. Only the first state has them.
 struct Gathered<V> {
-    /// Gets each operation of the window.
+    /// Function that is called with each operation of the window.
     visit: V,
     /// Numbers of the communicators, by name.
     numbers: FxHashMap<String, usize>,
     communicators: Vec<Communicator>,
-    /// By operation and communicator.
+    /// Tallies by operation and communicator.
     tallies: FxHashMap<(Option<i128>, usize), Tally>,
     open: usize,
-    /// Processes of which a begin may be lost: their begins without sequence numbers cannot be counted any more.
+    /// Processes with a begin that may be lost. Their later begins without sequence numbers cannot
+    /// be counted.
     lossy: FxHashSet<u32>,
     incomplete: u64,
-    /// Empty, to be used again.
+    /// Empty vectors for reuse.
     spare: Vec<Vec<CollectiveBegin>>,
 }
 
@@ -311,7 +315,7 @@ impl<V: FnMut(&CollectiveInstance<'_>)> Gathered<V> {
         *next = place.saturating_add(1);
         let oldest = communicator.oldest.get(&(place / RANGE));
         if oldest.is_some_and(|oldest| place < *oldest) {
-            // Its operation was given up.
+            // Its operation was dropped.
             return;
         }
         let instance = communicator.open.entry(place).or_insert_with(|| {
@@ -345,7 +349,8 @@ impl<V: FnMut(&CollectiveInstance<'_>)> Gathered<V> {
         }
     }
 
-    /// Counts the operations of unknown size that all processes began which ever began one of the communicator.
+    /// Counts the operations of unknown size that were begun by all processes that ever began one
+    /// of the communicator.
     fn finish(&mut self, query: &Query) {
         for number in 0..self.communicators.len() {
             let communicator = &mut self.communicators[number];
@@ -368,7 +373,7 @@ impl<V: FnMut(&CollectiveInstance<'_>)> Gathered<V> {
             ..
         } = gathered;
         let mut losses = losses.iter().peekable();
-        // Many members are of one communicator.
+        // Many members belong to one communicator.
         let mut known: FxHashMap<(EventTypeId, i128), usize> = FxHashMap::default();
         let places = members.iter().map(|member| {
             let key = (member.event_type, member.communicator);
@@ -395,7 +400,7 @@ impl<V: FnMut(&CollectiveInstance<'_>)> Gathered<V> {
     }
 }
 
-/// What all threads share.
+/// Data that all threads share.
 struct Shared<'a> {
     definitions: &'a Definitions,
     types: FxHashMap<EventTypeId, BeginType>,
@@ -432,7 +437,7 @@ struct Slice {
     numbers: FxHashMap<Member, u32>,
     members: Vec<Member>,
     begins: Vec<Begin>,
-    /// Before which begin, and of which process.
+    /// Losses: number of the begin after the loss, and process.
     losses: Vec<(usize, u32)>,
 }
 
@@ -445,7 +450,7 @@ impl Slice {
     }
 }
 
-/// What a thread gathers.
+/// State of a thread that gathers begins.
 struct CollectiveState<'a, V> {
     shared: &'a Shared<'a>,
     gathered: Option<Gathered<V>>,
@@ -511,7 +516,8 @@ impl<V: FnMut(&CollectiveInstance<'_>) + Send> EventState for CollectiveState<'_
     }
 }
 
-/// Counts the collective operations of the query's window, from the trace's beginning on. `None` if no event type of the query begins collective operations.
+/// Counts the collective operations of the query's window, from the trace's beginning on. Returns
+/// `None` if no event type of the query begins collective operations.
 fn gather<V: FnMut(&CollectiveInstance<'_>) + Send>(
     reader: &Reader,
     query: &Query,
@@ -559,8 +565,8 @@ fn gather<V: FnMut(&CollectiveInstance<'_>) + Send>(
     Ok(gathered.map(|gathered| (gathered, summary)))
 }
 
-/// What counting needs: everything from the trace's start to the end of the query's window. Members of ranks that are not
-/// chosen count, too.
+/// Returns the query for counting: everything from the trace's start to the end of the query's
+/// window. Members of ranks that are not chosen count, too.
 fn from_start(query: &Query) -> Query {
     Query::new().within(Window {
         from_ns: i64::MIN,
@@ -582,8 +588,9 @@ pub fn for_each_collective<V: FnMut(&CollectiveInstance<'_>) + Send>(
     Ok(found.map(|(_, summary)| summary))
 }
 
-/// Returns the collective operations of a query, counted from the trace's beginning. `None` if no event type of the query begins
-/// collective operations.
+/// Returns the collective operations of a query, counted from the trace's beginning.
+///
+/// Returns `None` if no event type of the query begins collective operations.
 ///
 /// # Errors
 /// If the storage fails.
@@ -610,7 +617,7 @@ pub fn collectives(reader: &Reader, query: &Query) -> Result<Option<(Collectives
     let rows = gathered.tallies.iter();
     let rows = rows.map(|((operation, communicator), tally)| {
         let communicator = &gathered.communicators[*communicator];
-        // Processes of several runs may have one rank.
+        // Processes of several runs may have the same rank.
         let mut ranks: BTreeMap<u32, CollectiveWait> = BTreeMap::new();
         for ((rank, _), part) in communicator.begun.iter().zip(&tally.parts) {
             if part.count == 0 {

@@ -1,8 +1,10 @@
-//! Messages by pair of ranks: count, bytes, latency, and who waited for whom.
+//! Messages by pair of ranks: count, bytes, latency, and the waits of senders and receivers.
 //!
-//! A message counts when its receive lies in the window and its send is not after the window. The latency is from the send to
-//! the receive. A late sender makes the receiver wait from the enter of the call around the receive to the send; a late receiver makes the sender wait from the
-//! send to the enter of the receiver's call, as long as the sender is in the call around its send, unless that is a non-blocking one.
+//! A message counts when its receive lies in the window and its send is not after the window. The
+//! latency is the time from the send to the receive. A late sender makes the receiver wait from the
+//! enter of the call around the receive to the send. A late receiver makes the sender wait from the
+//! send to the enter of the receiver's call, while the sender is in the call around its send and
+//! unless that call is non-blocking.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +31,7 @@ pub struct MessagePairRow {
     pub to_rank: u32,
     /// Number of messages.
     pub count: u64,
-    /// Bytes of the messages whose size the send or the receive has.
+    /// Bytes of the messages whose size the send or the receive contains.
     pub bytes: u64,
     /// Shortest latency.
     pub min_latency_ns: Option<i64>,
@@ -41,11 +43,11 @@ pub struct MessagePairRow {
     pub max_latency_ns: Option<i64>,
     /// Messages whose receiver waited for the send.
     pub late_senders: u64,
-    /// How long these receivers waited.
+    /// Total waiting time of these receivers.
     pub late_sender_wait_ns: i64,
     /// Messages whose sender waited for the receiver.
     pub late_receivers: u64,
-    /// How long these senders waited.
+    /// Total waiting time of these senders.
     pub late_receiver_wait_ns: i64,
     /// Whether a loss may have changed the row.
     pub is_uncertain: bool,
@@ -58,9 +60,10 @@ pub struct Messages {
     pub pairs: Vec<MessagePairRow>,
     /// The longest waits for single messages, the longest first.
     pub longest_waits: Vec<Wait>,
-    /// Messages whose receive lies in a call: of the others, it is not known who waited.
+    /// Messages whose receive lies in a call. For other messages, it is not known whether a process
+    /// waited.
     pub received_in_calls: u64,
-    /// What became of all sends and receives from the trace's beginning to the window's end.
+    /// Counts of all sends and receives from the trace's beginning to the window's end.
     #[serde(flatten)]
     pub counts: MessageCounts,
 }
@@ -89,7 +92,7 @@ impl Tally {
     }
 }
 
-/// What all threads share.
+/// Data that all threads share.
 struct Shared<'a> {
     extractor: Arc<MessageExtractor>,
     query: &'a Query,
@@ -104,7 +107,8 @@ impl Shared<'_> {
     }
 }
 
-/// The matching. Only the first state has it: messages are matched in the order of the trace.
+/// Matcher of the messages. Only the first state has it: messages are matched in the order of the
+/// trace.
 struct Matched<V> {
     pairs: MessagePairs,
     visit: V,
@@ -132,7 +136,8 @@ impl<V: FnMut(&Message)> Matched<V> {
 /// A send in a call that is open.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct OpenSend {
-    /// Its number among the events that wait. `None` if it was matched, or waits in the matcher.
+    /// Number of the send among the events that wait. `None` means that it was matched, or waits in
+    /// the matcher.
     event: Option<usize>,
     call: CallAround,
 }
@@ -142,11 +147,11 @@ struct MessageState<'a, V> {
     shared: &'a Shared<'a>,
     matched: Option<Matched<V>>,
     events: MessageEvents,
-    /// By location: sends whose calls are open, the innermost last.
+    /// Sends whose calls are open, by location, the innermost last.
     open: Vec<Vec<OpenSend>>,
     /// Locations with sends among the events that wait.
     touched: Vec<usize>,
-    /// Calls that were open where the slice begins, with their leaves.
+    /// Calls that were open at the start of the slice, with the times of their leaves.
     left: Vec<(CallAround, i64)>,
 }
 
@@ -154,7 +159,7 @@ impl<V: FnMut(&Message)> MessageState<'_, V> {
     /// The tag of calls that were entered in an earlier slice.
     const RESUMED: u32 = 1;
 
-    /// Matches what waits.
+    /// Matches the events that wait.
     fn flush(&mut self) {
         let Some(matched) = self.matched.as_mut().filter(|_| !self.events.is_empty()) else {
             return;
@@ -247,9 +252,11 @@ impl<V: FnMut(&Message) + Send> CallState for MessageState<'_, V> {
     }
 }
 
-/// Matches the messages from the trace's beginning, and calls `visit` with those of the query's window that have a stream
-/// of the query on either side, in the order in which they were matched. Returns what became of all sends and receives up to
-/// the window's end. `None` if no event type is of messages.
+/// Matches the messages from the trace's beginning, and calls `visit` with those of the query's
+/// window that have a stream of the query on either side, in the order in which they were matched.
+///
+/// Returns the counts of all sends and receives up to the window's end, or `None` if no event type
+/// is of messages.
 ///
 /// # Errors
 /// If the storage fails.
@@ -296,7 +303,8 @@ pub fn for_each_message<V: FnMut(&Message) + Send>(
     Ok(Some((counts.unwrap_or_default(), summary)))
 }
 
-/// Everything from the trace's start to the end of a query's window: what matching needs.
+/// Returns the query for matching: everything from the trace's start to the end of a query's
+/// window.
 fn from_start(query: &Query) -> Query {
     Query::new().within(Window {
         from_ns: i64::MIN,
@@ -304,8 +312,9 @@ fn from_start(query: &Query) -> Query {
     })
 }
 
-/// Returns the messages of the query's window that have a stream of the query on either side. `None` if no event type is of
-/// messages.
+/// Returns the messages of the query's window that have a stream of the query on either side.
+///
+/// Returns `None` if no event type is of messages.
 ///
 /// # Errors
 /// If the storage fails.
@@ -318,7 +327,7 @@ pub fn messages(reader: &Reader, query: &Query) -> Result<Option<(Messages, Read
     let mut longest = LongestWaits::default();
     let waits = MessageWaits::new(definitions);
     let mut known_calls = 0;
-    // Of chosen regions, messages that are sent or received in one.
+    // If regions are chosen, only messages that are sent or received in one of them.
     let is_taken = |message: &Message| {
         let calls = [message.send.call, message.receive.call]
             .into_iter()
@@ -343,8 +352,8 @@ pub fn messages(reader: &Reader, query: &Query) -> Result<Option<(Messages, Read
         return Ok(None);
     };
     let everything = from_start(query);
-    // Any loss before the window's end may have had the other side of a message, or a message in between. A loss of
-    // enters or leaves may have changed how long a process waited.
+    // Any loss before the window's end may contain the other side of a message, or a message in
+    // between. A loss of enters or leaves may have changed how long a process waited.
     let places = Places::of(definitions);
     let ranks_without = |roles: &[Role]| -> BTreeSet<u32> {
         let is_of = |id: EventTypeId| {

@@ -1,8 +1,9 @@
 //! Operations of processes whose events have no sequence numbers, after a loss: matched from the end of the trace.
 //!
-//! All members of a communicator have completed its last operation in which nobody can end before all have begun (N to N),
-//! if none has an operation open. So the last one that a member knows is the same operation for all members. It proves
-//! the numbers of a member's later operations, and of earlier ones up to its last loss, if all of them are of the same kinds
+//! In an N-to-N operation, no process can end before all have begun. If no member of a communicator
+//! has an operation open, all members have completed its last N-to-N operation. So the last one
+//! that a member knows is the same operation for all members. It proves the numbers of a member's
+//! later operations, and of earlier ones up to its last loss, if all of them are of the same kinds
 //! as the other members' (SPEC.md, *Messages and collective operations*).
 
 use std::collections::BTreeMap;
@@ -10,24 +11,26 @@ use std::collections::BTreeMap;
 use crate::messages::collectives::{Collectives, Communicator, Participant};
 use crate::messages::{Collective, Mark, MessageEvent, Semantics};
 
-/// What all members of an operation must agree about: the operation, and whether it has a request.
+/// Properties that all members of an operation must agree on: its code, and whether it has a
+/// request.
 type OperationKind = (u16, bool);
 
-/// An event of known operation.
+/// An event whose operation is known, with the number of the operation.
 pub(super) type Numbered<D> = (MessageEvent, Collective, Mark<D>, u64);
 
 /// The operations that a member has begun since its last loss.
 struct Since<'a, D> {
     events: &'a [(MessageEvent, Collective, Mark<D>)],
-    /// By operation, its kind.
+    /// Kind of each operation.
     kinds: Vec<OperationKind>,
-    /// Place of the last operation from N to N, and number of the event that began it.
+    /// Index of the last N-to-N operation in `kinds`.
     last_of_all: usize,
+    /// Number of the event that began it.
     begin_of_last: u64,
 }
 
 impl<'a, D: Copy> Since<'a, D> {
-    /// Returns `None` if the events prove nothing.
+    /// Returns the operations of a participant, or `None` if its events prove nothing.
     fn of(participant: &'a Participant<D>) -> Option<Self> {
         let events = participant.tail.as_ref()?;
         let begins = events.iter().filter(|(_, part, _)| part.is_begin);
@@ -36,7 +39,7 @@ impl<'a, D: Copy> Since<'a, D> {
             .iter()
             .map(|(event, part, _)| (part.operation, event.has_request()))
             .collect();
-        // Ends of operations that were begun before the loss come first.
+        // Ends of operations that were begun before the loss precede the others.
         let ends = events.iter().filter(|(_, part, _)| !part.is_begin).count();
         if ends < kinds.len() {
             return None;
@@ -57,13 +60,15 @@ impl<'a, D: Copy> Since<'a, D> {
 pub(super) struct Proven<D> {
     /// The kept events whose operations are known.
     pub(super) numbered: Vec<Numbered<D>>,
-    /// Where each member began the last operation from N to N: numbers of events, by process.
+    /// Numbers of the events with which the members began the last N-to-N operation, by process.
     pub(super) last_of_all: BTreeMap<u32, u64>,
 }
 
 impl<D: Copy + Default> Collectives<D> {
-    /// Returns where two processes began the last operation from N to N of a communicator of which both are members, as
-    /// numbers of events: of the given one, or else of the largest. `None` if none is proven.
+    /// Returns the numbers of the events with which two processes began the last N-to-N operation.
+    ///
+    /// The communicator is the given one if both are members, or else the largest one. `None` means
+    /// that no such operation is proven.
     pub(crate) fn last_of_all(
         &self,
         communicator: u64,
@@ -138,7 +143,8 @@ impl<D: Copy + Default> Collectives<D> {
     }
 }
 
-/// Appends the events of operations that follow each other, with their numbers. Ends of earlier operations are left out.
+/// Appends the events of consecutive operations, with the numbers of the operations from `first`
+/// on. Ends of earlier operations are left out.
 fn number_events<D: Copy>(
     events: &[(MessageEvent, Collective, Mark<D>)],
     first: u64,

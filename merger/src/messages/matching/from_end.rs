@@ -1,8 +1,9 @@
 //! Messages without sequence numbers after a loss: matched from the end of the trace.
 //!
-//! In a trace of a whole run, every message was received. Where two processes have completed the same last operation in which
-//! nobody can end before all have begun (N to N), and have as many sends as receives of a channel after it, no message was in
-//! flight between the two sides there. So the last send of the channel matches the last receive, and the ones before them match
+//! In a trace of a whole run, every message was received. In an N-to-N operation, no process can
+//! end before all have begun. If two processes have completed the same last N-to-N operation, and
+//! have as many sends as receives of a channel after it, no message of the channel was in flight
+//! there. So the last send of the channel matches the last receive, and the ones before them match
 //! one by one, until the last loss of either side (SPEC.md, *Messages and collective operations*).
 
 use std::collections::VecDeque;
@@ -12,7 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::{END, Key, Matcher, Node, Request};
 use crate::messages::Mark;
 
-/// A message whose number is not known since a loss.
+/// A send or a receive whose number is not known because of a loss.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unnumbered<D> {
     /// Number of the event that orders it on its side: of the send, or of the start of the receive.
@@ -40,7 +41,7 @@ impl<D: Copy> Unnumbered<D> {
     }
 }
 
-/// The last messages of a channel that have no numbers.
+/// The last sends and receives of a channel, which have no numbers.
 #[derive(Debug)]
 struct Tail<D> {
     sends: VecDeque<Unnumbered<D>>,
@@ -75,7 +76,7 @@ impl<D: Copy> Tails<D> {
         }
     }
 
-    /// Keeps a message, and returns how many are dropped for it.
+    /// Keeps a message. Returns how many messages are dropped because of the limit.
     pub(super) fn keep(&mut self, key: Key, is_receive: bool, message: &Unnumbered<D>) -> u64 {
         let is_full = self.weight >= self.limit;
         if is_full && !self.by_channel.contains_key(&key) {
@@ -95,7 +96,7 @@ impl<D: Copy> Tails<D> {
         u64::from(is_dropped)
     }
 
-    /// Drops one side of a channel at a loss, and returns how many messages that was.
+    /// Drops one side of a channel at a loss. Returns the number of messages that are dropped.
     pub(super) fn lose(&mut self, key: Key, is_receive: bool) -> u64 {
         let Some(tail) = self.by_channel.get_mut(&key) else {
             return 0;
@@ -107,9 +108,9 @@ impl<D: Copy> Tails<D> {
 }
 
 impl<D: Copy + Default> Matcher<D> {
-    /// Pairs what the tails prove, and counts the others.
+    /// Pairs the messages that the tails prove to match, and counts the others.
     pub(super) fn match_from_end(&mut self, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
-        // A channel takes note of a loss at its next event, and some have had none.
+        // A loss is applied to a channel at its next event, and some channels have had none.
         let slots: Vec<u32> = self.channels.values().copied().collect();
         slots.into_iter().for_each(|slot| self.refresh(slot));
         let tails = std::mem::take(&mut self.tails.by_channel);
@@ -120,7 +121,7 @@ impl<D: Copy + Default> Matcher<D> {
             receives.sort_unstable_by_key(|receive| receive.started);
             let has_numbers = self.channels.get(&key).is_some_and(|slot| {
                 let channel = &self.slots[*slot as usize];
-                // What waits in the list has a place among those of the tail that is not known.
+                // The order of the receives in the list and those of the tail is not known.
                 channel.has_sequences || channel.receives.first != END
             });
             let one_thread = tail.receives.front().map(|receive| receive.thread);
@@ -144,7 +145,8 @@ impl<D: Copy + Default> Matcher<D> {
         }
     }
 
-    /// Processes with receives that were started after their last loss and have not completed.
+    /// Returns the processes with receives that were started after their last loss and have not
+    /// completed.
     fn are_receiving(&self) -> FxHashSet<u32> {
         let open = self.requests.iter().filter(|((process, _), request)| {
             let (Request::Placed { started, .. } | Request::Wild { started, .. }) = request;
@@ -155,8 +157,8 @@ impl<D: Copy + Default> Matcher<D> {
         open.map(|((process, _), _)| *process).collect()
     }
 
-    /// Whether a channel has as many sends as receives after the last operation from N to N of a communicator of which both
-    /// processes are members.
+    /// Returns whether a channel has as many sends as receives after the last N-to-N operation of a
+    /// communicator of which both processes are members.
     fn has_equal_counts(&self, key: Key, tail: &Tail<D>) -> bool {
         let Some((sender, receiver)) =
             self.collectives

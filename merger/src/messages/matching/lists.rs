@@ -1,14 +1,15 @@
-//! The two lists of a channel: sends and receives that wait for each other. Their nodes have one store.
+//! The two lists of a channel: sends and receives that wait for each other. The nodes of all lists
+//! are in one vector.
 
 use super::from_end::Unnumbered;
 use super::{Broken, END, List, Matcher, Node, State};
 use crate::messages::Mark;
 
-/// How far a sequence number is searched among what waits.
+/// Maximum number of waiting events that are searched for a sequence number.
 pub(super) const SEARCH: usize = 1024;
 
 impl<D: Copy + Default> Matcher<D> {
-    /// The places of a list's nodes.
+    /// Returns the indices of the nodes of a list.
     pub(super) fn places(&self, list: List) -> impl Iterator<Item = u32> {
         let known = |at: u32| (at != END).then_some(at);
         std::iter::successors(known(list.first), move |at| {
@@ -25,7 +26,8 @@ impl<D: Copy + Default> Matcher<D> {
         self.in_flight -= 1;
     }
 
-    /// Drops what is not open, because the other side cannot be counted. After a loss it may be matched from the end.
+    /// Drops the events of a list that are not open, because the other side cannot be counted.
+    /// After a loss, they may be matched from the end.
     pub(super) fn drop_ready(&mut self, slot: u32, is_receive: bool, why: Broken) {
         let channel = *self.channel(slot);
         let list = self.list(slot, is_receive);
@@ -50,7 +52,7 @@ impl<D: Copy + Default> Matcher<D> {
                             self.counts.unmatchable_by_loss +=
                                 self.tails.keep(channel.key, is_receive, &message);
                         }
-                        // From before the loss of its own side.
+                        // The event is from before the loss of the same side.
                         _ => self.counts.unmatchable_by_loss += 1,
                     }
                 }
@@ -82,13 +84,13 @@ impl<D: Copy + Default> Matcher<D> {
         }
     }
 
-    /// Takes the send with a number out of its list.
+    /// Removes and returns the send with a number.
     pub(super) fn find_send(&mut self, slot: u32, number: u64) -> Option<Mark<D>> {
         let channel = self.channel(slot);
         if number >= channel.next_send {
             return None;
         }
-        // Sends wait for ever whose receives were lost: these do not count.
+        // Sends whose receives were lost wait for ever: they do not count.
         let has_lost = channel.receiver_losses != 0;
         let mut at = channel.sends.first;
         let (mut before, mut passed, mut found) = (END, 0, None);
@@ -125,7 +127,8 @@ impl<D: Copy + Default> Matcher<D> {
         self.set_list(slot, false, List { first: at, last });
     }
 
-    /// Pairs the receive with a number that waits behind others, which stays in its place as one that is over.
+    /// Returns the receive with a number that waits after others. Its node stays in its place as
+    /// [`State::Dead`].
     pub(super) fn find_receive(&mut self, slot: u32, number: u64) -> Option<Mark<D>> {
         if self.channel(slot).numbered == 0 {
             return None;
@@ -142,7 +145,8 @@ impl<D: Copy + Default> Matcher<D> {
         Some(node.mark)
     }
 
-    /// Takes an event out of a list, behind another or none.
+    /// Removes an event from a list. `before` is the event before it; [`END`] means that there is
+    /// none.
     pub(super) fn unlink(&mut self, slot: u32, is_receive: bool, before: u32, at: u32) -> Node<D> {
         let mut list = self.list(slot, is_receive);
         let node = self.nodes[at as usize];
@@ -159,7 +163,8 @@ impl<D: Copy + Default> Matcher<D> {
         node
     }
 
-    /// Puts an event where it belongs; at the limit it is counted, and the side is broken.
+    /// Inserts an event at its place in a list, and returns whether there was room. At the limit,
+    /// the event is counted, and the side is marked as broken.
     pub(super) fn push(&mut self, slot: u32, is_receive: bool, mut node: Node<D>) -> bool {
         if self.in_flight >= self.limit {
             self.counts.over_limit += u64::from(node.state == State::Ready);
@@ -178,7 +183,8 @@ impl<D: Copy + Default> Matcher<D> {
         if is_receive && list.last != END && self.nodes[list.last as usize].thread != node.thread {
             self.channel(slot).has_threads = true;
         }
-        // Nearly always the last; a receive that was started long ago is near the first.
+        // The place is nearly always the last. A receive that was started long ago is near the
+        // first.
         let (mut before, mut next) = (list.last, END);
         if before != END && self.nodes[before as usize].started > node.started {
             (before, next) = (END, list.first);
@@ -208,7 +214,7 @@ impl<D: Copy + Default> Matcher<D> {
         true
     }
 
-    /// Takes the first out of a list.
+    /// Removes and returns the first event of a list.
     pub(super) fn pop(&mut self, slot: u32, is_receive: bool) -> Mark<D> {
         let list = self.list(slot, is_receive);
         let node = self.nodes[list.first as usize];

@@ -10,7 +10,7 @@ use crate::messages::{Collective, Semantics};
 const RANKS: usize = 3;
 const ANY_RANK: usize = usize::MAX;
 
-/// What an event of a message is, and the number of the message in the whole run.
+/// Role of an event, with the number of its message in the whole run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum What {
     Send(usize),
@@ -33,7 +33,8 @@ struct Sent {
     sequence: u64,
 }
 
-/// A run with one thread in every rank. Messages arrive as soon as they are sent; the library matches them as MPI says.
+/// A run with one thread in every rank. Messages arrive as soon as they are sent; the library
+/// matches them as MPI defines.
 #[derive(Default)]
 struct Run {
     has_sequences: bool,
@@ -108,7 +109,7 @@ impl Run {
         }
     }
 
-    /// The first message that has arrived and that a receive takes.
+    /// Removes and returns the first message that has arrived and that a receive accepts.
     fn take_unexpected(&mut self, rank: usize, from: usize, tag: i64) -> Option<usize> {
         let sent = &self.sent;
         let fits = |message: &usize| {
@@ -119,7 +120,7 @@ impl Run {
         self.unexpected[rank].remove(place)
     }
 
-    /// A blocking receive; nothing happens where it would block.
+    /// Receives a message with a blocking call. Does nothing if the call would block.
     fn receive(&mut self, rank: usize, from: usize, tag: i64) {
         if let Some(message) = self.take_unexpected(rank, from, tag) {
             self.complete_message(rank, message, NONE);
@@ -140,7 +141,7 @@ impl Run {
 
     fn start(&mut self, rank: usize, from: usize, tag: i64) {
         let message = self.take_unexpected(rank, from, tag);
-        // Few requests, as in a library that uses their memory again.
+        // Few requests, as in a library that reuses their memory.
         let is_used = |request: u64| move |posted: &Posted| posted.request == request;
         let mut numbers = 0..;
         let request = numbers
@@ -193,7 +194,7 @@ impl Run {
         self.operations += 1;
     }
 
-    /// Every message is received, and every receive gets one.
+    /// Receives every message, and completes every receive with a message.
     fn finish(&mut self) {
         for rank in 0..RANKS {
             while let Some(posted) = self.posted[rank]

@@ -1,15 +1,16 @@
-//! Receives that several threads of a process started under one tag: which of them was first, the order of their
-//! events does not tell when they were about it at once.
+//! Receives that several threads of a process start concurrently with one tag: the order of their
+//! events does not show which of them was first.
 
 use super::{END, Key, Matcher, Node, State};
 
-/// Among so many receives of a channel those of other threads are put behind one that was first.
+/// Number of receives of a channel, from the first on, that are reordered.
 const ARRANGED: usize = 256;
-/// So many are looked at for one event: where clocks are wrong, most receives may stand before their sends.
+/// Maximum number of receives that are checked for one event: with wrong clocks, most receives may
+/// be before their sends.
 const MOST_LOOKED_AT: usize = 2048;
 
 impl<D> Node<D> {
-    /// Whether it completes after a receive that has.
+    /// Returns whether this receive completes after another one that has completed.
     const fn is_later(&self, than: &Self) -> bool {
         match self.state {
             State::Open => true,
@@ -20,8 +21,10 @@ impl<D> Node<D> {
 }
 
 impl<D: Copy + Default> Matcher<D> {
-    /// Where the order of the events would have a receive complete before its send, another thread's receive that
-    /// completes later goes behind it, as far as each thread's own keep their order.
+    /// Reorders receives if, in the order of the events, a receive would complete before its send.
+    ///
+    /// Another thread's receive that completes later is moved after it, if the receives of each
+    /// thread keep their order.
     pub(super) fn arrange(&mut self, slot: u32) {
         let channel = *self.channel(slot);
         let is_whole = self.losses(channel.key) == (0, 0);
@@ -57,8 +60,10 @@ impl<D: Copy + Default> Matcher<D> {
         }
     }
 
-    /// The last of these receives that may as well have been started behind another: it completes later,
-    /// and none of its own thread stands between them, or may yet.
+    /// Returns the index of the last of these receives that may have been started after `receive`.
+    ///
+    /// It completes later, and no receive of its thread is between them, or can still turn out to
+    /// be.
     fn later_of_another(&self, key: Key, order: &[u32], receive: &Node<D>) -> Option<usize> {
         let wild = &self.processes[key.to as usize].wild;
         let mut between = vec![receive.thread];
@@ -77,7 +82,7 @@ impl<D: Copy + Default> Matcher<D> {
         None
     }
 
-    /// Puts a receive behind a later one.
+    /// Moves a receive to the place after a later one.
     fn move_behind(&mut self, slot: u32, moved: u32, place: u32) {
         let mut list = self.list(slot, true);
         let mut before = END;
@@ -114,11 +119,12 @@ mod tests {
         PointToPointKind,
     };
 
-    /// A receive of a simulated library, and how far it is.
+    /// A receive of a simulated library, and its progress.
     struct Waiting {
         thread: usize,
         request: u64,
-        /// Its place among the receives that the library knows; none: the call has only begun.
+        /// Place among the receives that the library knows. `None` means that the call has only
+        /// begun.
         place: Option<usize>,
         is_done: bool,
     }
@@ -127,7 +133,7 @@ mod tests {
     #[derive(Default)]
     struct Library {
         events: Vec<MessageEvent>,
-        /// By event: place of the send among the sends, or the request of the receive.
+        /// For each event, the place of the send among the sends, or the request of the receive.
         what: Vec<u64>,
         waiting: Vec<Waiting>,
         posted: usize,
@@ -171,7 +177,7 @@ mod tests {
             });
         }
 
-        /// A call gets to the library: the thread's calls before it did.
+        /// Makes the library know all calls that a thread has begun.
         fn post(&mut self, thread: usize) {
             let of_thread = |w: &&mut Waiting| w.thread == thread && w.place.is_none();
             for waiting in self.waiting.iter_mut().filter(of_thread) {
@@ -193,7 +199,8 @@ mod tests {
             self.note(PointToPointKind::Receive, thread, request, false);
         }
 
-        /// Ends all, and gives by request the send that the matching found, and the one that it had.
+        /// Completes all receives. Returns, for each request, the send that the matching found and
+        /// the one that the receive took.
         fn finish(mut self, threads: usize, does_any: bool) -> Vec<(Waiting, u64, usize)> {
             (0..threads).for_each(|thread| self.post(thread));
             (self.sent..self.waiting.len()).for_each(|_| self.send());
