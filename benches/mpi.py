@@ -12,6 +12,13 @@ grid: by default HPCG's own, 104; with a small one, as 24, MPI's calls are much 
 - instructions per call out of callgrind, of the program's thread and of the recorder's (where valgrind is installed);
 - the ratio of a stencil's times with the upper bound of its 95 % interval (the ratios' logarithms, Student's t);
 - bytes on disk per call of the stencil, with and without what a process writes once.
+
+What numbering messages and recording what calls wait for costs (AMD Zen 4, two cores, MPICH, 26 November 2026): of MPI_Isend,
+MPI_Recv and MPI_Wait 566 instructions per call instead of 402, and 45.4 ns instead of 34.5 more than unrecorded (least of 12
+interleaved rounds). Of the 492 instructions of the three calls, 83 number the sent message, 294 number the received one and
+record an event before the call, and 66 record the request of the wait; the rest is in the library. An event costs about 10 ns
+here, so that calls that record one more cannot cost less. MPI_Send to MPI_PROC_NULL, which records none, costs the same as before.
+On disk: 0.07 bytes more for each event of these calls, 0.2 of the stencil's.
 """
 
 import math
