@@ -181,6 +181,42 @@ fn a_missing_chunk_makes_the_rest_unmatchable_and_sequence_numbers_mend_it() {
     }
 }
 
+/// Nothing has a sequence number: the last barrier, which both ranks have completed, proves which messages match after the loss.
+#[test]
+fn the_end_of_a_run_proves_which_messages_match_after_a_loss() {
+    let rounds = |message: Op, late_ns: i64| -> Vec<(i64, Op)> {
+        let round = |number: i64| {
+            let start_ns = 100 * number + late_ns;
+            [
+                (start_ns, message),
+                (start_ns + 20, Op::Begin(0, 0, 2)),
+                (start_ns + 50, Op::End(0, 0, 2)),
+            ]
+        };
+        (0..9).flat_map(round).collect()
+    };
+    let mut world = told(&[&rounds(Op::Send(1, 0), 0), &rounds(Op::Receive(0, 0), 10)]);
+    for is_all_received in [true, false] {
+        if !is_all_received {
+            // One more message, which was not received when the run ended: the counts differ.
+            world.programs[0].ops.push((1000, Op::Send(1, 0)));
+        }
+        let scratch = tempfile::tempdir().expect("a directory");
+        world.programs[0].write(scratch.path(), &[1]);
+        world.programs[1].write(scratch.path(), &[]);
+        let found = report(scratch.path(), Causality::Check).causality;
+        let found = found.expect("messages");
+        assert_eq!(found.violations.count, 0);
+        let (messages, collectives) = (found.messages, found.collectives);
+        let matched = if is_all_received { 8 } else { 1 };
+        assert_eq!(messages.matched, matched, "{messages:?}");
+        let left = messages.sends + messages.receives - 2 * matched;
+        assert_eq!(messages.unmatchable_by_loss, left, "{messages:?}");
+        assert_eq!(collectives.unmatchable_by_loss, 0, "{collectives:?}");
+        assert_eq!(collectives.operations, 8, "{collectives:?}");
+    }
+}
+
 #[test]
 fn started_receives_take_messages_in_the_order_in_which_they_were_started() {
     // The second receive completes before the first; the times show which message each of them had.
