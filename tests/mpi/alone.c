@@ -1,4 +1,4 @@
-/* A process that needs no others, and ends by a signal: "crash" or "kill". */
+/* A single process that ends by a signal. The argument is "crash" or "kill". */
 #include <mpi.h>
 #include <signal.h>
 #include <string.h>

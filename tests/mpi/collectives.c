@@ -1,4 +1,4 @@
-/* Every collective operation, blocking, non-blocking, persistent where there are such, and between two groups. */
+/* Every collective operation, blocking, non-blocking, persistent if available, and between two groups. */
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-"""Writes a library that counts the calls of every MPI function: what Annals says is compared with it.
+"""Writes a library that counts the calls of every MPI function: the counts of Annals are compared with it.
 
 usage: count.py COMPILER > count.c
 

@@ -1,5 +1,5 @@
-/* Collective operations in which some processes contribute or receive nothing. One process in turn enters late: those that need
- * nothing of it may leave before. Prints what does not depend on the time.
+/* Collective operations in which some processes contribute or receive nothing. One process in turn enters late: those that
+ * need nothing of it may leave earlier. Prints only results that do not depend on the time.
  *
  * usage: mpirun -n N empty [MICROSECONDS] */
 #include <mpi.h>
@@ -9,7 +9,7 @@
 
 enum { MOST = 16 };
 
-/* What each process passes; a 0 in `length` makes an operation of no elements at all. */
+/* The arguments of each process. A 0 in `length` means an operation without any elements. */
 struct parts {
     int rank, root, length;
     int own;           /* elements of this process */
@@ -65,7 +65,7 @@ int main(int argc, char **argv)
     for (unsigned which = 0; which < sizeof operations / sizeof *operations; which++)
         for (int with = 0; with <= (operations[which].has_counts ? 1 << size : 2); with++)
             for (int late = 0; late < size; late++) {
-                /* Every subset of the processes has an element. Of operations of one length, all or none have. */
+                /* Every subset of the processes has an element. In operations of one length, all have one or none has. */
                 int set = operations[which].has_counts ? with & ((1 << size) - 1) : with ? (1 << size) - 1 : 0;
                 parts.root = with % size;
                 parts.length = set != 0;
@@ -74,7 +74,7 @@ int main(int argc, char **argv)
                     parts.by_rank[r] = set >> r & 1;
                     parts.starts[r] = start;
                     start += parts.by_rank[r];
-                    /* Those of the set exchange elements among themselves. */
+                    /* The processes of the set exchange elements with each other. */
                     parts.send[r] = parts.receive[r] = parts.own && parts.by_rank[r];
                 }
                 MPI_Barrier(W);

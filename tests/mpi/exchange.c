@@ -1,5 +1,5 @@
-/* What a stencil, a master with its workers, and operations of sub-communicators exchange. Of a channel every message has a size
- * that no other has, and of a communicator every reduction: so that sizes say what belongs together. The arguments are the
+/* Messages of a stencil, of a master with its workers, and operations of sub-communicators. In a channel, every message has a
+ * different size, and in a communicator every reduction has: so sizes show which events belong together. The arguments are the
  * number of rounds, and the number of reductions of all processes after them. */
 #include <mpi.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-"""What exchange.c exchanges, of mpi4py: sizes say what belongs together. Receives may be of several threads, as far as MPI knows."""
+"""The messages of exchange.c, with mpi4py: sizes show which events belong together. MPI is told that several threads may receive."""
 
 import sys
 

@@ -1,6 +1,6 @@
-/* Calls that fail, and what is given up: sends that are refused or cancelled, messages that are longer than their
- * buffers, operations that fail, receives that are given up when they are complete. Between them, messages of the same
- * tags that are none of these. Two processes; the argument "cancel": sends can be cancelled. */
+/* Calls that fail, and requests that are freed: sends that are refused or cancelled, messages that are longer than their
+ * buffers, operations that fail, receives that are freed when they are complete. Between them, successful messages with
+ * the same tags. Needs two processes. The argument "cancel" means that sends can be cancelled. */
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,12 +23,12 @@ int main(int argc, char **argv) {
     MPI_Request request, two[2];
     MPI_Status status, statuses[2];
 
-    /* Refused: the tag is none. */
+    /* Refused: the tag is not valid. */
     failed += MPI_Send(out, 1, MPI_LONG, other, -5, W) != MPI_SUCCESS;
     failed += MPI_Isend(out, 1, MPI_LONG, other, -5, W, &request) != MPI_SUCCESS;
     failed += MPI_Sendrecv(out, 1, MPI_LONG, other, -5, in, 1, MPI_LONG, other, 0, W, &status) != MPI_SUCCESS;
 
-    /* Too long: in every way to receive, and one that fits behind each. */
+    /* Too long: each way to receive, and after each a message that fits. */
     if (rank == 0) {
         for (int n = 0; n < 4; n++) {
             MPI_Send(out, 8, MPI_LONG, 1, 2, W);
@@ -46,7 +46,7 @@ int main(int argc, char **argv) {
         MPI_Irecv(in + 1, 1, MPI_LONG, 0, 2, W, &two[1]);
         MPI_Waitall(2, two, statuses);
         codes[2] = statuses[0].MPI_ERROR;
-        /* One that fails may leave others waiting. */
+        /* A receive that fails may leave others incomplete. */
         if (two[1] != MPI_REQUEST_NULL) MPI_Wait(&two[1], MPI_STATUS_IGNORE);
         MPI_Irecv(in, 1, MPI_LONG, MPI_ANY_SOURCE, 2, W, &request);
         int index;
@@ -59,14 +59,14 @@ int main(int argc, char **argv) {
     failed += MPI_Bcast(in, 1, MPI_LONG, 7, W) != MPI_SUCCESS;
     MPI_Barrier(W);
 
-    /* Complete, and given up without a wait. */
+    /* Complete, and freed without a wait. */
     MPI_Send(out, 1, MPI_LONG, other, 4, W);
     MPI_Irecv(in, 1, MPI_LONG, other, 4, W, &request);
     for (int flag = 0; !flag;) MPI_Request_get_status(request, &flag, &status);
     MPI_Request_free(&request);
     MPI_Sendrecv(out, 1, MPI_LONG, other, 4, in, 1, MPI_LONG, other, 4, W, MPI_STATUS_IGNORE);
 
-    /* Cancelled, and waited for or given up; the same tag again. */
+    /* Cancelled, and waited for or freed; then the same tag again. */
     if (argc > 1 && !strcmp(argv[1], "cancel")) {
         for (int n = 0; n < 2; n++) {
             MPI_Issend(out, 1, MPI_LONG, 0, 5, MPI_COMM_SELF, &request);

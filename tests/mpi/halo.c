@@ -1,4 +1,4 @@
-/* A halo exchange that completes its requests in every way there is. */
+/* A halo exchange that completes its requests in every possible way. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@ enum { WIDTH = 64, FORMS = 8 };
 
 static int rank, size;
 
-/* Completes all of them by the form with this number. */
+/* Completes all requests with the given one of the `FORMS` ways. */
 static void complete(int form, int count, MPI_Request *requests) {
     MPI_Status statuses[8];
     int indices[8], done, flag;
@@ -68,7 +68,7 @@ int main(int argc, char **argv) {
         complete(step % FORMS, 4, requests);
         sum += in[0][0] + in[1][width - 1];
     }
-    /* Persistent requests, in a part of the processes, whose ranks there are others. */
+    /* Persistent requests, in a communicator of some processes, whose ranks are different there. */
     MPI_Comm_split(world, rank % 2, -rank, &even);
     int place, members;
     MPI_Comm_rank(even, &place);
@@ -89,7 +89,7 @@ int main(int argc, char **argv) {
     }
     MPI_Request_free(&ring[0]);
     MPI_Request_free(&ring[1]);
-    /* A receive that is cancelled, one that is probed, one that is taken out of the others' reach. */
+    /* A receive that is cancelled, one after a probe, one after a matched probe. */
     MPI_Request lost;
     MPI_Status status;
     int flag;

@@ -1,5 +1,5 @@
-/* Rank 0 calls one function that waits for the others, which never do their part. The argument is the function. Rank 0 says that
- * it is about to. */
+/* Rank 0 calls one function that waits for the other ranks, which never do their part. The argument is the function. Rank 0
+ * reports that it is about to call it. */
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>

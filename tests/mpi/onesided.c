@@ -1,4 +1,4 @@
-/* Windows and files. */
+/* One-sided operations on windows, and files. */
 #include <mpi.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-"""Starts a program whose parent ends before anybody has waited for it.
+"""Starts a program whose parent exits before any process has waited for it.
 
 orphan.py careless COMMAND...   runs a command; processes that it leaves become children of this one, which does not wait
                                 for them, as the first process of some containers does not

@@ -1,6 +1,6 @@
-/* Stands in for an MPI library of one process with QMPI: a stack of tools, which calls go through. It has MPICH's
- * binary interface; its functions' numbers are its own, as each version has others, and it ends the program when a number is
- * asked for that it does not have, when a listed tool is missing, or one that is not listed says that it is there. */
+/* Replaces an MPI library of one process, with QMPI: a stack of tools through which calls pass. It has MPICH's binary
+ * interface. Its function numbers differ from those of other versions, as in each version. It ends the program when an unknown
+ * number is requested, when a listed tool is missing, or when a tool registers that is not listed. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,7 +88,7 @@ double QMPI_Wtime(QMPI_Context context, int tool) { return 2.5; }
 int QMPI_Send(QMPI_Context context, int tool, const void *buffer, int count, MPI_Datatype datatype, int to, int tag,
               MPI_Comm comm) {
     int rank;
-    PMPI_Comm_rank(comm, &rank); /* its own affair, through the stack */
+    PMPI_Comm_rank(comm, &rank); /* an internal call, through the stack */
     printf("sent %d\n", tag);
     return 0;
 }
@@ -100,16 +100,16 @@ int QMPI_Ssend(QMPI_Context context, int tool, const void *buffer, int count, MP
     return 0;
 }
 int QMPI_Barrier(QMPI_Context context, int tool, MPI_Comm comm) {
-    /* What a library calls by its PMPI_ name inside enters the stack at its front: MPICH main generates every function so that it
-     * asks for the first tool (maint/local_python/binding_c.py). */
+    /* An internal call by a PMPI_ name enters the stack at its front: MPICH main generates every function so that it calls
+     * the first tool (maint/local_python/binding_c.py). */
     int value = 0;
     return PMPI_Send(&value, 1, MPI_INT, 0, 2000, comm);
 }
 int QMPI_Finalize(QMPI_Context context, int tool) {
-    if (finally) finally(); /* the program's, which may call MPI */
+    if (finally) finally(); /* a function of the program, which may call MPI */
     return 0;
 }
-/* No tool knows it. */
+/* A function that no tool knows. */
 int QMPI_Secret(QMPI_Context context, int tool) { return 0; }
 
 __attribute__((constructor)) static void fill(void) {
@@ -121,7 +121,7 @@ __attribute__((constructor)) static void fill(void) {
 
 void qmpi_finally(void (*f)(void)) { finally = f; }
 
-/* What a tool asks besides. */
+/* Other functions that a tool needs. */
 int PMPI_Get_library_version(char *to, int *length) {
     int tool;
     first(INIT, &tool);

@@ -1,5 +1,5 @@
-/* A queue of unexpected messages, whose library is mock.c; prints what it knows of it: number, largest length, and
- * total, smallest and largest time in the queue, ns. */
+/* A queue of unexpected messages, with the library of mock.c. Prints its statistics: number of messages, largest
+ * length, and total, smallest and largest time in the queue, ns. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* A ring: every process hands a number on, in blocking calls; the arguments are steps, and how the last process
+/* A ring: every process passes a number on, in blocking calls. The arguments are the number of steps, and how the last process
  * ends: 0, an exit code, "kill", "abort", "crash", "exit" (without MPI_Finalize) or "leave" (without anything). */
 #include <mpi.h>
 #include <signal.h>

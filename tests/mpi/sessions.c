@@ -1,4 +1,4 @@
-/* Sessions only, without MPI_COMM_WORLD; and what MPI_Pcontrol says. */
+/* Sessions only, without MPI_COMM_WORLD; and calls of MPI_Pcontrol. */
 #include <mpi.h>
 #include <stdio.h>
 

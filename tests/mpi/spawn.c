@@ -1,5 +1,5 @@
-/* A program that spawns itself twice: parents and children hand numbers on in a ring, each among themselves; then
- * parents and children have a barrier together. */
+/* A program that spawns itself twice: parents and children pass numbers on in two separate rings; then parents and
+ * children have a barrier together. */
 #include <mpi.h>
 #include <stdio.h>
 

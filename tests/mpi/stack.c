@@ -1,6 +1,6 @@
-/* A program, and a tool of its own, `other`, for a stack of tools (qmpi.c): the tool adds 100 to the tags of what is
- * sent, and counts who asks for a rank. With OTHER=replace it calls MPI_Ssend in place of MPI_Send; with OTHER=more it sends a
- * message of its own, with the tag 50, before and after each barrier. */
+/* A program with a tool, `other`, for a stack of tools (qmpi.c). The tool adds 100 to the tags of sends, and counts the
+ * queries of a rank. With OTHER=replace it calls MPI_Ssend instead of MPI_Send; with OTHER=more it sends an additional
+ * message, with the tag 50, before and after each barrier. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,7 +62,7 @@ int main(int argc, char **argv) {
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     for (int i = 0; i < 3; i++) MPI_Send(&value, 1, MPI_INT, 0, 7, MPI_COMM_WORLD);
     MPI_Barrier(MPI_COMM_WORLD);
-    PMPI_Send(&value, 1, MPI_INT, 0, 9, MPI_COMM_WORLD); /* past all that stands before the library */
+    PMPI_Send(&value, 1, MPI_INT, 0, 9, MPI_COMM_WORLD); /* bypasses all tools before the library */
     printf("%d %d %.1f\n", rank, size, MPI_Wtime());
     MPI_Finalize();
     printf("asked for ranks: %d\n", ranks);

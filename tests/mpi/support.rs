@@ -1,4 +1,4 @@
-//! The MPIs that there are, and programs run under them.
+//! The available MPIs, and programs run with them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,12 +14,12 @@ pub(crate) fn text_of(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A file of this directory.
+/// Returns the path of a file of this directory.
 pub(crate) fn source(name: &str) -> PathBuf {
     Path::new(ROOT).join("tests/mpi").join(name)
 }
 
-/// The functions of the library's table.
+/// Returns the names of the functions in the library's table.
 pub(crate) fn names_of_calls() -> Vec<String> {
     let table = Path::new(ROOT).join("recorder/mpi/functions.tsv");
     let table = std::fs::read_to_string(table).expect("the table");
@@ -28,7 +28,7 @@ pub(crate) fn names_of_calls() -> Vec<String> {
     names.collect()
 }
 
-/// The program with a queue, and the library that stands in for MPI.
+/// Builds the program with a queue, and the library that replaces MPI. Returns the program.
 pub(crate) fn queue_program() -> PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM
@@ -36,7 +36,8 @@ pub(crate) fn queue_program() -> PathBuf {
         .clone()
 }
 
-/// The program with a tool of its own, and the library that keeps a stack of tools.
+/// Builds the program with a tool, and the library that manages a stack of tools. Returns the
+/// program.
 pub(crate) fn stack_program() -> PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM
@@ -44,7 +45,7 @@ pub(crate) fn stack_program() -> PathBuf {
         .clone()
 }
 
-/// A program, and the library that it has in MPI's place.
+/// Builds a program, and the library that it uses instead of MPI. Returns the program.
 fn stand_in(library: &str, program: &str) -> PathBuf {
     let directory = scratch().join(library.replace('.', "-"));
     std::fs::create_dir_all(&directory).expect("a directory");
@@ -67,7 +68,7 @@ fn stand_in(library: &str, program: &str) -> PathBuf {
     program
 }
 
-/// mpi4py's own tests, which its source has.
+/// Returns the directory of mpi4py's tests, which are part of its source.
 pub(crate) fn mpi4py_tests() -> PathBuf {
     let tests = Path::new(ROOT).join("target/mpi/mpi4py/test");
     let main = tests.join("main.py");
@@ -79,7 +80,7 @@ pub(crate) fn mpi4py_tests() -> PathBuf {
     tests
 }
 
-/// What `trace-cli` answers about a recording, as JSON.
+/// Returns the answer of `trace-cli` about a recording, as JSON.
 pub(crate) fn ask(arguments: &[&str], about: &Path) -> String {
     let mut command = Command::new(prefix().join("bin/trace-cli"));
     output(command.args(arguments).arg(about).arg("--json"))
@@ -114,8 +115,8 @@ pub(crate) struct Flavour {
     variables: Vec<(String, String)>,
 }
 
-/// Every MPI: the wheels, which `tests/run.sh` sets up, one of them with the standard's binary interface as
-/// well; and Debian's.
+/// Returns every MPI: the wheels, which `tests/run.sh` sets up, one of them also with the
+/// standard's binary interface; and Debian's.
 pub(crate) fn flavours() -> impl Iterator<Item = Flavour> {
     let wheels = Path::new(ROOT).join("target/mpi");
     let flavour = |name, directory: PathBuf, compiler, fortran, launcher, python| Flavour {
@@ -183,7 +184,7 @@ pub(crate) fn flavours() -> impl Iterator<Item = Flavour> {
     all.into_iter()
 }
 
-/// A command that must end within two minutes, and well.
+/// Runs a command that must succeed, and returns its output.
 fn output(command: &mut Command) -> String {
     let output = command
         .output()
@@ -212,7 +213,7 @@ impl Flavour {
         directory
     }
 
-    /// A program of this directory, compiled.
+    /// Compiles a program of this directory, and returns its path.
     pub(crate) fn program(&self, name: &str) -> PathBuf {
         static BUILDING: Mutex<()> = Mutex::new(());
         let _building = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -234,7 +235,7 @@ impl Flavour {
         program
     }
 
-    /// The library that counts calls, made from this MPI's own header.
+    /// Builds the library that counts calls from this MPI's own header, and returns its path.
     fn counter(&self) -> PathBuf {
         static BUILDING: Mutex<()> = Mutex::new(());
         let _building = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -259,7 +260,7 @@ impl Flavour {
         library
     }
 
-    /// The launcher.
+    /// Returns the command of the launcher.
     pub(crate) fn launch(&self, preload: &str) -> Command {
         let mut command = Command::new("timeout");
         command
@@ -272,7 +273,7 @@ impl Flavour {
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         if self.name.ends_with("openmpi") {
             command.args(["--oversubscribe", "--bind-to", "none"]);
-            // Containers have no other user.
+            // Containers often have only the user root.
             for variable in ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] {
                 command.env(variable, "1");
             }
@@ -283,7 +284,8 @@ impl Flavour {
                 command.arg("-x").arg(format!("{name}={value}"));
             }
         } else {
-            // On fewer processors than processes, its own ones wait for each other without end.
+            // With fewer processors than processes, MPICH's default algorithms wait for each other
+            // for ever.
             for of in ["REDUCE", "BARRIER"] {
                 let variable = format!("MPIR_CVAR_{of}_POSIX_INTRA_ALGORITHM");
                 command.args(["-genv", &variable, "mpir"]);
@@ -295,12 +297,12 @@ impl Flavour {
         command
     }
 
-    /// Runs a program as it is.
+    /// Runs a program without recording.
     pub(crate) fn run(&self, program: &Path, arguments: &[&str]) -> Run {
         self.run_with("", PathBuf::new(), program, arguments)
     }
 
-    /// The same, the launcher behind another command.
+    /// Runs a program without recording, with a command before the launcher.
     pub(crate) fn run_behind(&self, before: &[&str], program: &Path, arguments: &[&str]) -> Output {
         let launch = self.launch("");
         let mut command = Command::new(before[0]);
@@ -315,7 +317,7 @@ impl Flavour {
         launched(&mut command)
     }
 
-    /// Runs it recorded, and merges.
+    /// Runs a program with recording, and merges the recordings.
     pub(crate) fn record(&self, program: &Path, arguments: &[&str], is_counted: bool) -> Run {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -330,7 +332,7 @@ impl Flavour {
         run
     }
 
-    /// Runs it recorded, into a directory that may hold recordings already.
+    /// Runs a program with recording, into a directory that may already contain recordings.
     pub(crate) fn record_into(
         &self,
         directory: &Path,
@@ -366,8 +368,8 @@ impl Flavour {
     }
 }
 
-/// Runs a launcher. Open MPI's own server does not come up now and then on a busy machine, before it has started anything;
-/// it says so, and is started again.
+/// Runs a launcher. On a busy machine, Open MPI's server sometimes fails to start, before it has
+/// started any process. It reports this, and the launcher is run again.
 fn launched(command: &mut Command) -> Output {
     const ATTEMPTS: usize = 3;
     let mut launch = || {
@@ -384,7 +386,7 @@ fn launched(command: &mut Command) -> Output {
     output
 }
 
-/// What became of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Run {
     directory: PathBuf,
@@ -396,17 +398,18 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// The merged trace.
+    /// Returns the path of the merged trace.
     pub(crate) fn trace(&self) -> PathBuf {
         self.directory.join("run.annals")
     }
 
-    /// The directory of the recordings.
+    /// Returns the directory of the recordings.
     pub(crate) fn recordings(&self) -> PathBuf {
         self.directory.join("annals")
     }
 
-    /// Merges the recordings of the run, with this for `--causality`, in place of an earlier trace.
+    /// Merges the recordings of the run, with this value of `--causality`. Replaces an earlier
+    /// trace.
     pub(crate) fn merge(&mut self, causality: &str) {
         let mut merge = Command::new(prefix().join("bin/trace-merge"));
         merge.arg(self.recordings());
@@ -418,14 +421,14 @@ impl Run {
         self.merge_said = text_of(&merged.stderr);
     }
 
-    /// What the processes printed, in no order.
+    /// Returns the lines that the processes printed, sorted.
     pub(crate) fn lines(&self) -> Vec<&str> {
         let mut lines: Vec<&str> = self.printed.lines().collect();
         lines.sort_unstable();
         lines
     }
 
-    /// What the processes and the launcher printed, as they did.
+    /// Returns what the processes and the launcher printed, unchanged.
     pub(crate) fn printed(&self) -> &str {
         &self.printed
     }
@@ -436,7 +439,7 @@ impl Run {
         serde_json::from_slice(&report).expect("a report")
     }
 
-    /// Whether every recording was finished.
+    /// Returns whether every recording was finished.
     pub(crate) fn all_finished(&self) -> bool {
         let report = self.report();
         let mut inputs = report["inputs"].as_array().expect("inputs").iter();
@@ -447,7 +450,8 @@ impl Run {
         ask(arguments, &self.trace())
     }
 
-    /// Holds every export of the trace against what is printed of it; does nothing where the other readers are missing.
+    /// Compares every export of the trace with its printed events. Does nothing if the other
+    /// readers are not installed.
     pub(crate) fn check_exports(&self, filters: &[&str]) {
         let python = Path::new(ROOT).join("target/export-python/bin/python");
         if !python.exists() {
@@ -462,7 +466,7 @@ impl Run {
         output(check.arg(exports).args(filters));
     }
 
-    /// Calls by function, as recorded.
+    /// Returns the number of calls by function, as recorded.
     pub(crate) fn calls(&self) -> BTreeMap<String, u64> {
         let table: Value = serde_json::from_str(&self.ask(&["regions"])).expect("a table");
         let rows = table["regions"].as_array().expect("regions").iter();
@@ -474,7 +478,7 @@ impl Run {
         calls.collect()
     }
 
-    /// The same, as counted.
+    /// Returns the number of calls by function, as counted by the library of [`Flavour::counter`].
     pub(crate) fn counted(&self) -> BTreeMap<String, u64> {
         let mut counts = BTreeMap::new();
         let files = std::fs::read_dir(self.directory.join("counts")).expect("counts");
@@ -489,17 +493,17 @@ impl Run {
         counts
     }
 
-    /// What the trace says of its processes.
+    /// Returns what the trace contains about its processes.
     pub(crate) fn info(&self) -> String {
         self.ask(&["info"])
     }
 
-    /// Every event of the trace beside enters and leaves.
+    /// Returns every event of MPI calls of the trace, without enters and leaves.
     pub(crate) fn events(&self) -> impl Iterator<Item = Value> {
         self.printed_events(&["print", "--event", "mpi.*"])
     }
 
-    /// Every event of the trace.
+    /// Returns every event of the trace.
     pub(crate) fn all_events(&self) -> impl Iterator<Item = Value> {
         self.printed_events(&["print"])
     }

@@ -1,4 +1,4 @@
-/* Threads that exchange messages at once, each under tags of its own and all under one. */
+/* Threads that exchange messages concurrently, with a separate tag for each and with one tag for all. */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
