@@ -118,7 +118,6 @@ struct StreamState {
 ///     start_reference_ns: 0,
 ///     command: "program",
 /// };
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let mut builder = RecordingBuilder::new(&process, CompressionLevel::None)?;
 /// builder.rank(0, Some(1));
 /// let clock = builder.clock("clock", &ClockSpec {
@@ -139,8 +138,7 @@ struct StreamState {
 /// builder.close_stream(stream, 30);
 /// let bytes = builder.finish();
 /// # assert!(annals_format::Recording::read(&bytes, None, |_| false).is_ok());
-/// # Ok(())
-/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct RecordingBuilder {
     id: RecordingId,
