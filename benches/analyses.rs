@@ -14,8 +14,8 @@
 //! operations; other threads only decode and gather.
 
 mod program;
-mod synthetic;
 
+use annals_test_support::synthetic;
 use std::fs::File;
 
 use program::{Run, number};

@@ -11,7 +11,6 @@
 use std::path::Path;
 
 mod program;
-mod synthetic;
 
 use program::{Run, number, setting};
 

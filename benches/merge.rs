@@ -11,9 +11,7 @@ use std::time::Instant;
 
 use annals_merger::{Causality, MergeOptions, Reader, Stage, Window, measure_stages, no_progress};
 
-mod synthetic;
-
-use synthetic::Mix;
+use annals_test_support::synthetic::{self, Mix};
 
 fn setting(name: &str, otherwise: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| otherwise.to_owned())

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use annals_merger::{MergeOptions, no_progress};
 
-use super::synthetic::{self, Mix};
+use annals_test_support::synthetic::{self, Mix};
 
 /// Returns a setting of the environment.
 pub(crate) fn setting(name: &str, otherwise: &str) -> String {

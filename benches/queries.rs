@@ -6,7 +6,6 @@
 //! `ANNALS_BENCH_DIR` where the trace is kept for the next time (default: a temporary directory).
 
 mod program;
-mod synthetic;
 
 use program::{Run, number};
 

@@ -3,8 +3,6 @@
 //!
 //! `ANNALS_LONG=1` damages every byte of every recording.
 
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -19,7 +17,7 @@ use annals_merger::{
     MergeOptions, ReadSummary, Reader, Report, StreamReport, Window, no_progress, verify,
 };
 use annals_recorder::{EventTypeSpec, Options, Recorder};
-use support::{MARK, REFERENCE, Row, TestClock, TestRecording, TestStream};
+use annals_test_support::{MARK, REFERENCE, Row, TestClock, TestRecording, TestStream};
 
 const START_NS: i64 = 5_000_000_000;
 const END_NS: i64 = START_NS + 40_000_000;

@@ -1,9 +1,5 @@
 //! Traces as inputs, limits of memory: whatever way a merge takes, the trace is the same.
 
-#[path = "support/plans.rs"]
-mod plans;
-mod support;
-
 use std::path::{Path, PathBuf};
 
 use annals_format::{CompressionLevel, SourceOrder, Trace, TraceLoss, Value};
@@ -11,9 +7,9 @@ use annals_merger::{
     InputTrace, JoinOptions, MergeOptions, Merged, OutputKind, Plan, Reader, Replace, SliceNumber,
     Window, no_progress, verify,
 };
-use plans::{Made, SPAN_US, StreamPlan, make, stream_plan};
+use annals_test_support::plans::{Made, SPAN_US, StreamPlan, make, stream_plan};
+use annals_test_support::{MARK, REFERENCE, Row, TestRecording, TestStream};
 use proptest::prelude::*;
-use support::{MARK, REFERENCE, Row, TestRecording, TestStream};
 
 const LEVEL: CompressionLevel = CompressionLevel::Zstd(1);
 

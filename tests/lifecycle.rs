@@ -10,12 +10,8 @@ use annals_format::Ended;
 use annals_merger::Reader;
 use annals_recorder::{ClockSpec, EventType, Options, Recorder, SourceSpec};
 
-#[path = "support/recorders.rs"]
-mod recorders;
-mod support;
-
-use recorders::mark;
-use support::sums_by_type;
+use annals_test_support::recorders::mark;
+use annals_test_support::sums_by_type;
 
 fn is_long() -> bool {
     std::env::var_os("ANNALS_LONG").is_some()

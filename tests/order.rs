@@ -1,17 +1,13 @@
 //! The merged order is right: an oracle that only concatenates and sorts agrees.
 
-#[path = "support/plans.rs"]
-mod plans;
-mod support;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use annals_format::{ClockKind, CompressionLevel, SourceOrder};
 use annals_merger::{EventFilter, MergeOptions, Reader, Window, no_progress, verify};
-use plans::{Known, SPAN_US, START_NS, make, numbers_of, stream_plan};
+use annals_test_support::plans::{Known, SPAN_US, START_NS, make, numbers_of, stream_plan};
+use annals_test_support::{MARK, Row, TestClock, TestRecording, TestStream};
 use proptest::prelude::*;
-use support::{MARK, Row, TestClock, TestRecording, TestStream};
 
 fn options(trace: &Path, compression: CompressionLevel, jobs: usize) -> MergeOptions {
     let mut options = MergeOptions::new();

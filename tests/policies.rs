@@ -11,12 +11,10 @@ use annals_recorder::{
     Status,
 };
 
-#[path = "support/recorders.rs"]
-mod recorders;
-mod support;
-
-use recorders::{few_pages_and_a_limit, mark, raise_without_a_page, small_pages};
-use support::sums_by_type;
+use annals_test_support::recorders::{
+    few_pages_and_a_limit, mark, raise_without_a_page, small_pages,
+};
+use annals_test_support::sums_by_type;
 
 fn options(directory: &Path) -> Options {
     small_pages(directory, 256 << 10)

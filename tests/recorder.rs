@@ -14,10 +14,7 @@ use annals_recorder::{
     RecorderError, Reference, SourceSpec, Text,
 };
 
-#[path = "support/recorders.rs"]
-mod recorders;
-
-use recorders::{mark, small_pages};
+use annals_test_support::recorders::{mark, small_pages};
 
 /// An event as it is read: time, location, name, elements as text.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,12 +8,10 @@ use std::time::{Duration, Instant};
 use annals_merger::Reader;
 use annals_recorder::{EventType, EventTypeSpec, Options, Recorder, RegionId};
 
-#[path = "support/recorders.rs"]
-mod recorders;
-mod support;
-
-use recorders::{few_pages_and_a_limit, mark, raise_without_a_page, small_pages};
-use support::sums_by_type;
+use annals_test_support::recorders::{
+    few_pages_and_a_limit, mark, raise_without_a_page, small_pages,
+};
+use annals_test_support::sums_by_type;
 
 /// What the handler records with. One test at a time: signals and handlers are the process's.
 struct Shared {

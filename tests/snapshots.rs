@@ -1,11 +1,6 @@
 //! Snapshots of open regions: what they say is what the events before them say, by a simpler rule; they cost
 //! little; slices that are joined have them as well.
 
-#[path = "support/deeds.rs"]
-mod deeds;
-#[path = "support/mod.rs"]
-mod support;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -17,7 +12,7 @@ use annals_merger::{
 };
 use proptest::prelude::*;
 
-use crate::deeds::{Deed, ranks, write};
+use annals_test_support::deeds::{Deed, ranks, write};
 
 /// By location: open calls as (region, entered, whether a loss followed), and the time of the last enter or leave.
 type Open = BTreeMap<u32, (Vec<(u32, i64, bool)>, i64)>;

@@ -1,9 +1,7 @@
 //! The recorder from C and C++: examples, misuse, loading at run time, installation. Everything is
 //! compiled against an installation in a separate directory, as a user's programs are.
 
-#[path = "../support/installation.rs"]
-mod installation;
-
+use annals_test_support::installation::installed;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -45,7 +43,7 @@ impl Prefix {
     /// Returns the installation of this run of the tests.
     fn get() -> &'static Self {
         static PREFIX: OnceLock<Prefix> = OnceLock::new();
-        PREFIX.get_or_init(|| Self(installation::installed("installed here")))
+        PREFIX.get_or_init(|| Self(installed(env!("CARGO_TARGET_TMPDIR"), "installed here")))
     }
 
     fn pkg_config(&self, arguments: &[&str]) -> Vec<String> {

@@ -3,14 +3,10 @@
 
 use std::path::Path;
 
-use annals_format::wire::Put;
 use annals_format::{
-    BlockKind, BlockWriter, CalibrationPoint, Cause, ChunkBuilder, ChunkHeader, Clock, ClockId,
-    ClockKind, CompressionLevel, Cumulative, Definition, Definitions, DroppedRecord, Element,
-    ElementType, EventType, EventTypeId, FileHeader, FileKind, Footer, Location, LocationId,
-    LocationKind, Process, ProcessId, ROW_OBSERVATION, Rank, RecordingId, Reference, Role, Source,
-    SourceId, SourceOrder, Stream, StreamId, StreamTotals, StringId, Verbosity, encode_tail,
-    put_dropped_row, put_row_start,
+    BootId, CalibrationPoint, ClockKind, ClockSpec, CompressionLevel, Definition, ElementSpec,
+    ElementType, EventTypeId, LocationKind, ProcessId, ProcessSpec, RecordingBuilder, RecordingId,
+    Role, SourceOrder, StreamId, Value,
 };
 
 /// Wall clock at true time 0.
@@ -266,55 +262,27 @@ impl Program {
         }
     }
 
-    fn definitions(&self) -> Definitions {
-        let process = ProcessId::new(0);
-        let mut texts: Vec<String> = vec![String::new()];
-        let mut string = |text: &str| {
-            let known = texts.iter().position(|known| known == text);
-            let index = known.unwrap_or_else(|| {
-                texts.push(text.to_owned());
-                texts.len() - 1
-            });
-            StringId::new(index as u32)
-        };
-        let mut d = Definitions::default();
-        d.add(Definition::Process(Process {
-            id: process,
-            recording_id: self.id(),
-            run: string(self.run),
-            host: string(&format!("host-{}", self.host.number)),
-            boot_id: annals_format::BootId([self.host.number; 16]),
-            pid: 100 + self.rank,
-            start_unix_ns: self.host.unix_offset_ns() + self.host.reference_ns(0),
-            start_reference_ns: self.host.reference_ns(0),
-            command: string("world"),
-        }));
-        d.add(Definition::Rank(Rank {
-            process,
-            rank: self.rank,
-            rank_count: Some(self.ranks),
-            is_assigned: false,
-        }));
+    /// Starts the recording, and returns its stream.
+    fn define(&self, builder: &mut RecordingBuilder) -> StreamId {
+        builder.rank(self.rank, Some(self.ranks));
         if let Some(start) = self.start {
-            d.add(Definition::World(annals_format::World {
-                process,
-                name: string(start),
+            let name = builder.string(start);
+            builder.define(Definition::World(annals_format::World {
+                process: ProcessId::new(0),
+                name,
                 first_rank: 0,
             }));
         }
-        let clock = ClockId::new(0);
-        d.add(Definition::Clock(Clock {
-            id: clock,
-            process,
-            name: string("clock"),
+        let spec = ClockSpec {
             kind: self.ticking.kind,
             ticks_per_second: self.ticking.ticks_per_second,
             rate_error_ppb: 100_000,
             max_ticks: self.ticking.max_ticks,
-        }));
+        };
+        let clock = builder.clock("clock", &spec);
         for (true_ns, error_ns, wrong_ns) in &self.points {
             let reference_ns = self.host.reference_ns(*true_ns);
-            d.add(Definition::Calibration(CalibrationPoint {
+            builder.define(Definition::Calibration(CalibrationPoint {
                 clock,
                 tick: self.ticking.tick(reference_ns),
                 reference_ns: reference_ns + wrong_ns,
@@ -322,61 +290,30 @@ impl Program {
                 unix_offset_ns: self.host.unix_offset_ns(),
             }));
         }
-        d.add(Definition::Source(Source {
-            id: SourceId::new(0),
-            process,
-            name: string("program"),
-            description: StringId::new(0),
-            ordering: if self.is_unordered {
-                SourceOrder::Unordered
-            } else {
-                SourceOrder::Ordered
-            },
-            clock,
-        }));
-        d.add(Definition::Location(Location {
-            id: LocationId::new(0),
-            process,
-            name: string("main"),
-            kind: LocationKind::Thread,
-            system_id: 0,
-        }));
-        d.add(Definition::Stream(Stream {
-            id: StreamId::new(0),
-            source: SourceId::new(0),
-            location: Some(LocationId::new(0)),
-        }));
+        let ordering = if self.is_unordered {
+            SourceOrder::Unordered
+        } else {
+            SourceOrder::Ordered
+        };
+        let source = builder.source("program", ordering, clock);
+        let location = builder.location("main", LocationKind::Thread, 0);
+        let stream = builder.stream(source, location, 0);
         let more = [
             ("collective end", Role::CollectiveEnd, TYPES[7].2),
             ("sized collective", Role::CollectiveBegin, SIZED),
             ("sized collective end", Role::CollectiveEnd, SIZED),
         ];
-        for (number, (name, role, elements)) in TYPES.into_iter().chain(more).enumerate() {
-            let elements = elements.iter().map(|name| Element {
-                name: string(name),
-                element_type: ElementType::I64,
-                is_optional: false,
-                reference: Reference::None,
-                unit: StringId::new(0),
-                original_bits: 0,
-            });
-            let elements = elements.collect();
-            d.add(Definition::EventType(EventType {
-                id: EventTypeId::new(number as u32),
-                name: string(name),
-                description: StringId::new(0),
-                verbosity: Verbosity::UserBasic,
-                role,
-                key_element: None,
-                elements,
-            }));
+        for (name, role, elements) in TYPES.into_iter().chain(more) {
+            let elements: Vec<ElementSpec<'_>> = elements
+                .iter()
+                .map(|name| ElementSpec::new(name, ElementType::I64))
+                .collect();
+            builder.event_type(name, role, &elements);
         }
-        for (number, text) in texts.into_iter().enumerate() {
-            d.add(Definition::String(StringId::new(number as u32), text));
-        }
-        self.more.iter().for_each(|more| d.add(more.clone()));
-        d.tidy();
-        d
+        self.more
+            .iter()
+            .for_each(|more| builder.define(more.clone()));
+        stream
     }
 
     fn id(&self) -> RecordingId {
@@ -389,104 +326,53 @@ impl Program {
 
     /// Writes the recording into a directory. Chunks with a number of `holes` are not there.
     pub(crate) fn write(&self, directory: &Path, holes: &[usize]) {
-        let definitions = self.definitions();
-        let schema = definitions.schema();
-        let mut blocks = BlockWriter::new(CompressionLevel::None).expect("a block writer");
-        let mut out = FileHeader::new(FileKind::Recording, self.id())
-            .encode()
-            .to_vec();
-        let mut records = Vec::new();
-        definitions.encode(&mut records);
-        blocks.write(BlockKind::Definitions, &[], &records, &mut out);
-        let stream = StreamId::new(0);
-        let mut totals = StreamTotals::new(stream);
-        let mut index: Vec<(u64, ChunkHeader)> = Vec::new();
-        let mut before = Cumulative::default();
-        let mut predecessor = Vec::new();
-        let mut cumulative = std::collections::BTreeMap::new();
+        let process = ProcessSpec {
+            recording_id: self.id(),
+            run: self.run,
+            host: &format!("host-{}", self.host.number),
+            boot_id: BootId([self.host.number; 16]),
+            pid: 100 + self.rank,
+            start_unix_ns: self.host.unix_offset_ns() + self.host.reference_ns(0),
+            start_reference_ns: self.host.reference_ns(0),
+            command: "world",
+        };
+        let mut builder =
+            RecordingBuilder::new(&process, CompressionLevel::None).expect("a compressor");
+        let stream = self.define(&mut builder);
         let tick_of = |true_ns: i64| self.ticking.tick(self.host.reference_ns(true_ns));
         let mut lateness = self.lateness_ns.iter();
         let mut observed = i64::MIN;
         for (sequence, ops) in self.ops.chunks(self.chunk_len.max(1)).enumerate() {
-            let mut rows = Vec::new();
-            let base = tick_of(ops[0].0);
-            let mut previous = base;
+            let mut chunk = builder.chunk(stream, self.host.reference_ns(ops[0].0));
+            let mut previous = tick_of(ops[0].0);
             for (true_ns, op) in ops {
                 let tick = tick_of(*true_ns);
                 if let Op::Lost(event_type, count) = op {
                     let event_type = event_type.map(EventTypeId::new);
-                    let sum: &mut u64 = cumulative.entry(event_type).or_default();
-                    *sum += count;
-                    let record = DroppedRecord {
-                        event_type,
-                        cause: Cause::BufferFull,
-                        count: *count,
-                        is_lower_bound: false,
-                        cumulative: *sum,
-                        from_tick: previous,
-                        to_tick: tick,
-                    };
-                    put_dropped_row(&record, &mut rows);
-                    let row = totals.row(event_type.unwrap_or(annals_format::ANY_EVENT_TYPE));
-                    row.raised += count;
-                    row.add_loss(Cause::BufferFull, *count);
+                    chunk.dropped(event_type, *count, previous, tick);
                     continue;
                 }
                 if let Some(late_ns) = lateness.next() {
                     observed = observed.max(self.host.reference_ns(true_ns + late_ns));
-                    rows.put_varint(ROW_OBSERVATION);
-                    rows.put_signed(observed);
+                    chunk.observation(observed);
                 }
                 let (event_type, values) = op.row(self.rank);
-                put_row_start(EventTypeId::new(event_type), previous, tick, &mut rows);
-                values.iter().for_each(|value| rows.put_signed(*value));
+                let values: Vec<Value<'_>> = values.into_iter().map(Value::I64).collect();
+                chunk.event(EventTypeId::new(event_type), tick, &values);
                 previous = tick;
             }
-            let mut builder = ChunkBuilder::new(self.ticking.max_ticks);
-            builder
-                .push_rows(&schema, base, &rows)
-                .expect("rows of defined types");
-            let (mut header, chunk) = builder.finish(stream);
-            header.sequence = sequence as u64;
-            header.open_reference_ns = self.host.reference_ns(ops[0].0);
-            header.close_reference_ns = self.host.reference_ns(ops[ops.len() - 1].0);
-            header.before = before;
-            header.predecessor_counts = predecessor;
-            before.raised += header.event_count + header.dropped_count;
-            before.recorded += header.event_count;
-            before.dropped += header.dropped_count;
-            predecessor = header.counts.clone();
-            for (event_type, count) in &header.counts {
-                let row = totals.row(*event_type);
-                row.raised += count;
-                row.recorded += count;
-            }
-            totals.last_tick = header.last_tick;
-            if holes.contains(&sequence) {
-                continue;
-            }
-            let offset = out.len() as u64;
-            let (mut head, mut body) = (Vec::new(), Vec::new());
-            header.encode(&mut head);
-            chunk.encode(&mut body);
-            blocks.write_with(BlockKind::Chunk, &head, &body, chunk.content(), &mut out);
-            index.push((offset, header));
+            let close_ns = self.host.reference_ns(ops[ops.len() - 1].0);
+            let ended = if holes.contains(&sequence) {
+                chunk.leave_out(close_ns)
+            } else {
+                chunk.finish(close_ns)
+            };
+            ended.expect("rows of defined types");
         }
-        totals.close_tick = tick_of(self.end_ns);
-        let offset = out.len() as u64;
-        let footer = Footer {
-            definitions,
-            chunks: index,
-            totals: vec![totals],
-            ..Footer::default()
-        };
-        let mut body = Vec::new();
-        footer.encode(&mut body);
-        blocks.write(BlockKind::Footer, &[], &body, &mut out);
-        out.extend_from_slice(&encode_tail(offset));
+        builder.close_stream(stream, tick_of(self.end_ns));
         let start = self.start.unwrap_or("");
         let path = directory.join(format!("{}-{start}{}.annals", self.run, self.rank));
-        std::fs::write(path, out).expect("the recording is written");
+        std::fs::write(path, builder.finish()).expect("the recording is written");
     }
 }
 

@@ -1,5 +1,6 @@
 //! `trace-cli doctor`: real programs of all kinds, directories that cannot be used, wrong settings; what it prints and how it ends.
 
+use annals_test_support::installation::installed;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -8,9 +9,6 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 use serde_json::Value;
-
-#[path = "../support/installation.rs"]
-mod installation;
 
 /// What `--json` prints.
 #[derive(Debug, Deserialize)]
@@ -63,7 +61,7 @@ impl Report {
 /// Returns an installation of Annals, made once.
 fn prefix() -> &'static Path {
     static PREFIX: OnceLock<PathBuf> = OnceLock::new();
-    PREFIX.get_or_init(|| installation::installed("doctor-prefix"))
+    PREFIX.get_or_init(|| installed(env!("CARGO_TARGET_TMPDIR"), "doctor-prefix"))
 }
 
 /// Returns the installed `trace-cli`, with an environment that says nothing of Annals, the loader, or sanitizers.

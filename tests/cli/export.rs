@@ -1,22 +1,16 @@
 //! `trace-cli export` and `trace-merge --format`: what other readers find in every format is what `trace-cli` prints of the
 //! trace (`tests/export/check.py`), and an export that fails leaves nothing.
 
-#[path = "../support/deeds.rs"]
-mod deeds;
-#[path = "../support/programs.rs"]
-mod programs;
-#[path = "../support/mod.rs"]
-mod support;
-
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
+use crate::trace_merge;
 use annals_format::{CompressionLevel, Reference, Role, SourceOrder};
 use annals_recorder::{Blob, EventTypeSpec, Options, Recorder, SourceSpec, Text};
-use deeds::Deed;
-use support::{ENTER, LEAVE, MARK, REFERENCE, Row, TestRecording, TestStream};
+use annals_test_support::deeds::{self, Deed};
+use annals_test_support::{ENTER, LEAVE, MARK, REFERENCE, Row, TestRecording, TestStream};
 
 const FORMATS: [&str; 10] = [
     "perfetto",
@@ -41,7 +35,7 @@ fn said(output: &Output) -> String {
 }
 
 fn merge(inputs: &Path, to: &Path, more: &[&str]) -> Output {
-    let merged = Command::new(programs::trace_merge())
+    let merged = Command::new(trace_merge())
         .arg(inputs)
         .arg("-o")
         .arg(to)

@@ -1,17 +1,16 @@
 //! Files that stay in the tree, and what must be read from them: good ones, cut, damaged, and from the
 //! future. `ANNALS_BLESS=1` writes them anew, after a change that is meant.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use annals_format::{
     BlockKind, BlockWriter, CompressionLevel, FileHeader, SYNC, SourceOrder, wire::Put,
 };
+use annals_test_support::{
+    ENTER, LEAVE, MARK, REFERENCE, Row, TestClock, TestRecording, TestStream,
+};
 use serde_json::{Value, json};
-use support::{ENTER, LEAVE, MARK, REFERENCE, Row, TestClock, TestRecording, TestStream};
 
 fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data")

@@ -2,16 +2,12 @@
 //! code, and without a panic; each file is one that once did not. Damaged ones: every command counts what is lost and says
 //! so.
 
-#[path = "../support/programs.rs"]
-mod programs;
-#[path = "../support/mod.rs"]
-mod support;
-
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::trace_merge;
 use annals_format::wire::Put;
 use annals_format::{
     BLOCK_HEADER_LEN, BlockKind, BlockWriter, Cause, Chunk, ChunkHeader, ClockMap,
@@ -19,7 +15,7 @@ use annals_format::{
     RecordingId, StreamGroup, StreamId, StreamTotals, TraceChunk, TypeColumns, TypeTotals,
     put_growing, put_ints,
 };
-use support::{ENTER, LEAVE, MARK, NOTE, REFERENCE, Row, TestRecording, TestStream};
+use annals_test_support::{ENTER, LEAVE, MARK, NOTE, REFERENCE, Row, TestRecording, TestStream};
 use tempfile::TempDir;
 
 /// Address space of a command, bytes.
@@ -451,7 +447,7 @@ fn files() -> Vec<(&'static str, Vec<u8>)> {
 /// Returns the arguments of every command that reads a file; the first is the program.
 fn commands(file: &Path, scratch: &Path) -> Vec<Vec<OsString>> {
     let cli = env!("CARGO_BIN_EXE_trace-cli");
-    let merge = programs::trace_merge();
+    let merge = trace_merge();
     let out = |name: &str| scratch.join(name).into_os_string();
     let mut commands: Vec<Vec<OsString>> = Vec::new();
     let mut add = |words: &[&dyn AsRef<OsStr>]| {
@@ -773,7 +769,7 @@ fn a_tail_that_is_lost_or_points_elsewhere_is_reported_by_every_command() {
     let whole = directory.path().join("whole.annals");
     std::fs::write(&whole, &recording).expect("the recording");
     let trace = directory.path().join("trace.annals");
-    let mut merge = Command::new(programs::trace_merge());
+    let mut merge = Command::new(trace_merge());
     let merged = merge
         .arg(&whole)
         .arg("-o")

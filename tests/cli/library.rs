@@ -31,7 +31,7 @@ fn lines(command: &mut Command) -> Vec<String> {
 
 #[test]
 fn the_examples_of_the_library_print_events_and_calls_and_merge() {
-    let (scratch, recording) = super::nested_file();
+    let (scratch, recording) = super::trace::nested_file();
     let trace = scratch.path().join("merged.annals");
     let merged = lines(Command::new(example("merge")).arg(&trace).arg(&recording));
     assert!(merged[0].contains("9 events"), "{merged:?}");
@@ -64,7 +64,7 @@ fn events_of_a_query_are_those_of_its_names_window_and_elements() {
 
     let directory = tempfile::tempdir().expect("a directory");
     for rank in 0..2 {
-        super::nested(rank).write(directory.path(), CompressionLevel::None);
+        super::trace::nested(rank).write(directory.path(), CompressionLevel::None);
     }
     let reader = Reader::open(directory.path()).expect("recordings");
     let count = |query: &Query| {
@@ -178,7 +178,7 @@ fn a_progress_callback_stops_a_merge_or_a_verification_and_nothing_is_left() {
     use annals_merger::{ArchiveOptions, MergeError, MergeOptions, VerifyOptions, no_progress};
     use std::ops::ControlFlow;
 
-    let (scratch, recording) = super::nested_file();
+    let (scratch, recording) = super::trace::nested_file();
     let stop = |_| ControlFlow::Break(());
     let plan = MergeOptions::new().plan(&[recording]).expect("a plan");
     let out = scratch.path().join("out");

@@ -1,18 +1,14 @@
 //! `trace-merge` from outside: exit codes, messages, remaining files.
 
-#[path = "../support/programs.rs"]
-mod programs;
-#[path = "../support/mod.rs"]
-mod support;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::trace_merge;
 use annals_format::{CompressionLevel, SourceOrder};
-use support::{MARK, REFERENCE, Row, TestRecording, TestStream};
+use annals_test_support::{MARK, REFERENCE, Row, TestRecording, TestStream};
 
 fn merge(arguments: &[&Path]) -> Output {
-    Command::new(programs::trace_merge())
+    Command::new(trace_merge())
         .args(arguments)
         .output()
         .expect("trace-merge runs")
@@ -412,7 +408,7 @@ fn more_recordings_than_files_may_be_open_are_merged_in_little_memory() {
     }
     let mut traces = Vec::new();
     for limit in ["1G", "64K"] {
-        let program = programs::trace_merge();
+        let program = trace_merge();
         let (inputs, output) = (scratch.path().display(), scratch.output.display());
         let command =
             format!("ulimit -n 32 && exec {program} {inputs} -o {output} --memory-limit {limit}");

@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 
 use annals_format::{CompressionLevel, SourceOrder};
 
-use crate::support::{ENTER, LEAVE, REFERENCE, Row, TestRecording, TestStream};
+use crate::trace_merge;
+use annals_test_support::{ENTER, LEAVE, REFERENCE, Row, TestRecording, TestStream};
 
 /// A mistake: a command line in a shell, its exit code, and what its message must contain.
 type Mistake = (&'static str, i32, &'static [&'static str]);
@@ -366,7 +367,7 @@ fn a_mistake_is_named_with_its_place_and_what_to_do() {
         command.args(["-c", line]).current_dir(scratch.path());
         command
             .env("C", env!("CARGO_BIN_EXE_trace-cli"))
-            .env("M", crate::programs::trace_merge())
+            .env("M", trace_merge())
             .stdin(Stdio::null());
         let output = command.output().expect("a shell");
         let said = String::from_utf8_lossy(&output.stderr);

@@ -9,7 +9,7 @@ use std::process::Command;
 use annals_recorder::{EventTypeSpec, Options, Recorder};
 
 const CLI: &str = env!("CARGO_BIN_EXE_trace-cli");
-use crate::programs::MERGE;
+use crate::trace_merge;
 /// Names what a child of this test does: see [`child`].
 const CHILD: &str = "ANNALS_TEST_CHILD";
 
@@ -20,7 +20,6 @@ struct Inputs {
 
 impl Inputs {
     fn new() -> Self {
-        crate::programs::trace_merge();
         let directory = tempfile::tempdir().expect("a directory");
         let demo = directory.path().join("demo");
         let output = Command::new(CLI).arg("demo").arg("-o").arg(&demo).output();
@@ -36,13 +35,14 @@ impl Inputs {
         self.path("demo/run.annals")
     }
 
-    /// Returns the command of one kind of output; `OUT`, `TRACE` and `RECORDINGS` in its words are
-    /// paths.
+    /// Returns the command of one kind of output; `OUT`, `TRACE`, `RECORDINGS`, `MERGED` and `trace-merge` in
+    /// its words are paths.
     fn command(&self, words: &[&str], output: &Path) -> Vec<OsString> {
         let word = |word: &&str| match *word {
             "OUT" => output.into(),
             "TRACE" => self.trace().into(),
             "RECORDINGS" => self.path("demo").into(),
+            "trace-merge" => trace_merge().into(),
             "MERGED" => self.path("merged.annals").into(),
             word => word.into(),
         };
@@ -52,15 +52,26 @@ impl Inputs {
 
 /// Each kind of a single file: how it is called, and what writes it.
 const FILES: &[(&str, &[&str])] = &[
-    ("out.annals", &[MERGE, "-q", "RECORDINGS", "-o", "OUT"]),
+    (
+        "out.annals",
+        &["trace-merge", "-q", "RECORDINGS", "-o", "OUT"],
+    ),
     (
         "report",
-        &[MERGE, "-q", "RECORDINGS", "-o", "MERGED", "--report", "OUT"],
+        &[
+            "trace-merge",
+            "-q",
+            "RECORDINGS",
+            "-o",
+            "MERGED",
+            "--report",
+            "OUT",
+        ],
     ),
     (
         "plan",
         &[
-            MERGE,
+            "trace-merge",
             "-q",
             "RECORDINGS",
             "-o",
@@ -84,7 +95,10 @@ const FILES: &[(&str, &[&str])] = &[
     ("out.jsonl", &[CLI, "export", "TRACE", "-o", "OUT"]),
     ("out.dot", &[CLI, "export", "TRACE", "-o", "OUT"]),
     ("out.mmd", &[CLI, "export", "TRACE", "-o", "OUT"]),
-    ("merged.csv", &[MERGE, "-q", "RECORDINGS", "-o", "OUT"]),
+    (
+        "merged.csv",
+        &["trace-merge", "-q", "RECORDINGS", "-o", "OUT"],
+    ),
     ("timeline.svg", &[CLI, "timeline", "TRACE", "--svg", "OUT"]),
     ("timeline.png", &[CLI, "timeline", "TRACE", "--png", "OUT"]),
     (
@@ -293,7 +307,7 @@ fn every_output_is_written_synced_renamed_and_its_directory_synced() {
     // An archive, whose anchor is the last.
     let anchor = inputs.path("archive/run.otf2");
     let found = calls(
-        &inputs.command(&[MERGE, "-q", "RECORDINGS", "-o", "OUT"], &anchor),
+        &inputs.command(&["trace-merge", "-q", "RECORDINGS", "-o", "OUT"], &anchor),
         &log,
         none,
     );

@@ -1,6 +1,7 @@
 //! Analyses run over slices of a trace, by several threads: the answers are those of one thread, and those of the
 //! recordings, which are one slice.
 
+use annals_test_support::synthetic;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -8,9 +9,6 @@ use std::process::Command;
 
 use annals_format::{BLOCK_HEADER_LEN, BlockHeader, BlockKind};
 use annals_merger::{MergeOptions, Query, Reader, Role, SliceNumber, no_progress};
-
-#[path = "../../benches/synthetic.rs"]
-mod synthetic;
 
 const COMMANDS: [&str; 10] = [
     "regions --rank 0-6",

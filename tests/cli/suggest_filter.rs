@@ -1,8 +1,5 @@
 //! `trace-cli suggest-filter`: what it counts, and that its filter leaves out exactly what it says.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -12,9 +9,9 @@ use annals_recorder::Value as ElementValue;
 use annals_recorder::{
     ElementType, EventTypeSchema, EventTypeSpec, Options, Recorder, Role, Rules,
 };
+use annals_test_support::{ENTER, LEAVE, MARK, REFERENCE, Row, TestRecording, TestStream};
 use serde::Deserialize;
 use serde_json::Value;
-use support::{ENTER, LEAVE, MARK, REFERENCE, Row, TestRecording, TestStream};
 
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]

@@ -1,10 +1,5 @@
 //! The tables of `trace-cli` against an oracle that computes them from the printed events, the simple way.
 
-#[path = "../support/deeds.rs"]
-mod deeds;
-#[path = "../support/mod.rs"]
-mod support;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,8 +9,8 @@ use annals_merger::{MergeOptions, no_progress};
 use proptest::prelude::*;
 use serde_json::Value;
 
-use crate::deeds::{START_NS, ranks, write};
-use crate::support::{ENTER, LEAVE, REFERENCE, REGION_NAMES, Row, TestRecording, TestStream};
+use annals_test_support::deeds::{START_NS, ranks, write};
+use annals_test_support::{ENTER, LEAVE, REFERENCE, REGION_NAMES, Row, TestRecording, TestStream};
 
 fn cli(arguments: &[&str], input: &Path) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_trace-cli"))

@@ -1,15 +1,12 @@
 //! `trace-cli timeline` and the other pictures: what they show is what happened, and what they leave out they say.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use annals_analysis::{Colour, region_colour};
 use annals_format::{CompressionLevel, SourceOrder};
+use annals_test_support::{ENTER, LEAVE, MARK, REFERENCE, Row, TestRecording, TestStream};
 use serde_json::Value;
-use support::{ENTER, LEAVE, MARK, REFERENCE, Row, TestRecording, TestStream};
 
 fn run(arguments: &[&str], input: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_trace-cli"))
@@ -240,7 +237,7 @@ fn random_calls(seed: u64) -> (tempfile::TempDir, PathBuf, Vec<Call>) {
 /// Checks every bar of a timeline against the calls; the regions of `chosen` are drawn, on the levels of these alone. Returns
 /// how many bars represent one call, and several calls.
 fn check_bars(found: &Value, calls: &[Call], chosen: &[u64]) -> (usize, usize) {
-    let names = support::REGION_NAMES;
+    let names = annals_test_support::REGION_NAMES;
     let number = |value: &Value| value.as_i64().expect("a number");
     // A call's level among those that are drawn.
     let level_of = |call: &Call| {
@@ -374,8 +371,9 @@ fn the_pixels_of_a_lane_are_the_regions_that_took_most_of_each_column() {
                 }
                 let most = times.values().max().copied().unwrap_or(0);
                 let mut right = times.iter().filter(|(_, time)| **time + 2 >= most);
-                let colour =
-                    |region: u64| region_colour(support::REGION_NAMES[region as usize]).hex();
+                let colour = |region: u64| {
+                    region_colour(annals_test_support::REGION_NAMES[region as usize]).hex()
+                };
                 let is_region = right.any(|(region, _)| *shown == colour(*region));
                 let is_empty = most <= 2 && shown == "#ececec";
                 assert!(

@@ -1,17 +1,5 @@
 //! `trace-cli` from outside: what its JSON holds, exit codes, messages, the demo on unfriendly folders.
 
-mod doctor;
-mod library;
-mod manual;
-mod mistakes;
-mod outputs;
-#[path = "../support/programs.rs"]
-mod programs;
-mod slices;
-#[path = "../support/mod.rs"]
-mod support;
-mod units;
-
 use std::ffi::OsStr;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -19,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use annals_format::{CompressionLevel, SourceOrder};
+use annals_test_support::{ENTER, LEAVE, MARK, REFERENCE, Row, TestRecording, TestStream};
 use serde_json::Value;
-use support::{ENTER, LEAVE, MARK, REFERENCE, Row, TestRecording, TestStream};
 
 fn command() -> Command {
     Command::new(env!("CARGO_BIN_EXE_trace-cli"))
@@ -52,7 +40,7 @@ fn json(name: &str, input: &Path, more: &[&str]) -> Value {
 
 /// main [0, 100), in it solve [10, 30) and [40, 70), and in the second exchange [50, 60); a loss of
 /// 5 enters in [72, 80); a mark at 90. Times in microseconds.
-fn nested(rank: u32) -> TestRecording {
+pub(crate) fn nested(rank: u32) -> TestRecording {
     let at = |us: u64| 1_000_000 + us * 1000;
     let rows = vec![
         Row::Event(ENTER, at(0), 0),
@@ -82,7 +70,7 @@ fn nested(rank: u32) -> TestRecording {
     }
 }
 
-fn nested_file() -> (tempfile::TempDir, PathBuf) {
+pub(crate) fn nested_file() -> (tempfile::TempDir, PathBuf) {
     let scratch = tempfile::tempdir().expect("a directory");
     let path = nested(0).write(scratch.path(), CompressionLevel::Zstd(1));
     (scratch, path)

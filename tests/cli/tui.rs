@@ -1,14 +1,11 @@
 //! `trace-cli tui`, driven by keys in a terminal: the screen shows what happened.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use annals_format::{CompressionLevel, SourceOrder};
-use support::{ENTER, LEAVE, MARK, REFERENCE, Row, TestRecording, TestStream};
+use annals_test_support::{ENTER, LEAVE, MARK, REFERENCE, Row, TestRecording, TestStream};
 
 /// A terminal of 100 columns and 30 lines that runs the viewer; gone when it is dropped.
 struct Terminal {

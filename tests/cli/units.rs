@@ -28,7 +28,7 @@ fn option(program: &'static str, before: &[&'static str], option: &'static str) 
 }
 
 const CLI: &str = env!("CARGO_BIN_EXE_trace-cli");
-use crate::programs::MERGE;
+use crate::trace_merge;
 
 /// `record` parses its options and the recorder's variables before it starts the program, which does not exist here.
 fn recorder(field: &'static str, variable: &'static str, value: &'static str) -> [Taker; 2] {
@@ -66,7 +66,7 @@ fn recorder(field: &'static str, variable: &'static str, value: &'static str) ->
 }
 
 fn check(takers: &[Taker], accepted: &[&str], refused: &[&str], expected: &str) {
-    let (_scratch, input) = super::nested_file();
+    let (_scratch, input) = super::trace::nested_file();
     for taker in takers {
         let run = |text: &str| {
             let output = (taker.command)(text, &input).output().expect("it runs");
@@ -96,10 +96,10 @@ fn check(takers: &[Taker], accepted: &[&str], refused: &[&str], expected: &str) 
 
 #[test]
 fn every_option_and_variable_takes_the_same_sizes() {
-    crate::programs::trace_merge();
+    let merge = trace_merge();
     let mut takers = vec![
         option(
-            MERGE,
+            merge,
             &["INPUT", "-o", "INPUT.merged"],
             "--memory-limit=TEXT",
         ),

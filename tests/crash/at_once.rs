@@ -1,11 +1,6 @@
 //! Programs that use the same files concurrently: each output is the complete output of one of them, and no event is
 //! lost between them.
 
-#[path = "../support/programs.rs"]
-mod programs;
-#[path = "../support/mod.rs"]
-mod support;
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -14,14 +9,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use annals_format::{CompressionLevel, SourceOrder};
 use annals_merger::{InputRecording, Reader};
 use annals_recorder::{EventTypeSpec, Options, Recorder};
-use support::{MARK, REFERENCE, Row, TestRecording, TestStream, sums_by_type};
+use annals_test_support::{MARK, REFERENCE, Row, TestRecording, TestStream, sums_by_type};
+
+/// Returns `trace-merge`.
+fn trace_merge() -> &'static str {
+    annals_test_support::programs::trace_merge(
+        env!("CARGO_BIN_EXE_trace-cli"),
+        env!("CARGO_TARGET_TMPDIR"),
+    )
+}
 
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 fn merge(input: &Path, output: &Path) -> Command {
-    let mut command = Command::new(programs::trace_merge());
+    let mut command = Command::new(trace_merge());
     command.arg(input).arg("-o").arg(output).arg("-q");
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     command
@@ -242,7 +245,7 @@ fn jobs_that_share_a_directory_are_kept_apart_by_their_runs() {
             .collect();
         assert_eq!(of_run.len(), 2);
         let output = scratch.path().join(format!("{run}.annals"));
-        let merged = Command::new(programs::trace_merge())
+        let merged = Command::new(trace_merge())
             .args(&of_run)
             .arg("-o")
             .arg(&output)

@@ -8,13 +8,7 @@
 )]
 
 mod faults;
-#[path = "../support/page.rs"]
-mod page;
-#[path = "../support/programs.rs"]
-mod programs;
 mod record;
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,9 +18,19 @@ use std::sync::OnceLock;
 use annals_format::{CompressionLevel, Ended, SourceOrder};
 use annals_merger::{InputRecording, Reader, recover};
 use annals_recorder::{EventTypeSpec, Options, Overflow, Recorder};
+use annals_test_support::page::SharedPage;
+use annals_test_support::{
+    ENTER, LEAVE, MARK, REFERENCE, Row, TestRecording, TestStream, sums_by_type,
+};
 use faults::{Standing, copy, faulty, is_leftover, logged, said, standing};
-use page::SharedPage;
-use support::{ENTER, LEAVE, MARK, REFERENCE, Row, TestRecording, TestStream, sums_by_type};
+
+/// Returns `trace-merge`.
+fn trace_merge() -> &'static str {
+    annals_test_support::programs::trace_merge(
+        env!("CARGO_BIN_EXE_trace-cli"),
+        env!("CARGO_TARGET_TMPDIR"),
+    )
+}
 
 /// A program that writes: `IN` in its arguments is the directory of its inputs, `OUT` that of its outputs.
 struct Tool {
@@ -154,7 +158,7 @@ const TOOLS: [Tool; 15] = [
 impl Tool {
     fn command(&self, inputs: &Path, outputs: &Path) -> Command {
         let mut command = Command::new(if self.is_merge {
-            programs::trace_merge()
+            trace_merge()
         } else {
             env!("CARGO_BIN_EXE_trace-cli")
         });
@@ -223,7 +227,7 @@ fn stock() -> &'static Path {
         copy(&scratch.path().join(RECORDINGS), &killed);
         assert_eq!(standing(&killed).len(), 2, "a recording and its live file");
         let run = |arguments: &[&str]| {
-            let output = Command::new(programs::trace_merge())
+            let output = Command::new(trace_merge())
                 .args(arguments)
                 .arg("-q")
                 .output()

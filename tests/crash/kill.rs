@@ -3,11 +3,6 @@
 //! The child records numbered events from several threads, and acknowledges each in a shared page after the call has
 //! returned. `ANNALS_KILLS` sets the number of kills (default 300).
 
-#[path = "../support/page.rs"]
-mod page;
-#[path = "../support/programs.rs"]
-mod programs;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -16,7 +11,7 @@ use std::time::{Duration, Instant};
 use annals_format::{BlockKind, Cause, SYNC, Value};
 use annals_merger::{InputRecording, MergeOptions, Reader, Window, no_progress, recover, verify};
 use annals_recorder::{EventTypeSpec, Options, Overflow, Recorder};
-use page::SharedPage;
+use annals_test_support::page::SharedPage;
 
 const THREADS: usize = 3;
 const CHILD: &str = "ANNALS_KILLED_CHILD";
@@ -27,6 +22,14 @@ fn word_of(thread: usize) -> usize {
 }
 
 /// Not a separate test: what the killed process runs.
+/// Returns `trace-merge`.
+fn trace_merge() -> &'static str {
+    annals_test_support::programs::trace_merge(
+        env!("CARGO_BIN_EXE_trace-cli"),
+        env!("CARGO_TARGET_TMPDIR"),
+    )
+}
+
 #[test]
 fn child() {
     let Ok(task) = std::env::var(CHILD) else {
@@ -238,7 +241,7 @@ fn check_recovery(recordings: &Path, acknowledged: [u64; THREADS]) {
 /// `trace-merge` takes it in and says how the rank ended.
 fn check_merge(recordings: &Path) {
     let output = recordings.with_file_name("run.annals");
-    let result = Command::new(programs::trace_merge())
+    let result = Command::new(trace_merge())
         .arg(recordings)
         .arg("-o")
         .arg(&output)

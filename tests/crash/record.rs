@@ -11,8 +11,8 @@ use annals_merger::{InputRecording, Reader, verify};
 use annals_recorder::{ModuleSpec, Recorder};
 
 use crate::faults::{copy, is_leftover, library, logged, said, standing};
-use crate::page::SharedPage;
-use crate::{EVENTS, TOLD, check_recording, child, open_page, stock};
+use crate::{EVENTS, TOLD, check_recording, child, open_page, stock, trace_merge};
+use annals_test_support::page::SharedPage;
 
 /// How the child ends that is recorded: by itself, or killed.
 const FINISHES: &str = "recorded";
@@ -222,7 +222,7 @@ impl Way {
         );
         let told = String::from_utf8_lossy(&recovered.stdout);
         self.check_clean(ran, &format!("{when}; recover: {told}"));
-        let mut merge = Command::new(crate::programs::trace_merge());
+        let mut merge = Command::new(trace_merge());
         let merged = merge.arg(ran.run()).arg("-o").arg(ran.trace()).output();
         let merged = merged.expect("trace-merge runs");
         assert!(

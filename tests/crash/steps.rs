@@ -7,9 +7,6 @@
 //! there are 20, and the end of the recording, which is met at its system calls otherwise, is stepped as well.
 #![expect(unsafe_code, reason = "ptrace, and a look at mapped files")]
 
-#[path = "../support/page.rs"]
-mod page;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -20,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use annals_format::{CompressionLevel, LiveImage, ReadAt, Recording, StreamId, Value};
 use annals_recorder::{EventTypeSpec, Options, Overflow, Recorder, Text};
-use page::{SharedPage, map};
+use annals_test_support::page::{SharedPage, map};
 
 const CHILD: &str = "ANNALS_STEPPED_CHILD";
 /// Words of the shared page: acknowledged events of each thread; then event types.

@@ -1,11 +1,10 @@
 //! Programs compiled with `-finstrument-functions`, and `trace-cli record`: what is recorded is compared
 //! with counters that are compiled into the functions themselves, and with what uftrace counts.
 
-#[path = "../support/installation.rs"]
-mod installation;
 mod launchers;
 mod names;
 
+use annals_test_support::installation::installed;
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -59,7 +58,7 @@ fn output(command: &mut Command) -> String {
 /// Returns the installation of this run of the tests.
 fn prefix() -> &'static Path {
     static PREFIX: OnceLock<PathBuf> = OnceLock::new();
-    PREFIX.get_or_init(|| installation::installed("instrument"))
+    PREFIX.get_or_init(|| installed(env!("CARGO_TARGET_TMPDIR"), "instrument"))
 }
 
 fn trace_cli() -> Command {

@@ -4,8 +4,6 @@
 //! receive, with the same number of bytes.
 
 mod hangs;
-#[path = "../support/installation.rs"]
-mod installation;
 mod losses;
 mod support;
 

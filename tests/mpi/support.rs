@@ -1,5 +1,6 @@
 //! The available MPIs, and programs run with them.
 
+use annals_test_support::installation::installed;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -99,7 +100,7 @@ pub(crate) fn scratch() -> &'static Path {
 /// The installation of this run of the tests.
 pub(crate) fn prefix() -> &'static Path {
     static PREFIX: OnceLock<PathBuf> = OnceLock::new();
-    PREFIX.get_or_init(|| crate::installation::installed("mpi-installed"))
+    PREFIX.get_or_init(|| installed(env!("CARGO_TARGET_TMPDIR"), "mpi-installed"))
 }
 
 /// An MPI: its compiler and its launcher.

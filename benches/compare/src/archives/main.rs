@@ -6,9 +6,7 @@
 #[cfg(otf2)]
 #[path = "../merging/otf2.rs"]
 mod otf2;
-#[path = "../../../synthetic.rs"]
 #[allow(dead_code, reason = "the recordings of it are not needed here")]
-mod synthetic;
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +18,7 @@ use annals_format::otf2::{
     LocalDefinitions, RawRecords,
 };
 use clap::Parser;
-use synthetic::{Happening, Program};
+use annals_test_support::synthetic::{self, Happening, Program};
 
 /// How fast OTF2 archives are read and written, compared with the reference library.
 #[derive(Clone, Debug, Parser)]
@@ -77,7 +75,7 @@ fn write(directory: &Path, locations: u32, events: u64) -> std::io::Result<()> {
         let mut file = fs::File::create(directory.join(format!("{location}.evt")))?;
         let mut writer = EventWriter::new(LEAST_CHUNK);
         for _ in 0..events {
-            let (step, what) = program.next();
+            let (step, what) = program.next_event();
             tick += step;
             let (id, values, count) = match what {
                 Happening::Region(true, region) => (12, [region, 0, 0, 0], 1),

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use crate::synthetic::{self, Happening, Program};
+use annals_test_support::synthetic::{self, Happening, Program};
 
 const PACKET_BYTES: usize = 256 << 10;
 /// Magic, uuid, stream id; then two times, two sizes, the discarded events and the processor.
@@ -79,7 +79,7 @@ pub(crate) fn write_stream(
         packet.clear();
         packet.resize(HEAD_BYTES, 0);
         while left != 0 && packet.len() + EVENT_BYTES <= PACKET_BYTES {
-            let (step, what) = program.next();
+            let (step, what) = program.next_event();
             tick += step;
             left -= 1;
             let (id, values, count) = match what {

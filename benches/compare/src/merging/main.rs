@@ -8,10 +8,8 @@
 mod ctf;
 #[cfg(otf2)]
 mod otf2;
-#[path = "../../../synthetic.rs"]
-mod synthetic;
 
-use synthetic::Mix;
+use annals_test_support::synthetic::{self, Mix};
 
 use std::ops::ControlFlow;
 use std::io::Read as _;

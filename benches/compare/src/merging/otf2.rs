@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::null_mut;
 
-use crate::synthetic::{self, Events, Happening, Mix, Mpi};
+use annals_test_support::synthetic::{self, Events, Happening, Mix, Mpi};
 
 unsafe extern "C" {
     fn compare_run_open(directory: *const c_char) -> *mut c_void;
@@ -151,7 +151,7 @@ pub(crate) fn write(directory: &Path, ranks: u32, events: u64, mix: Mix) -> Resu
         let list = null_mut();
         let mut code = c_int::from(writer.is_null());
         for _ in 0..events {
-            let (step, what) = program.next();
+            let (step, what) = program.next_event();
             tick += step;
             code |= match what {
                 // SAFETY: the writer is open, and no attribute list is passed.

@@ -1,44 +1,40 @@
 //! Recordings of a run that never was: as many ranks and events as wanted, all at the same time, with what
 //! makes real ones hard to merge: jitter, bursts, nine event types, 64 regions, messages with four elements.
-#![allow(dead_code, reason = "every bench uses its part of it")]
+
+mod halo;
 
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use annals_format::wire::Put;
 use annals_format::{
-    BlockKind, BlockWriter, CalibrationPoint, ChunkBuilder, ChunkHeader, Clock, ClockId, ClockKind,
-    CompressionLevel, Cumulative, Definition, Definitions, Element, ElementType, EventType,
-    EventTypeId, FileHeader, FileKind, Footer, Location, LocationId, LocationKind, Process,
-    ProcessId, Rank, RecordingId, Reference, Region, RegionId, Role, Source, SourceId, SourceOrder,
-    Stream, StreamId, StreamTotals, StringId, Verbosity, encode_tail, put_row_start,
+    BootId, CalibrationPoint, ClockKind, ClockSpec, CompressionLevel, Definition, ElementSpec,
+    ElementType, EventTypeId, LocationKind, ProcessSpec, RecordingBuilder, RecordingId, Reference,
+    Role, SourceOrder, StreamId, Value,
 };
+pub use halo::Halo;
 
-#[path = "halo.rs"]
-mod halo;
-
-use halo::Halo;
-
+/// What a clock of Unix time shows at reference time 0, nanoseconds.
+const UNIX_OFFSET_NS: i64 = 1_700_000_000_000_000_000;
 /// Regions of every rank.
-pub(crate) const REGIONS: u64 = 64;
+pub const REGIONS: u64 = 64;
 /// Ticks per second of every clock.
-pub(crate) const TICKS_PER_SECOND: u64 = 2_596_000_000;
+pub const TICKS_PER_SECOND: u64 = 2_596_000_000;
 /// Rows of a chunk, as the recorder's default pages have them.
 const PAGE_BYTES: usize = 64 << 10;
 /// Mean ticks between two events of one rank: 200 ns.
-pub(crate) const MEAN_STEP: u64 = 519;
+pub const MEAN_STEP: u64 = 519;
 
 /// Xorshift (Marsaglia 2003).
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
     /// Creates a generator; equal seeds result in equal numbers.
-    pub(crate) fn new(seed: u64) -> Self {
+    pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
     /// Returns the next number.
-    pub(crate) fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -48,7 +44,7 @@ impl Random {
 
 /// What an event of a rank is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Happening {
+pub enum Happening {
     /// A region is entered, or left.
     Region(bool, u64),
     /// A message is sent, or received: communicator, peer, tag, bytes.
@@ -61,7 +57,7 @@ pub(crate) enum Happening {
 
 /// Events of a program with requests and collective operations.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Mpi {
+pub enum Mpi {
     /// Request.
     ReceiveStart,
     /// Communicator, peer, tag, bytes, request.
@@ -70,6 +66,7 @@ pub(crate) enum Mpi {
     IsendComplete,
     /// Communicator, peer, tag, bytes, request.
     Irecv,
+    /// No value.
     CollectiveBegin,
     /// Operation, communicator, root, bytes sent, bytes received.
     CollectiveEnd,
@@ -77,7 +74,7 @@ pub(crate) enum Mpi {
 
 impl Mpi {
     /// Returns how many values it has.
-    pub(crate) const fn values(self) -> usize {
+    pub const fn values(self) -> usize {
         match self {
             Self::ReceiveStart | Self::IsendComplete => 1,
             Self::Isend | Self::Irecv | Self::CollectiveEnd => 5,
@@ -88,7 +85,7 @@ impl Mpi {
 
 /// What the ranks of a run do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Mix {
+pub enum Mix {
     /// Events of eight types at random; messages mostly never match.
     #[default]
     Random,
@@ -111,14 +108,16 @@ impl std::str::FromStr for Mix {
 }
 
 /// The events of one rank.
-pub(crate) enum Events {
+pub enum Events {
+    /// Of [`Mix::Random`] and [`Mix::Collectives`].
     Random(Program),
+    /// Of [`Mix::Halo`].
     Halo(Halo),
 }
 
 impl Events {
     /// Returns those of a rank, and the tick at which it begins.
-    pub(crate) fn of(mix: Mix, rank: u32, ranks: u32) -> (u64, Self) {
+    pub fn of(mix: Mix, rank: u32, ranks: u32) -> (u64, Self) {
         match mix {
             Mix::Random | Mix::Collectives => (
                 first_tick(rank),
@@ -132,16 +131,16 @@ impl Events {
     }
 
     /// Returns the next event, with the ticks since the one before.
-    pub(crate) fn next(&mut self) -> (u64, Happening) {
+    pub fn next_event(&mut self) -> (u64, Happening) {
         match self {
-            Self::Random(program) => program.next(),
-            Self::Halo(halo) => halo.next(),
+            Self::Random(program) => program.next_event(),
+            Self::Halo(halo) => halo.next_event(),
         }
     }
 }
 
 /// The events of one rank, each with the ticks since the one before.
-pub(crate) struct Program {
+pub struct Program {
     random: Random,
     ranks: u64,
     open: Vec<u64>,
@@ -149,7 +148,7 @@ pub(crate) struct Program {
 
 impl Program {
     /// Returns the program of a rank.
-    pub(crate) fn new(rank: u64, ranks: u64) -> Self {
+    pub fn new(rank: u64, ranks: u64) -> Self {
         Self {
             random: Random::new(rank + 1),
             ranks,
@@ -158,8 +157,8 @@ impl Program {
     }
 
     /// Returns the next event.
-    pub(crate) fn next(&mut self) -> (u64, Happening) {
-        let word = self.random.next();
+    pub fn next_event(&mut self) -> (u64, Happening) {
+        let word = self.random.draw();
         // Mostly close together, with pauses now and then.
         let step = match word % 64 {
             0 => MEAN_STEP * 20 + word % 4096,
@@ -186,80 +185,42 @@ const ENTER: u32 = 0;
 const LEAVE: u32 = 1;
 const SEND: u32 = 2;
 const RECEIVE: u32 = 3;
-pub(crate) const POINTS: u32 = 4;
+/// Event type of the first of four kinds of points.
+pub const POINTS: u32 = 4;
 const MPI: u32 = 8;
 
-fn definitions(rank: u32, ranks: u32, id: RecordingId, ends: (u64, u64), mix: Mix) -> Definitions {
-    let mut d = Definitions::default();
-    let mut texts: Vec<String> = Vec::new();
-    let mut string = |text: &str| {
-        let known = texts.iter().position(|known| known == text);
-        let index = known.unwrap_or_else(|| {
-            texts.push(text.to_owned());
-            texts.len() - 1
-        });
-        StringId::new(index as u32)
-    };
-    let empty = string("");
-    let process = ProcessId::new(0);
-    d.add(Definition::Process(Process {
-        id: process,
-        recording_id: id,
-        run: string("synthetic"),
-        host: string("host"),
-        boot_id: annals_format::BootId([7; 16]),
-        pid: 1000 + rank,
-        start_unix_ns: 1_700_000_000_000_000_000,
-        start_reference_ns: 0,
-        command: string("synthetic"),
-    }));
-    d.add(Definition::Rank(Rank {
-        process,
-        rank,
-        rank_count: Some(ranks),
-        is_assigned: false,
-    }));
-    let clock = ClockId::new(0);
-    d.add(Definition::Clock(Clock {
-        id: clock,
-        process,
-        name: string("tsc"),
+/// Defines what a rank has, and returns its stream. Calibration points are one second apart, as the recorder makes them,
+/// up to `last`.
+fn define(builder: &mut RecordingBuilder, rank: u32, ranks: u32, last: u64, mix: Mix) -> StreamId {
+    builder.rank(rank, Some(ranks));
+    let spec = ClockSpec {
         kind: ClockKind::Tsc,
         ticks_per_second: TICKS_PER_SECOND,
         rate_error_ppb: 0,
         max_ticks: u64::MAX,
-    }));
-    // Once a second, as the recorder calibrates.
-    let seconds = (ends.1 / TICKS_PER_SECOND) as i64 + 1;
+    };
+    let clock = builder.clock("tsc", &spec);
+    let seconds = (last / TICKS_PER_SECOND) as i64 + 1;
     for second in 0..=seconds {
-        d.add(Definition::Calibration(CalibrationPoint {
+        builder.define(Definition::Calibration(CalibrationPoint {
             clock,
             tick: second as u64 * TICKS_PER_SECOND,
             reference_ns: second * 1_000_000_000,
             error_ns: 20,
-            unix_offset_ns: 1_700_000_000_000_000_000,
+            unix_offset_ns: UNIX_OFFSET_NS,
         }));
     }
-    d.add(Definition::Source(Source {
-        id: SourceId::new(0),
-        process,
-        name: string("application"),
-        description: empty,
-        ordering: SourceOrder::Ordered,
-        clock,
-    }));
-    d.add(Definition::Location(Location {
-        id: LocationId::new(0),
-        process,
-        name: string("main"),
-        kind: LocationKind::Thread,
-        system_id: 1000 + u64::from(rank),
-    }));
-    d.add(Definition::Stream(Stream {
-        id: StreamId::new(0),
-        source: SourceId::new(0),
-        location: Some(LocationId::new(0)),
-    }));
+    let source = builder.source("application", SourceOrder::Ordered, clock);
+    let location = builder.location("main", LocationKind::Thread, 1000 + u64::from(rank));
+    let stream = builder.stream(source, location, 0);
+    define_event_types(builder, mix);
+    for number in 0..REGIONS {
+        builder.region(&format!("region {number}"), "", 0, "");
+    }
+    stream
+}
+
+fn define_event_types(builder: &mut RecordingBuilder, mix: Mix) {
     let message: &[(&str, Reference)] = &[
         ("communicator", Reference::None),
         ("peer", Reference::Rank),
@@ -307,51 +268,24 @@ fn definitions(rank: u32, ranks: u32, id: RecordingId, ends: (u64, u64), mix: Mi
         point_d,
     ];
     for (id, name, role, elements) in types.into_iter().chain(of_mpi) {
-        let elements = elements.iter().map(|(name, reference)| Element {
-            name: string(name),
-            element_type: ElementType::U64,
-            is_optional: false,
-            reference: *reference,
-            unit: empty,
-            original_bits: 0,
-        });
-        let elements = elements.collect();
-        d.add(Definition::EventType(EventType {
-            id: EventTypeId::new(id),
-            name: string(name),
-            description: empty,
-            verbosity: Verbosity::UserBasic,
-            role,
-            key_element: None,
-            elements,
-        }));
+        let elements: Vec<ElementSpec<'_>> = elements
+            .iter()
+            .map(|(name, reference)| ElementSpec {
+                reference: *reference,
+                ..ElementSpec::new(name, ElementType::U64)
+            })
+            .collect();
+        assert_eq!(builder.event_type(name, role, &elements).get(), id);
     }
-    for number in 0..REGIONS {
-        d.add(Definition::Region(Region {
-            id: RegionId::new(number as u32),
-            name: string(&format!("region {number}")),
-            file: empty,
-            line: 0,
-            group: empty,
-        }));
-    }
-    for (number, text) in texts.into_iter().enumerate() {
-        d.add(Definition::String(StringId::new(number as u32), text));
-    }
-    d.tidy();
-    d
 }
 
 /// Returns when a rank begins: within a millisecond of the others.
-pub(crate) fn first_tick(rank: u32) -> u64 {
-    TICKS_PER_SECOND / 1000 + Random::new(rank.into()).next() % (TICKS_PER_SECOND / 1000)
+pub fn first_tick(rank: u32) -> u64 {
+    TICKS_PER_SECOND / 1000 + Random::new(rank.into()).draw() % (TICKS_PER_SECOND / 1000)
 }
 
-fn put_row(last: u64, tick: u64, what: Happening, rows: &mut Vec<u8>) {
-    let mut put = |id: u32, values: &[u64]| {
-        put_row_start(EventTypeId::new(id), last, tick, rows);
-        values.iter().for_each(|value| rows.put_varint(*value));
-    };
+/// Calls `put` with the event type and the values of an event.
+fn with_values(what: Happening, put: impl FnOnce(u32, &[u64])) {
     match what {
         Happening::Region(true, region) => put(ENTER, &[region]),
         Happening::Region(false, region) => put(LEAVE, &[region]),
@@ -366,7 +300,7 @@ fn put_row(last: u64, tick: u64, what: Happening, rows: &mut Vec<u8>) {
 ///
 /// # Errors
 /// If it cannot be written.
-pub(crate) fn write_recording(
+pub fn write_recording(
     directory: &Path,
     rank: u32,
     ranks: u32,
@@ -379,7 +313,7 @@ pub(crate) fn write_recording(
 ///
 /// # Errors
 /// If it cannot be written.
-pub(crate) fn write_stretched(
+pub fn write_stretched(
     directory: &Path,
     rank: u32,
     ranks: u32,
@@ -389,75 +323,44 @@ pub(crate) fn write_stretched(
 ) -> std::io::Result<()> {
     let mut id = [0x5a; 16];
     id[..4].copy_from_slice(&rank.to_le_bytes());
-    let id = RecordingId(id);
+    let process = ProcessSpec {
+        recording_id: RecordingId(id),
+        run: "synthetic",
+        host: "host",
+        boot_id: BootId([7; 16]),
+        pid: 1000 + rank,
+        start_unix_ns: UNIX_OFFSET_NS,
+        start_reference_ns: 0,
+        command: "synthetic",
+    };
     let (first, mut program) = Events::of(mix, rank, ranks);
     let last = first + events * MEAN_STEP * 2 * stretch;
-    let definitions = definitions(rank, ranks, id, (first, last), mix);
-    let schema = definitions.schema();
     let path = directory.join(format!("synthetic-host-{rank}.annals"));
     let mut file = BufWriter::new(std::fs::File::create(path)?);
-    let mut blocks = BlockWriter::new(CompressionLevel::default())?;
-    let mut out = FileHeader::new(FileKind::Recording, id).encode().to_vec();
-    let mut records = Vec::new();
-    definitions.encode(&mut records);
-    blocks.write(BlockKind::Definitions, &[], &records, &mut out);
-    let mut offset = 0;
-    let mut index: Vec<(u64, ChunkHeader)> = Vec::new();
-    let mut totals = StreamTotals::new(StreamId::new(0));
-    let mut builder = ChunkBuilder::new(u64::MAX);
-    let mut before = Cumulative::default();
-    let mut predecessor = Vec::new();
+    let mut builder = RecordingBuilder::new(&process, CompressionLevel::default())?;
+    let stream = define(&mut builder, rank, ranks, last, mix);
+    let reference_ns =
+        |tick: u64| (i128::from(tick) * 1_000_000_000 / i128::from(TICKS_PER_SECOND)) as i64;
     let (mut tick, mut left) = (first, events);
-    let mut rows = Vec::with_capacity(PAGE_BYTES);
     while left > 0 {
-        rows.clear();
-        let base = tick;
-        while left > 0 && rows.len() + 64 < PAGE_BYTES {
-            let (step, what) = program.next();
-            let step = step * stretch;
-            put_row(tick, tick + step, what, &mut rows);
-            tick += step;
+        let open_ns = reference_ns(tick);
+        let mut chunk = builder.chunk(stream, open_ns);
+        while left > 0 && chunk.byte_len() + 64 < PAGE_BYTES {
+            let (step, what) = program.next_event();
+            tick += step * stretch;
+            with_values(what, |event_type, values| {
+                let mut given = [Value::Absent; 5];
+                for (place, value) in given.iter_mut().zip(values) {
+                    *place = Value::U64(*value);
+                }
+                chunk.event(EventTypeId::new(event_type), tick, &given[..values.len()]);
+            });
             left -= 1;
         }
-        builder.restart(u64::MAX);
-        let taken = builder.push_rows(&schema, base, &rows);
-        taken.expect("rows of defined types");
-        let (mut header, chunk) = builder.complete(StreamId::new(0));
-        header.sequence = index.len() as u64;
-        header.open_reference_ns =
-            (base as i128 * 1_000_000_000 / i128::from(TICKS_PER_SECOND)) as i64;
-        header.before = before;
-        header.predecessor_counts = predecessor;
-        before.raised += header.event_count;
-        before.recorded += header.event_count;
-        predecessor = header.counts.clone();
-        for (event_type, count) in &header.counts {
-            let row = totals.row(*event_type);
-            row.raised += count;
-            row.recorded += count;
-        }
-        totals.last_tick = header.last_tick;
-        let mut head = Vec::new();
-        header.encode(&mut head);
-        let mut body = Vec::new();
-        chunk.encode(&mut body);
-        index.push((offset + out.len() as u64, header));
-        blocks.write_with(BlockKind::Chunk, &head, &body, chunk.content(), &mut out);
-        file.write_all(&out)?;
-        offset += out.len() as u64;
-        out.clear();
+        chunk.finish(open_ns).map_err(std::io::Error::other)?;
+        builder.write_to(&mut file)?;
     }
-    totals.close_tick = tick;
-    let footer = Footer {
-        definitions,
-        chunks: index,
-        totals: vec![totals],
-        ..Footer::default()
-    };
-    let mut body = Vec::new();
-    footer.encode(&mut body);
-    blocks.write(BlockKind::Footer, &[], &body, &mut out);
-    out.extend_from_slice(&encode_tail(offset));
-    file.write_all(&out)?;
+    builder.close_stream(stream, tick);
+    file.write_all(&builder.finish())?;
     file.flush()
 }

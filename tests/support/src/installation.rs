@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Installs into a fresh prefix of this name. `TESTS_BUILT_IN` names a directory with everything built; without
+/// Installs into a fresh prefix of this name, in a directory of the tests (`CARGO_TARGET_TMPDIR`). `TESTS_BUILT_IN` names a directory with everything built; without
 /// it everything is built first, as cargo builds it for tests.
 ///
 /// # Panics
 /// If it cannot be built or installed.
-pub(crate) fn installed(name: &str) -> PathBuf {
-    let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+pub fn installed(directory: &str, name: &str) -> PathBuf {
+    let prefix = Path::new(directory).join(name);
     let _ = std::fs::remove_dir_all(&prefix);
     let mut above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
     let script = above.find_map(|directory| {

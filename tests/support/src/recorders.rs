@@ -1,6 +1,4 @@
 //! Recorders that several tests begin with.
-#![allow(dead_code, reason = "every test uses its part of it")]
-
 use std::path::Path;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -8,13 +6,13 @@ use std::time::{Duration, Instant};
 use annals_recorder::{EventType, EventTypeSpec, Options, Overflow, Recorder};
 
 /// `mark(number)`: what most tests raise.
-pub(crate) fn mark(recorder: &Recorder) -> EventType<(u64,)> {
+pub fn mark(recorder: &Recorder) -> EventType<(u64,)> {
     let spec = EventTypeSpec::new("mark").element("number");
     recorder.add_event_type(&spec).expect("an event type")
 }
 
 /// Pages of 4 KiB, so that there are many switches.
-pub(crate) fn small_pages(directory: &Path, buffer_bytes: usize) -> Options {
+pub fn small_pages(directory: &Path, buffer_bytes: usize) -> Options {
     let mut options = Options::new(directory);
     options.buffer_bytes = buffer_bytes;
     options.page_bytes = Some(4096);
@@ -25,7 +23,7 @@ const BLOCK_LIMIT: Duration = Duration::from_millis(30);
 
 /// Options with few pages, whose streams keep them; a thread that needs one waits for
 /// [`BLOCK_LIMIT`].
-pub(crate) fn few_pages_and_a_limit(directory: &Path) -> Options {
+pub fn few_pages_and_a_limit(directory: &Path) -> Options {
     let mut options = small_pages(directory, 1);
     options.overflow = Overflow::Block;
     options.block_limit = BLOCK_LIMIT;
@@ -35,7 +33,7 @@ pub(crate) fn few_pages_and_a_limit(directory: &Path) -> Options {
 
 /// Assigns every page to a thread that raises by `raise_one`; then `raise_another` finds none, and must wait to its
 /// limit. Returns the number of pages.
-pub(crate) fn raise_without_a_page(
+pub fn raise_without_a_page(
     recorder: &Recorder,
     raise_one: impl Fn() + Sync,
     raise_another: impl FnOnce() + Send,

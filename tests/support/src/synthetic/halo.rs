@@ -23,7 +23,7 @@ const REDUCE: u64 = 7;
 const FUNCTIONS: u64 = 24;
 
 /// The events of one rank, each with the ticks since the one before.
-pub(crate) struct Halo {
+pub struct Halo {
     random: Random,
     rank: u64,
     ranks: u64,
@@ -36,10 +36,10 @@ pub(crate) struct Halo {
 
 impl Halo {
     /// Tick at which all ranks begin.
-    pub(crate) const FIRST: u64 = TICKS_PER_SECOND / 1000;
+    pub const FIRST: u64 = TICKS_PER_SECOND / 1000;
 
     /// Returns the program of a rank.
-    pub(crate) fn new(rank: u64, ranks: u64) -> Self {
+    pub fn new(rank: u64, ranks: u64) -> Self {
         Self {
             random: Random::new(rank + 1),
             rank,
@@ -51,7 +51,7 @@ impl Halo {
     }
 
     /// Returns the next event.
-    pub(crate) fn next(&mut self) -> (u64, Happening) {
+    pub fn next_event(&mut self) -> (u64, Happening) {
         if self.left.is_empty() {
             self.iterate();
         }
@@ -80,14 +80,14 @@ impl Halo {
 
     /// Appends an event at most `most` ticks after the previous one.
     fn put(&mut self, tick: &mut u64, most: u64, what: Happening) {
-        *tick += 1 + self.random.next() % most;
+        *tick += 1 + self.random.draw() % most;
         self.left.push((*tick, what));
     }
 
     fn iterate(&mut self) {
         let base = Self::FIRST + self.iteration * PERIOD;
         let (iteration, step, compute) = (self.iteration, PERIOD / 400, PERIOD / 140);
-        let at = &mut (base + self.random.next() % (PERIOD / 10));
+        let at = &mut (base + self.random.draw() % (PERIOD / 10));
         let enter = |region| Happening::Region(true, region);
         let leave = |region| Happening::Region(false, region);
         let request = |direction: u64, is_send: bool| {

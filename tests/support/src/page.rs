@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const LENGTH: usize = 4096;
 
 /// The page, a file of 4096 bytes.
-pub(crate) struct SharedPage(&'static [AtomicU64]);
+pub struct SharedPage(&'static [AtomicU64]);
 
 impl SharedPage {
     /// Maps the file; it is made when it is not there, with zeros.
-    pub(crate) fn open(path: &Path) -> Self {
+    pub fn open(path: &Path) -> Self {
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -28,12 +28,12 @@ impl SharedPage {
     }
 
     /// Returns the last value that was stored under a number.
-    pub(crate) fn get(&self, number: usize) -> u64 {
+    pub fn get(&self, number: usize) -> u64 {
         self.0[number].load(Ordering::Acquire)
     }
 
     /// Stores a value. A thread that reads it also observes everything that was done before.
-    pub(crate) fn tell(&self, number: usize, value: u64) {
+    pub fn tell(&self, number: usize, value: u64) {
         self.0[number].store(value, Ordering::Release);
     }
 }
@@ -46,7 +46,7 @@ impl Drop for SharedPage {
 }
 
 /// Maps a file, for good.
-pub(crate) fn map(file: &File, length: usize, protection: i32) -> *const u8 {
+pub fn map(file: &File, length: usize, protection: i32) -> *const u8 {
     // SAFETY: a new mapping of an open file.
     let map = unsafe {
         libc::mmap(

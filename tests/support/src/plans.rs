@@ -1,13 +1,13 @@
 //! Recordings made at random, with every event that is in them: what an oracle needs.
-#![allow(dead_code, unreachable_pub, reason = "every test uses its part of it")]
-
 use annals_format::{ClockKind, SourceOrder, Value};
 use annals_merger::{Reader, Window};
 use proptest::prelude::*;
 
-use crate::support::{MARK, REFERENCE, Row, TestClock, TestRecording, TestStream};
+use crate::{MARK, REFERENCE, Row, TestClock, TestRecording, TestStream};
 
+/// When every recording starts, reference nanoseconds.
 pub const START_NS: i64 = 5_000_000_000;
+/// How long every recording lasts, microseconds.
 pub const SPAN_US: i64 = 40_000;
 
 /// 2.5 ticks a nanosecond, started somewhere.
@@ -31,37 +31,53 @@ pub const ABOUT_TO_WRAP: TestClock = TestClock {
     max_ticks: u64::MAX,
     tick_at_zero: u64::MAX - 5_010_000_000,
 };
+/// The clocks of every recording.
 pub const CLOCKS: [TestClock; 4] = [REFERENCE, FAST, SMALL, ABOUT_TO_WRAP];
 
 /// An event as the oracle knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
+    /// Reference nanoseconds.
     pub time_ns: i64,
+    /// Rank of the process.
     pub rank: u32,
+    /// Index of the recording.
     pub recording: u16,
+    /// Index of the stream in its recording.
     pub stream: usize,
+    /// Index of the event in its stream.
     pub position: usize,
+    /// Its number, which no other event has.
     pub number: u64,
 }
 
+/// A recording with what is in it.
 #[derive(Clone, Debug)]
 pub struct Made {
+    /// The recording.
     pub recording: TestRecording,
+    /// Its events.
     pub known: Vec<Known>,
+    /// Number of events that were dropped.
     pub dropped: u64,
 }
 
+/// What a stream is made from.
 #[derive(Clone, Debug)]
 pub struct StreamPlan {
+    /// Index in [`CLOCKS`].
     pub clock: usize,
+    /// Whether its source is unordered.
     pub is_unordered: bool,
     /// Microseconds since the start; few values, so that many are equal.
     pub times_us: Vec<i64>,
+    /// Events of a chunk.
     pub chunk_len: usize,
-    /// A loss before every so manieth event.
+    /// Events from one loss to the next.
     pub drop_every: usize,
 }
 
+/// Draws a stream.
 pub fn stream_plan() -> impl Strategy<Value = StreamPlan> {
     (
         0..CLOCKS.len(),
@@ -95,6 +111,7 @@ pub fn stream_plan() -> impl Strategy<Value = StreamPlan> {
         )
 }
 
+/// Makes a recording for each rank with its streams.
 pub fn make(plans: &[(u32, Vec<StreamPlan>)]) -> Vec<Made> {
     let mut number = 0;
     let each = plans.iter().enumerate().map(|(index, (rank, streams))| {
@@ -164,6 +181,10 @@ pub fn make(plans: &[(u32, Vec<StreamPlan>)]) -> Vec<Made> {
     each.collect()
 }
 
+/// Returns the times and numbers of a trace's events in its order, and how many were dropped.
+///
+/// # Panics
+/// If it cannot be read.
 pub fn numbers_of(opened: &Reader) -> (Vec<(i64, u64)>, u64) {
     let mut found = Vec::new();
     let mut lost = 0;

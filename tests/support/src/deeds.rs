@@ -1,25 +1,28 @@
 //! Recordings of threads that enter and leave regions at random, with some events lost.
-#![allow(dead_code, unreachable_pub, reason = "every test uses its part of it")]
-
 use std::path::Path;
 
 use annals_format::{CompressionLevel, SourceOrder};
 use proptest::prelude::*;
 
-use crate::support::{ENTER, LEAVE, MARK, REFERENCE, Row, TestRecording, TestStream};
+use crate::{ENTER, LEAVE, MARK, REFERENCE, Row, TestRecording, TestStream};
 
+/// When every recording starts, reference nanoseconds.
 pub const START_NS: i64 = 5_000_000_000;
 
 /// What a thread does, drawn at random.
 #[derive(Clone, Copy, Debug)]
 pub enum Deed {
+    /// A region is entered.
     Enter(u64),
+    /// A region is left.
     Leave(u64),
+    /// A mark.
     Mark,
     /// Events of a type are lost; `None` means any type.
     Lose(Option<annals_format::EventTypeId>),
 }
 
+/// Draws what a thread does.
 pub fn deed() -> impl Strategy<Value = Deed> {
     prop_oneof![
         8 => (0..4_u64).prop_map(Deed::Enter),
@@ -45,6 +48,10 @@ pub fn ranks() -> impl Strategy<Value = Vec<Vec<Vec<Deed>>>> {
     })
 }
 
+/// Writes a recording for each rank into a directory.
+///
+/// # Panics
+/// If one cannot be written.
 pub fn write(ranks: &[Vec<Vec<Deed>>], directory: &Path) {
     for (rank, threads) in ranks.iter().enumerate() {
         let streams = threads.iter().enumerate().map(|(number, deeds)| {

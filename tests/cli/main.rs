@@ -1,0 +1,26 @@
+//! `trace-cli` and `trace-merge` from outside.
+
+mod doctor;
+mod export;
+mod golden;
+mod hostile;
+mod library;
+mod manual;
+mod merge;
+mod mistakes;
+mod outputs;
+mod slices;
+mod suggest_filter;
+mod tables;
+mod timeline;
+mod trace;
+mod tui;
+mod units;
+
+/// Returns `trace-merge`.
+fn trace_merge() -> &'static str {
+    annals_test_support::programs::trace_merge(
+        env!("CARGO_BIN_EXE_trace-cli"),
+        env!("CARGO_TARGET_TMPDIR"),
+    )
+}
