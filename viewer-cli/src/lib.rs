@@ -1,7 +1,6 @@
 //! Answers questions about Annals recordings and traces: the library that implements `trace-cli`.
 
 pub mod commands;
-pub mod csv;
 pub mod did_you_mean;
 pub mod doctor;
 pub mod file;

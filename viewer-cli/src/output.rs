@@ -49,3 +49,23 @@ pub fn json(out: &mut dyn Write, value: &impl serde::Serialize) -> io::Result<()
     serde_json::to_writer_pretty(&mut *out, value)?;
     writeln!(out)
 }
+
+/// Writes comma-separated values (RFC 4180): a line of columns, then one for each row. A value that is missing is an empty
+/// field.
+///
+/// # Errors
+/// If the output cannot be written.
+pub fn csv<Row: serde::Serialize>(
+    out: &mut dyn Write,
+    columns: &[&str],
+    rows: impl IntoIterator<Item = Row>,
+) -> io::Result<()> {
+    let mut writer = csv::WriterBuilder::new()
+        .has_headers(false)
+        .from_writer(out);
+    writer.write_record(columns)?;
+    for row in rows {
+        writer.serialize(row)?;
+    }
+    writer.flush()
+}

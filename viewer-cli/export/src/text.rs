@@ -27,17 +27,6 @@ pub fn safe_lines(text: &str) -> String {
     lines.fold(first, |text, line| text + "\n" + &line)
 }
 
-/// Appends a cell of comma-separated values (RFC 4180), in quotes if it would break its row.
-pub fn put_csv(text: &str, line: &mut Vec<u8>) {
-    let breaks = |byte: &u8| matches!(byte, b',' | b'"' | b'\n' | b'\r');
-    if !text.as_bytes().iter().any(breaks) {
-        return line.extend_from_slice(text.as_bytes());
-    }
-    line.push(b'"');
-    line.extend_from_slice(text.replace('"', "\"\"").as_bytes());
-    line.push(b'"');
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,7 +7,6 @@ use anyhow::bail;
 use clap::Args;
 
 use super::{InputArguments, warn_of_damage};
-use crate::csv::{Csv, Maybe};
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding, UsageError};
 use crate::table::{Align, Table, safe};
@@ -82,19 +81,19 @@ pub fn run(arguments: &CollectivesArguments, out: &mut dyn Write) -> anyhow::Res
             "max_imbalance_ns",
             "is_uncertain",
         ];
-        let mut csv = Csv::new(out, &columns)?;
-        for row in &found.collectives {
-            csv.row(&[
+        let rows = found.collectives.iter().map(|row| {
+            (
                 &row.operation,
                 &row.communicator,
-                &row.members,
-                &row.count,
-                &row.wait_ns,
-                &Maybe(row.mean_imbalance_ns),
-                &row.max_imbalance_ns,
-                &row.is_uncertain,
-            ])?;
-        }
+                row.members,
+                row.count,
+                row.wait_ns,
+                row.mean_imbalance_ns,
+                row.max_imbalance_ns,
+                row.is_uncertain,
+            )
+        });
+        output::csv(out, &columns, rows)?;
     } else {
         let mut table = Table::new(&[
             ("operation", Align::Name),

@@ -13,7 +13,6 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::{InputArguments, warn_of_damage};
-use crate::csv::Csv;
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::names::shorten;
 use crate::output::{self, Finding};
@@ -320,21 +319,21 @@ pub fn run(arguments: &FlatArguments, out: &mut dyn Write) -> anyhow::Result<Fin
             "exclusive_ns",
             "time_is_uncertain",
         ];
-        let mut csv = Csv::new(out, &columns)?;
-        for row in &regions {
-            for share in &row.shares {
-                csv.row(&[
+        let rows = regions.iter().flat_map(|row| {
+            row.shares.iter().map(|share| {
+                (
                     &row.name,
-                    &share.rank,
-                    &share.location.as_deref().unwrap_or(""),
-                    &share.calls,
-                    &share.uncertain_calls,
-                    &share.inclusive_ns,
-                    &share.exclusive_ns,
-                    &share.time_is_uncertain,
-                ])?;
-            }
-        }
+                    share.rank,
+                    &share.location,
+                    share.calls,
+                    share.uncertain_calls,
+                    share.inclusive_ns,
+                    share.exclusive_ns,
+                    share.time_is_uncertain,
+                )
+            })
+        });
+        output::csv(out, &columns, rows)?;
     } else {
         let mut table = Table::new(&[
             ("region", Align::Name),

@@ -10,7 +10,6 @@ use anyhow::bail;
 use clap::Args;
 
 use super::{InputArguments, opt_duration, warn_of_damage};
-use crate::csv::{Csv, Maybe};
 use crate::file::{ForceArgument, SVG};
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding};
@@ -149,24 +148,24 @@ fn write_csv(rows: &[MessagePairRow], out: &mut dyn Write) -> std::io::Result<()
         "late_receiver_wait_ns",
         "is_uncertain",
     ];
-    let mut csv = Csv::new(out, &columns)?;
-    rows.iter().try_for_each(|row| {
-        csv.row(&[
-            &row.from_rank,
-            &row.to_rank,
-            &row.count,
-            &row.bytes,
-            &Maybe(row.min_latency_ns),
-            &Maybe(row.mean_latency_ns),
-            &Maybe(row.p95_latency_ns),
-            &Maybe(row.max_latency_ns),
-            &row.late_senders,
-            &row.late_sender_wait_ns,
-            &row.late_receivers,
-            &row.late_receiver_wait_ns,
-            &row.is_uncertain,
-        ])
-    })
+    let rows = rows.iter().map(|row| {
+        (
+            row.from_rank,
+            row.to_rank,
+            row.count,
+            row.bytes,
+            row.min_latency_ns,
+            row.mean_latency_ns,
+            row.p95_latency_ns,
+            row.max_latency_ns,
+            row.late_senders,
+            row.late_sender_wait_ns,
+            row.late_receivers,
+            row.late_receiver_wait_ns,
+            row.is_uncertain,
+        )
+    });
+    output::csv(out, &columns, rows)
 }
 
 /// Returns one sentence about the longest waits.

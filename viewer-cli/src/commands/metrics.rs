@@ -13,7 +13,6 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::{InputArguments, warn_of_damage};
-use crate::csv::{Csv, Maybe};
 use crate::file::{ForceArgument, SVG};
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding};
@@ -201,24 +200,25 @@ pub fn run(arguments: &MetricsArguments, out: &mut dyn Write) -> anyhow::Result<
             "metric", "element", "unit", "rank", "location", "from_ns", "count", "min", "mean",
             "max", "last",
         ];
-        let mut csv = Csv::new(out, &columns)?;
-        for row in &metrics {
-            for point in &row.points {
-                csv.row(&[
+        let rows = metrics.iter().flat_map(|row| {
+            row.points.iter().map(|point| {
+                (
                     &row.name,
                     &row.element,
                     &row.unit,
-                    &row.rank,
-                    &Maybe(row.location.as_deref()),
-                    &point.from_ns,
-                    &point.count,
-                    &point.min,
-                    &point.mean,
-                    &point.max,
-                    &point.last,
-                ])?;
-            }
-        }
+                    row.rank,
+                    &row.location,
+                    point.from_ns,
+                    point.count,
+                    // Whole numbers without a point.
+                    point.min.to_string(),
+                    point.mean.to_string(),
+                    point.max.to_string(),
+                    point.last.to_string(),
+                )
+            })
+        });
+        output::csv(out, &columns, rows)?;
     } else if arguments.svg.is_none() {
         const LINE: usize = 30;
         let mut table = Table::new(&[

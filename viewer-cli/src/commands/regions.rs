@@ -8,7 +8,6 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::{InputArguments, warn_of_damage};
-use crate::csv::{Csv, Maybe};
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding};
 use crate::table::{Align, Table, safe};
@@ -95,44 +94,41 @@ fn sort(rows: &mut [RegionRow], by: Sort) {
 }
 
 fn write_csv(rows: &[RegionRow], out: &mut dyn Write) -> std::io::Result<()> {
-    let mut csv = Csv::new(
-        out,
-        &[
-            "name",
-            "rank",
-            "location",
-            "calls",
-            "uncertain_calls",
-            "inclusive_ns",
-            "exclusive_ns",
-            "min_ns",
-            "mean_ns",
-            "max_ns",
-            "p50_ns",
-            "p95_ns",
-            "p99_ns",
-            "time_is_uncertain",
-        ],
-    )?;
-    for row in rows {
-        csv.row(&[
+    let columns = [
+        "name",
+        "rank",
+        "location",
+        "calls",
+        "uncertain_calls",
+        "inclusive_ns",
+        "exclusive_ns",
+        "min_ns",
+        "mean_ns",
+        "max_ns",
+        "p50_ns",
+        "p95_ns",
+        "p99_ns",
+        "time_is_uncertain",
+    ];
+    let rows = rows.iter().map(|row| {
+        (
             &row.name,
-            &Maybe(row.rank),
-            &row.location.as_deref().unwrap_or(""),
-            &row.calls,
-            &row.uncertain_calls,
-            &row.inclusive_ns,
-            &row.exclusive_ns,
-            &Maybe(row.min_ns),
-            &Maybe(row.mean_ns),
-            &Maybe(row.max_ns),
-            &Maybe(row.p50_ns),
-            &Maybe(row.p95_ns),
-            &Maybe(row.p99_ns),
-            &row.time_is_uncertain,
-        ])?;
-    }
-    Ok(())
+            row.rank,
+            &row.location,
+            row.calls,
+            row.uncertain_calls,
+            row.inclusive_ns,
+            row.exclusive_ns,
+            row.min_ns,
+            row.mean_ns,
+            row.max_ns,
+            row.p50_ns,
+            row.p95_ns,
+            row.p99_ns,
+            row.time_is_uncertain,
+        )
+    });
+    output::csv(out, &columns, rows)
 }
 
 /// Runs the command.

@@ -1,12 +1,13 @@
 //! Comma-separated values (RFC 4180): a line of names, then a line for each row. A missing value is an empty field, an
 //! empty text or byte string is `""`, and bytes are written as digits.
+//!
+//! Written here because the writer of the crate `csv` cannot put quotes around empty fields only.
 
 use std::io::Write;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
 
-use crate::text::put_csv;
 use crate::values::hex;
 use crate::write::rows::{Cell, Cells, Lines, Out, RowFile};
 
@@ -20,7 +21,7 @@ pub(crate) fn open(
         if at != 0 {
             head.push(b',');
         }
-        put_csv(field.name(), &mut head);
+        put_text(field.name(), &mut head);
     }
     head.push(b'\n');
     Lines::open(schema, out, &head, put)
@@ -43,11 +44,22 @@ fn put(_: &Schema, batch: &RecordBatch, out: &mut Vec<u8>) {
                 Cell::Text("") | Cell::Bytes([]) => write!(out, "\"\""),
                 Cell::Bytes(bytes) => write!(out, "{}", hex(bytes)),
                 Cell::Text(text) => {
-                    put_csv(text, out);
+                    put_text(text, out);
                     Ok(())
                 }
             };
         }
         out.push(b'\n');
     }
+}
+
+/// Appends a field, in quotes if it would break its row.
+fn put_text(text: &str, line: &mut Vec<u8>) {
+    let breaks = |byte: &u8| matches!(byte, b',' | b'"' | b'\n' | b'\r');
+    if !text.as_bytes().iter().any(breaks) {
+        return line.extend_from_slice(text.as_bytes());
+    }
+    line.push(b'"');
+    line.extend_from_slice(text.replace('"', "\"\"").as_bytes());
+    line.push(b'"');
 }
