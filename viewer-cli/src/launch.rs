@@ -8,19 +8,24 @@ use std::mem::MaybeUninit;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 
+use rustix::process::{
+    DumpableBehavior, Pid, Resource, Rlimit, Signal, WaitOptions, getpid, kill_process,
+    set_child_subreaper, set_dumpable_behavior, setrlimit, waitpid,
+};
+
 /// Ends of other processes that are kept. A program that leaves more is no launcher of ranks.
 const MOST_ENDS: usize = 1 << 16;
 
 /// Signals that are passed on. Those that a terminal sends go to all of its programs anyway.
-const FORWARDED: [libc::c_int; 8] = [
-    libc::SIGHUP,
-    libc::SIGINT,
-    libc::SIGQUIT,
-    libc::SIGTERM,
-    libc::SIGUSR1,
-    libc::SIGUSR2,
-    libc::SIGALRM,
-    libc::SIGCONT,
+const FORWARDED: [Signal; 8] = [
+    Signal::HUP,
+    Signal::INT,
+    Signal::QUIT,
+    Signal::TERM,
+    Signal::USR1,
+    Signal::USR2,
+    Signal::ALARM,
+    Signal::CONT,
 ];
 
 /// A program that was run to its end.
@@ -46,10 +51,10 @@ pub struct Orphans {
 
 impl Orphans {
     fn adopt() -> Self {
-        // SAFETY: a system call that touches no memory.
-        let code = unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+        // Any number but 0 turns it on (prctl(2)).
+        let adopted = set_child_subreaper(Some(getpid()));
         Self {
-            is_adopting: code == 0,
+            is_adopting: adopted.is_ok(),
             ends: RefCell::default(),
         }
     }
@@ -66,12 +71,12 @@ impl Orphans {
         }
         // One that has ended is left as it is, until it is known which it is.
         while let Some(pid) = first_ended().filter(|pid| *pid != child) {
-            let mut status = 0;
-            // SAFETY: a child of this process, and a valid place.
-            unsafe { libc::waitpid(pid as libc::pid_t, &raw mut status, libc::WNOHANG) };
+            let waited = waitpid(Pid::from_raw(pid as i32), WaitOptions::NOHANG);
             let mut ends = self.ends.borrow_mut();
-            if ends.len() < MOST_ENDS {
-                ends.insert(pid, ExitStatus::from_raw(status));
+            if let Ok(Some((_, status))) = waited
+                && ends.len() < MOST_ENDS
+            {
+                ends.insert(pid, ExitStatus::from_raw(status.as_raw()));
             }
         }
     }
@@ -136,9 +141,9 @@ fn signal_set() -> libc::sigset_t {
     let mut set = MaybeUninit::uninit();
     // SAFETY: sigemptyset initialises the set.
     unsafe { libc::sigemptyset(set.as_mut_ptr()) };
-    for signal in FORWARDED.into_iter().chain([libc::SIGCHLD]) {
+    for signal in FORWARDED.into_iter().chain([Signal::CHILD]) {
         // SAFETY: initialised above.
-        unsafe { libc::sigaddset(set.as_mut_ptr(), signal) };
+        unsafe { libc::sigaddset(set.as_mut_ptr(), signal.as_raw()) };
     }
     // SAFETY: initialised above.
     unsafe { set.assume_init() }
@@ -163,9 +168,10 @@ fn wait(mut child: Child, orphans: Orphans, set: &libc::sigset_t) -> io::Result<
         let info = unsafe { info.assume_init() };
         // From the terminal, it has reached the child as well.
         let is_from_terminal = info.si_code == libc::SI_KERNEL;
-        if FORWARDED.contains(&signal) && !is_from_terminal {
-            // SAFETY: the child was not waited for yet, so that its number is its own.
-            unsafe { libc::kill(pid as libc::pid_t, signal) };
+        let forwarded = FORWARDED.iter().find(|known| known.as_raw() == signal);
+        if let Some(signal) = forwarded.filter(|_| !is_from_terminal) {
+            // The child was not waited for yet, so that its number is its own; it may have ended.
+            let _ = kill_process(Pid::from_child(&child), *signal);
         }
     }
 }
@@ -174,15 +180,13 @@ fn wait(mut child: Child, orphans: Orphans, set: &libc::sigset_t) -> io::Result<
 /// of ranks, observes how the program ended. Returns if the signal does not end this process, as with the first process
 /// of a container.
 pub fn end_by(signal: i32) {
-    let none = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
+    // The program has made its dump, or was not to make one. A dump that is piped to a program has no limit (core(5)).
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
     };
-    // SAFETY: a complete limit. The program has made its dump, or was not to make one.
-    unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) };
-    // A dump that is piped to a program has no limit (core(5)).
-    // SAFETY: a system call that touches no memory.
-    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
+    let _ = setrlimit(Resource::Core, none);
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     // SAFETY: the default action needs no function.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
     let mut set = MaybeUninit::uninit();

@@ -1,13 +1,13 @@
 //! Learns the exit status of processes that a launcher started (not our own children). The system reports it to a
 //! process's parent and, since Linux 6.15, to any process that has held a handle (pidfd) since before the end. The
 //! handle is opened when a process begins its recording, whose file name ends with the process's number.
-#![expect(unsafe_code, reason = "system calls")]
+#![expect(unsafe_code, reason = "signal masks, and a request that no crate has")]
 
 use std::collections::HashMap;
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
@@ -15,6 +15,11 @@ use std::path::Path;
 use std::process::ExitStatus;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::launch::Orphans;
 
@@ -44,14 +49,9 @@ impl Watch {
     /// If the system cannot report them.
     pub fn begin(directory: &Path) -> io::Result<Self> {
         let (stop, stopped) = UnixStream::pair()?;
-        let name = CString::new(directory.as_os_str().as_bytes())?;
-        // SAFETY: a system call that touches no memory.
-        let notices = owned(unsafe { libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) })?;
-        let fd = notices.as_raw_fd();
-        // SAFETY: a descriptor of this module's, and a C string.
-        if unsafe { libc::inotify_add_watch(fd, name.as_ptr(), libc::IN_CREATE) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
+        let notices = inotify::init(flags)?;
+        inotify::add_watch(&notices, directory, inotify::WatchFlags::CREATE)?;
         let thread = with_signals_blocked(|| {
             std::thread::Builder::new().spawn(move || watch(&notices, &stopped))
         })?;
@@ -118,14 +118,6 @@ impl Processes {
     }
 }
 
-fn owned(fd: libc::c_int) -> io::Result<OwnedFd> {
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the system call has just returned this descriptor, and nothing else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
 /// Signals are for the thread that waits for the program.
 fn with_signals_blocked<T>(spawn: impl FnOnce() -> T) -> T {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
@@ -148,18 +140,16 @@ fn with_signals_blocked<T>(spawn: impl FnOnce() -> T) -> T {
 /// Takes handles of processes whose recordings begin, until it is to stop.
 fn watch(notices: &OwnedFd, stopped: &UnixStream) -> HashMap<OsString, Handle> {
     let mut processes = HashMap::new();
-    let wanted = |fd| libc::pollfd {
-        fd,
-        events: libc::POLLIN,
-        revents: 0,
-    };
     loop {
-        let mut both = [wanted(notices.as_raw_fd()), wanted(stopped.as_raw_fd())];
-        // SAFETY: two places.
-        let count = unsafe { libc::poll(both.as_mut_ptr(), 2, -1) };
-        if count < 0 && io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+        let mut both = [
+            PollFd::new(notices, PollFlags::IN),
+            PollFd::new(stopped, PollFlags::IN),
+        ];
+        let polled = poll(&mut both, None);
+        if polled.is_err_and(|error| error != Errno::INTR) {
             return processes;
         }
+        let is_stopped = !both[1].revents().is_empty();
         for name in names(notices) {
             if let Some(pid) = process_of(&name)
                 && processes.len() < MOST_HANDLES
@@ -168,7 +158,7 @@ fn watch(notices: &OwnedFd, stopped: &UnixStream) -> HashMap<OsString, Handle> {
                 processes.insert(name, (pid, handle));
             }
         }
-        if both[1].revents != 0 {
+        if is_stopped {
             return processes;
         }
     }
@@ -176,38 +166,16 @@ fn watch(notices: &OwnedFd, stopped: &UnixStream) -> HashMap<OsString, Handle> {
 
 /// Returns the names of files that were created since.
 fn names(notices: &OwnedFd) -> Vec<OsString> {
-    const HEAD: usize = size_of::<libc::inotify_event>();
     let mut names = Vec::new();
-    let mut buffer = [0_u8; 16 << 10];
-    loop {
-        // SAFETY: the buffer is valid for writes of this length.
-        let length = unsafe {
-            libc::read(
-                notices.as_raw_fd(),
-                buffer.as_mut_ptr().cast(),
-                buffer.len(),
-            )
-        };
-        let Some(mut rest) = usize::try_from(length).ok().and_then(|n| buffer.get(..n)) else {
-            return names;
-        };
-        if rest.is_empty() {
-            return names;
-        }
-        // A header, then the file's name padded with zeros, whose length is in the header
-        // (inotify(7)).
-        while let Some((head, behind)) = rest.split_at_checked(HEAD) {
-            let head = head.as_ptr().cast::<libc::inotify_event>();
-            // SAFETY: these are `HEAD` bytes, which the system has filled.
-            let length = unsafe { head.read_unaligned() }.len as usize;
-            let Some((name, next)) = behind.split_at_checked(length) else {
-                break;
-            };
-            let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-            names.push(OsStr::from_bytes(name).to_owned());
-            rest = next;
+    let mut buffer = [MaybeUninit::uninit(); 16 << 10];
+    let mut reader = inotify::Reader::new(notices, &mut buffer);
+    // The end is an error: that there are no more yet.
+    while let Ok(notice) = reader.next() {
+        if let Some(name) = notice.file_name() {
+            names.push(OsStr::from_bytes(name.to_bytes()).to_owned());
         }
     }
+    names
 }
 
 /// Returns the process number at the end of a recording's name.
@@ -217,9 +185,9 @@ fn process_of(name: &OsStr) -> Option<u32> {
 }
 
 fn handle_of(pid: u32) -> io::Result<OwnedFd> {
-    // SAFETY: a system call that touches no memory.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::c_long::from(pid), 0) };
-    owned(libc::c_int::try_from(fd).unwrap_or(-1))
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(pidfd_open(pid, PidfdFlags::empty())?)
 }
 
 /// A handle of a process, to try whether the system reports ends.
@@ -244,13 +212,12 @@ impl EndProbe {
 
 /// Returns whether a process does not run any more.
 fn has_ended(handle: &OwnedFd) -> bool {
-    let mut one = libc::pollfd {
-        fd: handle.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
+    let mut one = [PollFd::new(handle, PollFlags::IN)];
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
     };
-    // SAFETY: one place.
-    unsafe { libc::poll(&raw mut one, 1, 0) == 1 }
+    poll(&mut one, Some(&at_once)) == Ok(1)
 }
 
 /// The system's information about a process, in its first version (linux/pidfd.h).
