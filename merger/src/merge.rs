@@ -30,7 +30,7 @@ use annals_format::{
 
 use crate::allocator::give_freed_memory_back;
 use crate::axis::proof::{self, ElementReferences, SortedStreams, StreamHashes};
-use crate::axis::strip::{Part, Strip};
+use crate::axis::strip::{Strip, UnnumberedChunk};
 use crate::axis::unify::Numbers;
 use crate::clocks::ClockFit;
 use crate::clocks::hosts::{Correction, HostFitReport, Hosts};
@@ -59,7 +59,7 @@ use self::causality::{Moved, shifts_of};
 
 /// A recording in the order of the merge.
 #[derive(Debug)]
-struct Member {
+struct MergedProcess {
     /// On its own: a run may have very many.
     input: Box<InputRecording>,
     process: ProcessId,
@@ -68,7 +68,7 @@ struct Member {
     end_ns: i64,
 }
 
-impl Member {
+impl MergedProcess {
     /// Returns the boot of its host; zeros when the definition of its process is lost.
     fn boot_id(&self, definitions: &Definitions) -> BootId {
         let process = definitions.processes.get(&self.process);
@@ -120,7 +120,7 @@ pub(crate) struct Merge {
     pub(crate) repair: Option<RepairReport>,
     /// The moves of a repair are determined.
     is_planned: bool,
-    members: Vec<Member>,
+    members: Vec<MergedProcess>,
     /// Traces among the inputs.
     traces: Vec<RenumberedTrace>,
     /// Identities of all recordings, in merge order.
@@ -164,7 +164,7 @@ impl Merge {
         source.is_some_and(|source| source.ordering == SourceOrder::Unordered)
     }
 
-    fn stream_clock(&self, member: &Member, stream: StreamId) -> Option<StreamClock<'_>> {
+    fn stream_clock(&self, member: &MergedProcess, stream: StreamId) -> Option<StreamClock<'_>> {
         let number = member.numbers.streams.get(&stream)?;
         let definition = self.definitions.streams.get(number)?;
         let source = self.definitions.sources.get(&definition.source)?;
@@ -277,7 +277,7 @@ impl Merge {
         let references = ElementReferences::of(&self.definitions);
         let every = self.expected_events().div_ceil(QUANTILES).max(1);
         let (mut count, mut times) = (0_u64, Vec::new());
-        let times_of = |parts: Vec<Part>| -> Vec<Vec<i64>> {
+        let times_of = |parts: Vec<UnnumberedChunk>| -> Vec<Vec<i64>> {
             let chunks = parts.into_iter().map(|part| {
                 let groups = part.chunk.groups.into_iter();
                 let mut times_ns: Vec<i64> = groups.flat_map(|group| group.times_ns).collect();
@@ -387,7 +387,7 @@ impl Merge {
         &self,
         jobs: usize,
         is_proved: bool,
-        work: &(dyn Fn(Part) -> R + Sync),
+        work: &(dyn Fn(UnnumberedChunk) -> R + Sync),
         consume: &mut dyn FnMut(R) -> Result<()>,
     ) -> Result<Merged> {
         let sorted = SortedStreams::of(&self.definitions);
@@ -400,7 +400,7 @@ impl Merge {
             .as_ref()
             .map(|extractor| self.check(extractor, &self.keep));
         let is_moved = !self.shifts.is_empty();
-        let work = |parts: Vec<Part>| {
+        let work = |parts: Vec<UnnumberedChunk>| {
             let chunks = || parts.iter().map(|part| &part.chunk);
             let of_parts = chunks().flat_map(|chunk| &chunk.losses);
             let losses = of_parts.map(|(_, loss)| *loss).collect();
@@ -463,7 +463,7 @@ impl Merge {
         keep: &'a Keep,
         references: &'a ElementReferences,
         is_proved: bool,
-        work: &(dyn Fn(Vec<Part>) -> R + Sync),
+        work: &(dyn Fn(Vec<UnnumberedChunk>) -> R + Sync),
         consume: &mut dyn FnMut(R) -> Result<()>,
     ) -> Result<Vec<Vec<InputOutcome<'a>>>> {
         let workers = Workers::new(jobs)?;

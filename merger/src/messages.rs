@@ -326,7 +326,7 @@ impl TypePlan {
 
 /// Process, clock and thread of the events of a stream.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct StreamPlace {
     process: u32,
     clock: u32,
     thread: u16,
@@ -340,7 +340,7 @@ pub(crate) struct Extractor {
     /// Plans by event type of the trace. `None` means that its events are not messages.
     types: Vec<Option<TypePlan>>,
     /// Places by stream.
-    streams: Vec<Place>,
+    streams: Vec<StreamPlace>,
     /// World of each process. Numbers have a meaning only within a world.
     world_of: Vec<usize>,
     /// Processes by world and rank in it.
@@ -395,7 +395,7 @@ impl Extractor {
         extractor.number_ranks(definitions);
         for (id, stream) in &definitions.streams {
             let source = definitions.sources.get(&stream.source);
-            extractor.streams.push(Place {
+            extractor.streams.push(StreamPlace {
                 process: source.map_or(NOBODY, |source| source.process.get()),
                 clock: source.map_or(NOBODY, |source| source.clock.get()),
                 thread: stream.location.map_or(0, |location| location.get() as u16),
@@ -598,9 +598,9 @@ impl Extractor {
     }
 
     #[inline]
-    fn place_of(&self, stream: annals_format::StreamId) -> Place {
+    fn place_of(&self, stream: annals_format::StreamId) -> StreamPlace {
         let found = self.streams.get(stream.index()).copied();
-        found.unwrap_or(Place {
+        found.unwrap_or(StreamPlace {
             process: NOBODY,
             clock: NOBODY,
             thread: 0,
@@ -626,7 +626,7 @@ impl Extractor {
         plan: &TypePlan,
         columns: &[Column],
         ordinal: usize,
-        at: Place,
+        at: StreamPlace,
     ) -> MessageEvent {
         let process = at.process;
         let integer = |place: Option<usize>| columns.get(place?)?.integer(ordinal);

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use annals_recorder::events::{
-    Bind, CvarHandle, CvarSpec, Datatype, Error, Member, ObjectHandle, Pvar, PvarClass, PvarHandle,
-    PvarNotice, PvarSession, PvarSpec, Runtime, Scope, Value,
+    Bind, CategoryMember, CvarHandle, CvarSpec, Datatype, Error, ObjectHandle, Pvar, PvarClass,
+    PvarHandle, PvarNotice, PvarSession, PvarSpec, Runtime, Scope, Value,
 };
 
 fn pvar(runtime: &Runtime, class: PvarClass, datatype: Datatype) -> Pvar {
@@ -478,18 +478,18 @@ fn categories_grow_never_hold_themselves_and_say_when_they_change() {
         "variables alone change no category"
     );
     let put = |category, member| runtime.add_to_category(category, member);
-    put(outer, Member::Category(inner)).unwrap();
+    put(outer, CategoryMember::Category(inner)).unwrap();
     for member in [
-        Member::Pvar(1),
-        Member::Pvar(0),
-        Member::Pvar(1),
-        Member::Cvar(0),
+        CategoryMember::Pvar(1),
+        CategoryMember::Pvar(0),
+        CategoryMember::Pvar(1),
+        CategoryMember::Cvar(0),
     ] {
         put(inner, member).unwrap();
     }
     assert!(runtime.category_stamp() > added);
     let stamp = runtime.category_stamp();
-    put(inner, Member::Pvar(0)).unwrap();
+    put(inner, CategoryMember::Pvar(0)).unwrap();
     assert_eq!(runtime.category_stamp(), stamp, "it was in it already");
     let info = runtime.category_info(inner.index()).unwrap();
     assert_eq!((&*info.name, &*info.description), ("inner", ""));
@@ -500,10 +500,19 @@ fn categories_grow_never_hold_themselves_and_say_when_they_change() {
     let info = runtime.category_info(outer.index()).unwrap();
     assert_eq!(info.members.categories, [inner.index()]);
     for (category, member) in [(outer, outer), (inner, inner), (inner, outer)] {
-        assert_eq!(put(category, Member::Category(member)), Err(Error::Invalid));
+        assert_eq!(
+            put(category, CategoryMember::Category(member)),
+            Err(Error::Invalid)
+        );
     }
-    assert_eq!(put(inner, Member::Pvar(2)), Err(Error::InvalidIndex));
-    assert_eq!(put(inner, Member::Event(0)), Err(Error::InvalidIndex));
+    assert_eq!(
+        put(inner, CategoryMember::Pvar(2)),
+        Err(Error::InvalidIndex)
+    );
+    assert_eq!(
+        put(inner, CategoryMember::Event(0)),
+        Err(Error::InvalidIndex)
+    );
     assert_eq!(runtime.category_index("inner"), Ok(inner.index()));
     assert_eq!(runtime.category_index("other"), Err(Error::InvalidName));
     assert_eq!(runtime.category_info(2).err(), Some(Error::InvalidIndex));

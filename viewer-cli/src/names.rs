@@ -161,7 +161,7 @@ enum Bracket {
 }
 
 /// A character of a name, with the brackets around it.
-struct Place {
+struct NameCharacter {
     at: usize,
     c: char,
     /// The bracket that begins or ends here.
@@ -174,7 +174,7 @@ struct Place {
 }
 
 /// Returns the characters of a name. Brackets that are part of an operator's name are none; nor are those that do not match.
-fn places(name: &str) -> Vec<Place> {
+fn places(name: &str) -> Vec<NameCharacter> {
     let mut places = Vec::new();
     let mut open: Vec<Bracket> = Vec::new();
     let mut rest = name.char_indices().peekable();
@@ -183,7 +183,7 @@ fn places(name: &str) -> Vec<Place> {
     let mut arguments = 0;
     while let Some((at, c)) = rest.next() {
         let mut push = |arguments, open: &[Bracket], at, c, bracket, is_end| {
-            places.push(Place {
+            places.push(NameCharacter {
                 at,
                 c,
                 bracket,
@@ -272,7 +272,7 @@ enum Fold {
 
 /// Replaces what some brackets enclose.
 fn fold(name: &str, what: Fold) -> String {
-    let folds = |place: &Place| match what {
+    let folds = |place: &NameCharacter| match what {
         Fold::Parameters => place.bracket == Some(Bracket::Round) && place.arguments == 0,
         Fold::Nested => place.bracket == Some(Bracket::Angle) && place.arguments == 1,
         Fold::Arguments => place.bracket == Some(Bracket::Angle) && place.arguments == 0,

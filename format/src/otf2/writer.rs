@@ -44,7 +44,7 @@ enum Code {
 
 /// A record without a list, in the form that the writer iterates over.
 #[derive(Clone, Copy)]
-struct Shape {
+struct RecordShape {
     /// Most bytes that it takes; 0: it has a list, or is not known.
     at_most: u8,
     is_single: bool,
@@ -52,9 +52,9 @@ struct Shape {
     codes: [Code; 12],
 }
 
-const fn shape_of(record: &Record) -> Shape {
+const fn shape_of(record: &Record) -> RecordShape {
     let is_single = matches!(record.frame, Frame::Single);
-    let mut shape = Shape {
+    let mut shape = RecordShape {
         at_most: 0,
         is_single,
         count: record.fields.len() as u8,
@@ -92,8 +92,8 @@ const fn shape_of(record: &Record) -> Shape {
 }
 
 /// By the id of the record.
-static SHAPES: [Shape; 256] = {
-    let mut shapes = [Shape {
+static SHAPES: [RecordShape; 256] = {
+    let mut shapes = [RecordShape {
         at_most: 0,
         is_single: false,
         count: 0,
@@ -155,7 +155,7 @@ impl Cursor<'_> {
         }
     }
 
-    fn put_shaped(&mut self, shape: &Shape, values: &[u64]) {
+    fn put_shaped(&mut self, shape: &RecordShape, values: &[u64]) {
         for (index, code) in shape.codes[..usize::from(shape.count)].iter().enumerate() {
             let value = values.get(index).copied().unwrap_or(0);
             match code {

@@ -31,7 +31,7 @@ const PIECES_AHEAD: usize = 4;
 
 /// Events of one stream.
 #[derive(Clone, Debug)]
-pub(crate) struct Slice<'a> {
+pub(crate) struct StripSlice<'a> {
     pub(crate) stream: StreamId,
     pub(crate) numbers: &'a Numbers,
     pub(crate) batch: Arc<Batch>,
@@ -51,13 +51,13 @@ pub(crate) enum StripPlace {
 #[derive(Debug, Default)]
 pub(crate) struct Strip<'a> {
     /// By stream, and by position in the stream.
-    pub(crate) slices: Vec<Slice<'a>>,
+    pub(crate) slices: Vec<StripSlice<'a>>,
     pub(crate) losses: Vec<(StripPlace, TraceLoss)>,
 }
 
 /// A chunk of a trace and its head, but for its number and its frames.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct UnnumberedChunk {
     pub(crate) chunk: TraceChunk,
     pub(crate) header: TraceChunkHeader,
 }
@@ -65,7 +65,7 @@ pub(crate) struct Part {
 /// Events of a slice that follow each other in their stream.
 #[derive(Clone, Debug)]
 struct Piece<'a> {
-    slice: &'a Slice<'a>,
+    slice: &'a StripSlice<'a>,
     /// Number of the slice.
     number: usize,
     range: Range<usize>,
@@ -73,15 +73,18 @@ struct Piece<'a> {
 
 impl<'a> Strip<'a> {
     /// Returns the chunks of the strip, one but for extraordinary ones.
-    pub(crate) fn assemble(&self, references: &ElementReferences) -> Vec<Part> {
+    pub(crate) fn assemble(&self, references: &ElementReferences) -> Vec<UnnumberedChunk> {
         let all = Self::assemble_all(std::slice::from_ref(self), references);
         all.into_iter().flatten().collect()
     }
 
     /// Returns the chunks of strips that follow each other. Of many streams each has little in a strip: the next
     /// strip's part is taken while what lies around it is still in the processor's cache.
-    pub(crate) fn assemble_all(strips: &[Self], references: &ElementReferences) -> Vec<Vec<Part>> {
-        let mut all: Vec<Vec<Part>> = Vec::with_capacity(strips.len());
+    pub(crate) fn assemble_all(
+        strips: &[Self],
+        references: &ElementReferences,
+    ) -> Vec<Vec<UnnumberedChunk>> {
+        let mut all: Vec<Vec<UnnumberedChunk>> = Vec::with_capacity(strips.len());
         let mut assemblies = Vec::new();
         for strip in strips {
             let halves = if strip.is_too_much() {
@@ -129,7 +132,7 @@ impl<'a> Strip<'a> {
                 number,
                 range: slice.range.clone(),
             });
-            let ends_before = |a: &Slice<'_>, b: &Slice<'_>| {
+            let ends_before = |a: &StripSlice<'_>, b: &StripSlice<'_>| {
                 a.batch.time_ns(a.range.end - 1) <= b.batch.time_ns(b.range.start)
             };
             if slices
@@ -240,7 +243,7 @@ impl<'a> Strip<'a> {
             cuts.push((first.slices.len(), second.slices.len(), at));
             for (strip, range) in [(&mut first, range.start..at), (&mut second, at..range.end)] {
                 if !range.is_empty() {
-                    strip.slices.push(Slice {
+                    strip.slices.push(StripSlice {
                         range,
                         ..slice.clone()
                     });
@@ -343,10 +346,10 @@ impl<'s, 'a> Assembly<'s, 'a> {
         count != 0
     }
 
-    fn finish(mut self) -> Part {
+    fn finish(mut self) -> UnnumberedChunk {
         self.chunk.losses = self.strip.place_losses(&self.pieces);
         let header = self.chunk.header_of(0, self.counts);
-        Part {
+        UnnumberedChunk {
             chunk: self.chunk,
             header,
         }

@@ -8,7 +8,7 @@ use crate::by_stream::ByStream;
 
 /// An event type that enters or leaves regions.
 #[derive(Clone, Copy, Debug)]
-struct Kind {
+struct RegionEventKind {
     is_enter: bool,
     /// Which element is the region.
     at: usize,
@@ -18,7 +18,7 @@ struct Kind {
 #[derive(Debug)]
 pub(crate) struct RegionTypes {
     /// By event type.
-    kinds: FxHashMap<u32, Kind>,
+    kinds: FxHashMap<u32, RegionEventKind>,
     /// By stream, the number of its location.
     locations: ByStream<u32>,
     /// By stream, whether it is its location's only one.
@@ -38,7 +38,7 @@ impl RegionTypes {
             };
             let mut elements = event_type.elements.iter();
             let at = elements.position(|e| definitions.string(e.name) == element::REGION)?;
-            Some((event_type.id.get(), Kind { is_enter, at }))
+            Some((event_type.id.get(), RegionEventKind { is_enter, at }))
         });
         let ids: Vec<LocationId> = definitions.locations.keys().copied().collect();
         let streams = definitions.streams.values();

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use crate::axis::unify::Numbers;
 use crate::error::MergeError;
 use crate::input::run::RunReader;
-use crate::input::stream::{Decoded, Lane, LossPlace, StreamOutcome, StreamReader};
+use crate::input::stream::{Decoded, LossPlace, StreamOutcome, StreamReader, WaitingChunk};
 use crate::input::trace::{DecodedTrace, TraceReader};
 use crate::input::unplaced::UnplacedStream;
 
@@ -66,7 +66,7 @@ impl<'a> InputReader<'a> {
     }
 
     /// Chunks that are loaded and not handed out.
-    pub(crate) fn lanes(&self) -> &Vec<Lane> {
+    pub(crate) fn lanes(&self) -> &Vec<WaitingChunk> {
         match self {
             Self::Stream(reader) => &reader.lanes,
             Self::Unplaced(stream) => &stream.lanes,
@@ -75,7 +75,7 @@ impl<'a> InputReader<'a> {
         }
     }
 
-    pub(crate) fn lanes_mut(&mut self) -> &mut Vec<Lane> {
+    pub(crate) fn lanes_mut(&mut self) -> &mut Vec<WaitingChunk> {
         match self {
             Self::Stream(reader) => &mut reader.lanes,
             Self::Unplaced(stream) => &mut stream.lanes,

@@ -76,7 +76,7 @@ struct Reported {
 
 /// A chunk that waits to be handed out.
 #[derive(Clone, Debug)]
-pub(crate) struct Lane {
+pub(crate) struct WaitingChunk {
     pub(crate) stream: StreamId,
     /// The number of its batch among those of the reader.
     pub(crate) number: u64,
@@ -87,7 +87,7 @@ pub(crate) struct Lane {
     pub(crate) end: usize,
 }
 
-impl Lane {
+impl WaitingChunk {
     /// Returns the number of events that wait.
     pub(crate) fn len(&self) -> usize {
         self.end - self.at
@@ -223,7 +223,7 @@ pub(crate) struct StreamReader<'a> {
     /// Place in `order` of the next one.
     next: usize,
     /// Chunks that are loaded and not handed out.
-    pub(crate) lanes: Vec<Lane>,
+    pub(crate) lanes: Vec<WaitingChunk>,
     loaded: u64,
     /// Time of the first event loaded, and of the last.
     first_ns: Option<i64>,
@@ -790,7 +790,7 @@ impl<'a> StreamReader<'a> {
         if range.is_empty() {
             return;
         }
-        self.lanes.push(Lane {
+        self.lanes.push(WaitingChunk {
             stream: self.stream,
             number,
             batch: Arc::new(batch),

@@ -22,7 +22,7 @@ use crate::clocks::hosts::Hosts;
 use crate::error::{MergeError, Result};
 use crate::filter::Keep;
 use crate::input::file::FileAt;
-use crate::input::stream::{Lane, LossPlace, StreamFindings, count_elsewhere};
+use crate::input::stream::{LossPlace, StreamFindings, WaitingChunk, count_elsewhere};
 use crate::messages::repair::Shifts;
 
 /// An opened trace.
@@ -260,7 +260,7 @@ pub(crate) struct Queue {
     /// Batches that were taken in.
     batches: u64,
     /// Chunks that are loaded and not handed out: of each its streams.
-    pub(crate) lanes: Vec<Lane>,
+    pub(crate) lanes: Vec<WaitingChunk>,
     /// Losses that no window has yet.
     pub(crate) losses: Vec<(LossPlace, TraceLoss)>,
 }
@@ -317,7 +317,7 @@ impl Queue {
         self.batches += 1;
         let batch = Arc::new(batch);
         let runs = runs.iter().filter(|(_, run)| !run.is_empty());
-        self.lanes.extend(runs.map(|(stream, run)| Lane {
+        self.lanes.extend(runs.map(|(stream, run)| WaitingChunk {
             stream: *stream,
             number,
             at: run.start,

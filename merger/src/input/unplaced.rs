@@ -6,7 +6,7 @@ use annals_format::{ANY_EVENT_TYPE, Cause, OrderHash, StreamTotals, TraceLoss};
 
 use crate::filter::Keep;
 use crate::input::stream::{
-    Lane, LossPlace, RecordedStream, StreamFindings, StreamOutcome, count_elsewhere,
+    LossPlace, RecordedStream, StreamFindings, StreamOutcome, WaitingChunk, count_elsewhere,
 };
 
 /// The reader of such a stream, which returns losses and no events.
@@ -15,7 +15,7 @@ pub(crate) struct UnplacedStream<'a> {
     pub(crate) outcome: StreamOutcome<'a>,
     pub(crate) losses: Vec<(LossPlace, TraceLoss)>,
     /// Always empty: nothing is loaded.
-    pub(crate) lanes: Vec<Lane>,
+    pub(crate) lanes: Vec<WaitingChunk>,
 }
 
 impl<'a> UnplacedStream<'a> {

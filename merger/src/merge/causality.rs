@@ -6,9 +6,9 @@ use annals_format::{
     BootId, Definition, ProcessId, SourceOrder, StreamId, StreamTotals, TraceChunk, TypeTotals,
 };
 
-use super::{Member, Merge};
+use super::{Merge, MergedProcess};
 use crate::axis::proof::ElementReferences;
-use crate::axis::strip::Part;
+use crate::axis::strip::UnnumberedChunk;
 use crate::axis::unify::Numbers;
 use crate::by_stream::ByStream;
 use crate::clocks::hulls::Hulls;
@@ -108,7 +108,7 @@ impl Merge {
         mut each: impl FnMut(&MessageBatch),
     ) -> Result<()> {
         let (all, references) = (Keep::default(), ElementReferences::of(&self.definitions));
-        let work = |parts: Vec<Part>| -> Vec<MessageBatch> {
+        let work = |parts: Vec<UnnumberedChunk>| -> Vec<MessageBatch> {
             let each = parts.iter().map(|part| extractor.extract(&part.chunk));
             each.collect()
         };
@@ -233,7 +233,7 @@ impl Merge {
     /// Returns the messages that a process lost at unknown times. Events that a sample or a limit left out have no
     /// place in their stream. Losses from one stream of several, or from a sorted one, are placed after events that
     /// happened later.
-    pub(super) fn lost_somewhere(&self, member: &Member) -> Lost {
+    pub(super) fn lost_somewhere(&self, member: &MergedProcess) -> Lost {
         let streams = member.input.recording.streams.iter();
         let streams = streams.map(|(id, contents)| {
             let number = member.numbers.streams.get(id).copied();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use annals_format::{BootId, Clock, ClockId, ClockKind, ClockMap, Definition, Definitions};
 
-use super::{Member, Merge};
+use super::{Merge, MergedProcess};
 use crate::clocks::bounds::Course;
 use crate::clocks::hosts::Hosts;
 use crate::clocks::observed::Observed;
@@ -92,7 +92,7 @@ impl Merge {
 /// pooled, so that ticks of two processes compare directly.
 pub(super) fn fit_clocks(
     definitions: &Definitions,
-    members: &[Member],
+    members: &[MergedProcess],
     hosts: &Hosts,
 ) -> Vec<(ClockMap, ClockFit)> {
     let mut pools: BTreeMap<BootId, ClockPoints> = BTreeMap::new();
@@ -174,7 +174,7 @@ pub(super) fn fit_clocks(
 /// Returns points of a clock that cannot be read, from its events.
 fn points_from_events(
     definitions: &Definitions,
-    member: &Member,
+    member: &MergedProcess,
     clock_number: ClockId,
 ) -> Vec<Point> {
     let recording = &member.input.recording;

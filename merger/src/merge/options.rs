@@ -247,7 +247,7 @@ impl MergePlan {
         open: &Snapshot,
         progress: impl FnMut(u64) -> ControlFlow<()>,
     ) -> Result<Merged> {
-        let how = output::How {
+        let how = output::OutputOptions {
             compression: self.compression,
             jobs: self.jobs,
         };

@@ -10,7 +10,7 @@ use annals_format::{
     encode_tail,
 };
 
-use crate::axis::strip::Part;
+use crate::axis::strip::UnnumberedChunk;
 use crate::calls::moves::ChunkMoves;
 use crate::calls::region_types::RegionTypes;
 use crate::calls::snapshots::SnapshotWriter;
@@ -22,7 +22,7 @@ use crate::trace_file::TraceFile;
 
 /// How a trace is written.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct How {
+pub(super) struct OutputOptions {
     /// Compression of chunks.
     pub(super) compression: CompressionLevel,
     /// Threads that encode.
@@ -59,14 +59,14 @@ struct Encoder<'a> {
 }
 
 impl Encoder<'_> {
-    fn encode(&self, part: Part) -> std::io::Result<Encoded> {
+    fn encode(&self, part: UnnumberedChunk) -> std::io::Result<Encoded> {
         let spare = || self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         let found = spare().pop();
         let mut writer = match found {
             Some(found) => found,
             None => BlockWriter::new(self.level)?,
         };
-        let Part { chunk, mut header } = part;
+        let UnnumberedChunk { chunk, mut header } = part;
         let body = stages::during(Stage::Encode, || chunk.store(&mut header, &mut writer));
         spare().push(writer);
         let body = body.map_err(|error| {
@@ -92,7 +92,7 @@ impl Encoder<'_> {
 pub(super) fn write_trace(
     merge: &Merge,
     path: &Path,
-    options: How,
+    options: OutputOptions,
     open: &Snapshot,
     mut progress: impl FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Merged> {
@@ -118,7 +118,7 @@ pub(super) fn write_trace(
     };
     let mut calls = TraceCalls::new(&types, options.jobs)?;
     calls.begin(&types, open);
-    let encode = |part: Part| encoder.encode(part);
+    let encode = |part: UnnumberedChunk| encoder.encode(part);
     let mut merged = merge.run_with(options.jobs, true, &encode, &mut |encoded| {
         let Encoded {
             mut header,

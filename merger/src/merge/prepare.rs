@@ -14,7 +14,7 @@ use super::clock_fits::fit_clocks;
 use super::duplicates::ChosenTraces;
 use super::options::MEMORY_LIMIT_BYTES;
 use super::ranks::{RankClaim, RankedProcess, assign_ranks};
-use super::{CHUNK_EVENTS, Member, Merge};
+use super::{CHUNK_EVENTS, Merge, MergedProcess};
 use crate::axis::unify::{Numbers, Unifier, define_lost_streams};
 use crate::clocks::calibration;
 use crate::clocks::hosts::{HostFacts, Hosts};
@@ -162,7 +162,7 @@ impl Merge {
 
     /// Returns the first and the last moment of a process on the axis: what it reports itself, and its events' times. `None`
     /// means that nothing of it can be placed, for example because its definitions are lost: it must not move the others.
-    fn span_of(&self, member: &Member) -> Option<(i64, i64)> {
+    fn span_of(&self, member: &MergedProcess) -> Option<(i64, i64)> {
         let recording = &member.input.recording;
         let boot_id = member.boot_id(&self.definitions);
         let axis = |reference_ns: i64| self.hosts.axis_ns(boot_id, reference_ns);
@@ -304,7 +304,7 @@ struct UnifiedProcesses {
     /// Those of the trace.
     definitions: Definitions,
     /// Processes that are taken from recordings.
-    members: Vec<Member>,
+    members: Vec<MergedProcess>,
     /// The information of each process about its host.
     hosts: Vec<HostFacts>,
     recording_ids: Vec<RecordingId>,
@@ -342,7 +342,7 @@ fn unify_definitions(
                 let used = types_of_chunks(&input);
                 name_lost_types(&mut unifier, used, &mut numbers);
                 forget_names(&mut input);
-                members.push(Member {
+                members.push(MergedProcess {
                     input,
                     process,
                     numbers,

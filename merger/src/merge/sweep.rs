@@ -6,10 +6,10 @@
 use annals_format::TraceLoss;
 use rustc_hash::FxHashMap;
 
-use crate::axis::strip::{Slice, Strip, StripPlace};
+use crate::axis::strip::{Strip, StripPlace, StripSlice};
 use crate::error::MergeError;
 use crate::input::reader::{InputOutcome, InputReader};
-use crate::input::stream::{Lane, LossPlace};
+use crate::input::stream::{LossPlace, WaitingChunk};
 use crate::stages::{self, Stage};
 use crate::workers::Workers;
 
@@ -159,7 +159,7 @@ impl<'a> Sweep<'a> {
         self.readers.iter().all(InputReader::is_all_loaded)
     }
 
-    fn lanes(&self) -> impl Iterator<Item = &Lane> {
+    fn lanes(&self) -> impl Iterator<Item = &WaitingChunk> {
         self.readers.iter().flat_map(InputReader::lanes)
     }
 
@@ -187,7 +187,7 @@ impl<'a> Sweep<'a> {
             let most = i128::from(span_ns).saturating_mul(8);
             self.span_ns = rate.min(most).clamp(1, LONGEST_NS.into()) as i64;
         }
-        self.ready = self.lanes().map(Lane::len).sum();
+        self.ready = self.lanes().map(WaitingChunk::len).sum();
     }
 
     /// Loads all chunks with events before the time up to which all is to be loaded.
@@ -349,7 +349,7 @@ impl<'a> Sweep<'a> {
         let until_ns = border.as_ref().map_or(i64::MAX, |border| border.time_ns);
         let mut ends = border.map(|border| border.ends.into_iter());
         // Each with its reader and the number of its batch there.
-        let mut slices: Vec<(Slice<'a>, usize, u64)> = Vec::new();
+        let mut slices: Vec<(StripSlice<'a>, usize, u64)> = Vec::new();
         let mut found: Vec<(usize, LossPlace, TraceLoss)> = Vec::new();
         for (number, reader) in self.readers.iter_mut().enumerate() {
             let names = reader.numbers();
@@ -357,7 +357,7 @@ impl<'a> Sweep<'a> {
                 let end = ends.as_mut().map_or(Some(lane.end), Iterator::next);
                 let end = end.unwrap_or(lane.end);
                 if end > lane.at {
-                    let slice = Slice {
+                    let slice = StripSlice {
                         stream: lane.stream,
                         numbers: names,
                         batch: lane.batch.clone(),
@@ -408,7 +408,7 @@ impl<'a> Sweep<'a> {
                 reader.losses().retain(|_| left.next().unwrap_or(true));
             }
         }
-        let slices: Vec<Slice<'a>> = slices.into_iter().map(|(slice, ..)| slice).collect();
+        let slices: Vec<StripSlice<'a>> = slices.into_iter().map(|(slice, ..)| slice).collect();
         let is_empty = slices.is_empty() && losses.is_empty();
         (!is_empty).then_some(Strip { slices, losses })
     }

@@ -23,7 +23,7 @@ use crate::window::Window;
 
 /// An event type that enters or leaves regions.
 #[derive(Clone, Copy, Debug)]
-struct Kind {
+struct CallEventKind {
     is_enter: bool,
     /// Whether the recorder's rules about regions reach it.
     is_ruled: bool,
@@ -172,14 +172,14 @@ impl<'a, F: FnMut(&Call<'a>) -> ControlFlow<()>> Sink for CallVisitor<'a, F> {}
 /// A step at a location with several streams.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Move(RegionId, Kind),
+    Move(RegionId, CallEventKind),
     Gap,
 }
 
 /// The streams and events to follow. All threads share this plan.
 #[derive(Debug)]
 struct Plan {
-    kinds: FxHashMap<EventTypeId, Kind>,
+    kinds: FxHashMap<EventTypeId, CallEventKind>,
     streams: ByStream<usize>,
     /// The numbers of the locations of all streams, whatever the query: losses in any of them are gaps.
     all_streams: ByStream<usize>,
@@ -222,7 +222,7 @@ impl Calls {
             let name = definitions.string(event_type.name);
             let of_layer = name.strip_prefix("tracing.");
             let of_layer = of_layer.and_then(|rest| rest.strip_prefix(own));
-            let kind = Kind {
+            let kind = CallEventKind {
                 is_enter,
                 is_ruled: name == own || of_layer.is_some_and(|rest| rest.starts_with('.')),
                 at,
@@ -422,7 +422,7 @@ impl Calls {
             let kind = plan.kinds.get(&columns.event_type)?;
             Some((*kind, Moves::of(columns.columns.get(kind.at)?)))
         });
-        let mut of_types: Vec<Option<(Kind, Moves)>> = of_types.collect();
+        let mut of_types: Vec<Option<(CallEventKind, Moves)>> = of_types.collect();
         let mut losses = chunk.losses().peekable();
         for (event, time_ns) in chunk.times_ns().enumerate() {
             let is_after = self.is_after(time_ns);
@@ -465,7 +465,7 @@ impl Calls {
                 let kind = plan.kinds.get(&columns.event_type)?;
                 Some((*kind, Moves::of(columns.columns.get(kind.at)?)))
             });
-            let mut of_types: Vec<Option<(Kind, Moves)>> = of_types.collect();
+            let mut of_types: Vec<Option<(CallEventKind, Moves)>> = of_types.collect();
             for (stream, run) in group.runs() {
                 let number = plan.streams.get(stream);
                 let mut losses = chunk.losses_of(stream).iter().peekable();
@@ -532,7 +532,7 @@ impl Calls {
         &mut self,
         number: usize,
         region: RegionId,
-        kind: Kind,
+        kind: CallEventKind,
         time_ns: i64,
         sink: &mut impl Sink,
     ) {

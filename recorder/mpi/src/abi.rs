@@ -10,7 +10,7 @@ use crate::library;
 
 /// A binary interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum AbiKind {
     /// MPICH and all that is binary compatible with it: handles are integers.
     Mpich,
     /// Open MPI: handles are addresses of its objects.
@@ -20,7 +20,7 @@ pub(crate) enum Kind {
     Standard,
 }
 
-impl Kind {
+impl AbiKind {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Mpich => "MPICH",
@@ -33,7 +33,7 @@ impl Kind {
 /// Constants and layouts.
 #[derive(Clone, Debug)]
 pub(crate) struct Abi {
-    pub(crate) kind: Kind,
+    pub(crate) kind: AbiKind,
     pub(crate) comm_world: usize,
     pub(crate) comm_self: usize,
     pub(crate) comm_null: usize,
@@ -104,7 +104,7 @@ impl Abi {
 
     fn mpich() -> Self {
         Self {
-            kind: Kind::Mpich,
+            kind: AbiKind::Mpich,
             comm_world: 0x4400_0000,
             comm_self: 0x4400_0001,
             comm_null: 0x0400_0000,
@@ -138,7 +138,7 @@ impl Abi {
     fn open_mpi() -> Self {
         let address = |name: &CStr| library::object(name);
         Self {
-            kind: Kind::OpenMpi,
+            kind: AbiKind::OpenMpi,
             comm_world: address(c"ompi_mpi_comm_world"),
             comm_self: address(c"ompi_mpi_comm_self"),
             comm_null: address(c"ompi_mpi_comm_null"),
@@ -171,7 +171,7 @@ impl Abi {
 
     fn standard() -> Self {
         Self {
-            kind: Kind::Standard,
+            kind: AbiKind::Standard,
             comm_world: 0x101,
             comm_self: 0x102,
             comm_null: 0x100,
@@ -206,8 +206,8 @@ impl Abi {
     #[inline(always)]
     pub(crate) fn handle(&self, word: usize) -> usize {
         match self.kind {
-            Kind::Mpich => word & 0xffff_ffff,
-            Kind::OpenMpi | Kind::Standard => word,
+            AbiKind::Mpich => word & 0xffff_ffff,
+            AbiKind::OpenMpi | AbiKind::Standard => word,
         }
     }
 
@@ -215,8 +215,8 @@ impl Abi {
     /// MPICH's files are addresses.
     pub(crate) const fn handle_len(&self) -> usize {
         match self.kind {
-            Kind::Mpich => 4,
-            Kind::OpenMpi | Kind::Standard => 8,
+            AbiKind::Mpich => 4,
+            AbiKind::OpenMpi | AbiKind::Standard => 8,
         }
     }
 }

@@ -15,10 +15,10 @@
 use annals_recorder::{Depth, Elements, EventType, RegionId};
 
 use crate::abi::Abi;
+use crate::caller_memory::CallerMemory;
 use crate::events;
 use crate::library;
 use crate::mpi_t;
-use crate::place::Place;
 use crate::signatures::{At, SITES};
 use crate::stack;
 use crate::start;
@@ -222,8 +222,8 @@ impl<const N: usize, S: Site> Call<N, S> {
     }
 
     #[inline(always)]
-    pub(crate) const fn place(&self, at: u8) -> Place {
-        Place(self.args[at as usize])
+    pub(crate) const fn place(&self, at: u8) -> CallerMemory {
+        CallerMemory(self.args[at as usize])
     }
 
     /// Replaces an argument by another address. The caller ensures that it is valid for what the

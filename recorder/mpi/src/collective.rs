@@ -6,7 +6,7 @@ use crate::abi::is_success;
 use crate::call::{Call, Frame, Site};
 use crate::communicator::Communicator;
 use crate::event_types::{Collective, CollectiveRequested};
-use crate::requests::{self, Kind, Record};
+use crate::requests::{self, Record, RequestKind};
 use crate::signatures::{At, NO};
 use crate::state::Mpi;
 
@@ -422,7 +422,7 @@ fn record(comm: &'static Communicator, values: Collective, id: u64) -> Record {
     let (_, operation, root, bytes, received, _, _, sequence) = values;
     Record {
         id,
-        kind: Kind::Collective,
+        kind: RequestKind::Collective,
         comm: Some(comm),
         object: comm.object,
         peer: root,

@@ -8,7 +8,7 @@ use crate::call::{Call, Frame, Site};
 use crate::communicator::Communicator;
 use crate::communicators::{KNOWN, Origin, duplicated, make};
 use crate::events;
-use crate::requests::{self, Kind, Record};
+use crate::requests::{self, Record, RequestKind};
 use crate::signatures::{FUNCTIONS, NO};
 use crate::state::Mpi;
 
@@ -117,7 +117,7 @@ pub(crate) fn comm_idup<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         let number = parent.children.fetch_add(1, Ordering::Relaxed);
         let request = call.place(call.at().request).handle(&mpi.abi, 0);
         let record = Record {
-            kind: Kind::Duplicate,
+            kind: RequestKind::Duplicate,
             comm: Some(parent),
             bytes: number,
             place: call.word(call.at().newcomm),

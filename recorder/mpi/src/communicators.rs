@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 
 use annals_recorder::Recorder;
 
+use crate::caller_memory::CallerMemory;
 use crate::channels::Channels;
 use crate::communicator::Communicator;
 use crate::events;
 use crate::handles::HandleMap;
-use crate::place::Place;
 use crate::pmpi::{GroupOf, Peer};
 use crate::requests::Record;
 use crate::state::Mpi;
@@ -264,7 +264,7 @@ pub(crate) fn make(mpi: &Mpi, handle: usize, origin: &Origin<'_>) -> Option<&'st
 
 /// Adds a communicator that was duplicated.
 pub(crate) fn duplicated(mpi: &Mpi, record: &Record) {
-    let (Some(parent), place) = (record.comm, Place(record.place)) else {
+    let (Some(parent), place) = (record.comm, CallerMemory(record.place)) else {
         return;
     };
     let handle = place.handle(&mpi.abi, 0);

@@ -4,9 +4,9 @@ use std::cell::Cell;
 
 use crate::abi::{STATUS_ROOM, is_success};
 use crate::call::{Call, Frame, Site};
-use crate::outcome::{Outcome, given_up, outcome, raise};
-use crate::place::Place;
-use crate::requests::{self, Kind, Record};
+use crate::caller_memory::CallerMemory;
+use crate::outcome::{RequestOutcome, given_up, outcome, raise};
+use crate::requests::{self, Record, RequestKind};
 use crate::state::Mpi;
 use crate::statuses::{OwnStatus, status_at};
 
@@ -46,7 +46,7 @@ fn fail(mpi: &Mpi, asked: Asked, now: usize, error: i32, status: usize) {
         requests::put(handle, record);
         return;
     }
-    let outcome = if record.kind == Kind::Receive && mpi.is_truncated(error) {
+    let outcome = if record.kind == RequestKind::Receive && mpi.is_truncated(error) {
         outcome(mpi, &record, status)
     } else {
         given_up(&record)
@@ -62,8 +62,8 @@ fn leave_with_one(frame: Frame, mpi: &Mpi, asked: Asked, status: usize) {
     keep_persistent(asked.handle, asked.record);
     let types = &mpi.types;
     match outcome {
-        Outcome::Received(values) => frame.leave_with_here(&types.ireceive, values),
-        Outcome::Sent(id) => frame.leave_with_here(&types.send_end, (id,)),
+        RequestOutcome::Received(values) => frame.leave_with_here(&types.ireceive, values),
+        RequestOutcome::Sent(id) => frame.leave_with_here(&types.send_end, (id,)),
         other => {
             raise(mpi, &other);
             frame.leave_here();
@@ -397,7 +397,7 @@ fn some<const N: usize, S: Site>(mut call: Call<N, S>, is_waiting: bool) -> usiz
     if (is_success(result) || mpi.is_in_status(result))
         && let Ok(outcount) = usize::try_from(outcount)
     {
-        let indices: Place = call.place(call.at().index);
+        let indices: CallerMemory = call.place(call.at().index);
         for number in 0..outcount.min(many.count) {
             let index = usize::try_from(indices.int(number)).unwrap_or(usize::MAX);
             let Some(asked) = many.take(index) else {
@@ -442,7 +442,7 @@ pub(crate) fn request_free<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let mut status = OwnStatus::new();
     // A request that is complete or was cancelled has no other end.
     let done = taken.and_then(|(mpi, handle, record)| {
-        let is_asked = record.is_cancelling || record.kind == Kind::Receive;
+        let is_asked = record.is_cancelling || record.kind == RequestKind::Receive;
         let status = status.place();
         let is_done = record.is_active
             && is_asked

@@ -23,7 +23,7 @@ use annals_recorder::{
     LEAVE, Recorder, Reference, SourceId, SourceSpec, Value, Verbosity,
 };
 
-use crate::abi::{Abi, Kind};
+use crate::abi::{Abi, AbiKind};
 use crate::handles::HandleMap;
 use crate::library::{self, library_functions};
 use crate::mpi_t::{self, Constants, TEXT_ROOM, element_type, text};
@@ -134,7 +134,7 @@ impl Quirks {
         Self {
             has_no_payload,
             has_no_names: is_bad,
-            is_restricted: is_mpich && abi.kind == Kind::Standard,
+            is_restricted: is_mpich && abi.kind == AbiKind::Standard,
             gives_infos: is_open_mpi,
             tells_rest_when_freed: is_open_mpi,
         }
@@ -370,9 +370,9 @@ fn variable(interface: &Interface, abi: &Abi, index: i32, datatype: usize) -> Op
     /// Maximum number of bytes of a variable that is read.
     const ROOM: usize = 1 << 16;
     let is_text = match abi.kind {
-        Kind::Mpich => abi.handle(datatype) == 0x4c00_0101,
-        Kind::OpenMpi => library::object(c"ompi_mpi_char") == datatype && datatype != 0,
-        Kind::Standard => datatype == 0x243,
+        AbiKind::Mpich => abi.handle(datatype) == 0x4c00_0101,
+        AbiKind::OpenMpi => library::object(c"ompi_mpi_char") == datatype && datatype != 0,
+        AbiKind::Standard => datatype == 0x243,
     };
     let element = element_type(abi, datatype);
     let width = match element {
@@ -731,8 +731,8 @@ impl Events {
         let count = usize::try_from(count).unwrap_or(0).min(MOST_ELEMENTS);
         // MPICH's handles take four bytes each.
         let datatype = |at: usize| match self.abi.kind {
-            Kind::Mpich => types[at / 2] >> (32 * (at % 2)) & 0xffff_ffff,
-            Kind::OpenMpi | Kind::Standard => types[at],
+            AbiKind::Mpich => types[at / 2] >> (32 * (at % 2)) & 0xffff_ffff,
+            AbiKind::OpenMpi | AbiKind::Standard => types[at],
         };
         let elements: Option<Vec<ElementType>> = (0..count)
             .map(|at| element_type(&self.abi, datatype(at)))

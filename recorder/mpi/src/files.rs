@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::abi::is_success;
 use crate::call::{Call, Frame, Site};
 use crate::handles::HandleMap;
-use crate::requests::{self, Kind, Record};
+use crate::requests::{self, Record, RequestKind};
 use crate::signatures::FUNCTIONS;
 use crate::state::Mpi;
 use crate::statuses::{OwnStatus, status_at};
@@ -144,7 +144,7 @@ pub(crate) fn file_request<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         let request = call.place(call.at().request).handle(&mpi.abi, 0);
         let record = Record {
             id,
-            kind: Kind::File,
+            kind: RequestKind::File,
             object: file.object,
             ..Record::NONE
         };

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use annals_recorder::ElementType;
 
-use crate::abi::{Abi, Kind};
+use crate::abi::{Abi, AbiKind};
 use crate::library::{self, library_functions};
 
 /// Maximum number of characters of names and descriptions that are read.
@@ -31,19 +31,19 @@ pub(crate) struct Constants {
 }
 
 impl Constants {
-    pub(crate) const fn of(kind: Kind) -> Self {
+    pub(crate) const fn of(kind: AbiKind) -> Self {
         match kind {
-            Kind::Mpich => Self {
+            AbiKind::Mpich => Self {
                 levels: [0, 1, 2, 3],
                 ordered: 0,
                 no_object: 9700,
             },
-            Kind::OpenMpi => Self {
+            AbiKind::OpenMpi => Self {
                 levels: [0, 1, 2, 3],
                 ordered: 0,
                 no_object: 0,
             },
-            Kind::Standard => Self {
+            AbiKind::Standard => Self {
                 levels: [0, 3, 15, 63],
                 ordered: 1,
                 no_object: 1,
@@ -98,8 +98,8 @@ pub(crate) fn is_there(abi: &Abi) -> bool {
         // only if the program has requested that.
         const SINGLE: c_int = 0;
         let level = match abi.kind {
-            Kind::OpenMpi => SINGLE,
-            Kind::Mpich | Kind::Standard => abi.thread_multiple,
+            AbiKind::OpenMpi => SINGLE,
+            AbiKind::Mpich | AbiKind::Standard => abi.thread_multiple,
         };
         // SAFETY: a valid place. Released at most once, see `release`: libraries do not survive a
         // second beginning.
@@ -156,9 +156,9 @@ pub(crate) fn element_type(abi: &Abi, datatype: usize) -> Option<ElementType> {
     let found = table
         .iter()
         .find(|(mpich, open_mpi, standard, _)| match abi.kind {
-            Kind::Mpich => *mpich == datatype,
-            Kind::OpenMpi => library::object(open_mpi) == datatype && datatype != 0,
-            Kind::Standard => *standard == datatype,
+            AbiKind::Mpich => *mpich == datatype,
+            AbiKind::OpenMpi => library::object(open_mpi) == datatype && datatype != 0,
+            AbiKind::Standard => *standard == datatype,
         });
     found.map(|(.., element_type)| *element_type)
 }

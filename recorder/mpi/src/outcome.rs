@@ -3,12 +3,12 @@
 use crate::collective;
 use crate::communicators::duplicated;
 use crate::event_types::{CollectiveRequested, Requested};
-use crate::requests::{Kind, Record};
+use crate::requests::{Record, RequestKind};
 use crate::state::Mpi;
 use crate::statuses::{received, status_at, unsent};
 
 /// The outcome of a request.
-pub(crate) enum Outcome {
+pub(crate) enum RequestOutcome {
     Nothing,
     Received(Requested),
     Sent(u64),
@@ -22,11 +22,11 @@ pub(crate) enum Outcome {
 /// Raises the event about a completed request. The status is the one that the library filled for
 /// it.
 #[inline(always)]
-pub(crate) fn outcome(mpi: &Mpi, record: &Record, status: usize) -> Outcome {
+pub(crate) fn outcome(mpi: &Mpi, record: &Record, status: usize) -> RequestOutcome {
     match record.kind {
         _ if record.is_cancelling && mpi.pmpi.is_cancelled(status_at(status)) => given_up(record),
-        Kind::Send => Outcome::Sent(record.id),
-        Kind::Receive => {
+        RequestKind::Send => RequestOutcome::Sent(record.id),
+        RequestKind::Receive => {
             let comm = record.comm.filter(|_| record.has_status);
             let message = if !record.has_status && record.peer >= 0 && record.tag >= 0 {
                 Some((record.peer as u32, record.tag as u32, record.bytes))
@@ -39,33 +39,37 @@ pub(crate) fn outcome(mpi: &Mpi, record: &Record, status: usize) -> Outcome {
                     // It has taken a message, but it is not known which one.
                     comm.channels.give_up();
                 }
-                return Outcome::Cancelled(record.id);
+                return RequestOutcome::Cancelled(record.id);
             };
             let number = record.number(peer, tag, mpi.thread());
-            Outcome::Received((record.object, peer, tag, bytes, number as i64, record.id))
+            RequestOutcome::Received((record.object, peer, tag, bytes, number as i64, record.id))
         }
-        Kind::Collective => collective::values(record).map_or(Outcome::Nothing, Outcome::Collected),
-        Kind::Duplicate => {
+        RequestKind::Collective => {
+            collective::values(record).map_or(RequestOutcome::Nothing, RequestOutcome::Collected)
+        }
+        RequestKind::Duplicate => {
             duplicated(mpi, record);
-            Outcome::Nothing
+            RequestOutcome::Nothing
         }
-        Kind::Rma => Outcome::Moved(record.id),
-        Kind::File => {
+        RequestKind::Rma => RequestOutcome::Moved(record.id),
+        RequestKind::File => {
             let bytes = mpi.status_bytes(status_at(status));
-            Outcome::Accessed((record.object, bytes, record.id))
+            RequestOutcome::Accessed((record.object, bytes, record.id))
         }
     }
 }
 
 /// Handles a request that was cancelled, or failed.
 #[cold]
-pub(crate) fn given_up(record: &Record) -> Outcome {
+pub(crate) fn given_up(record: &Record) -> RequestOutcome {
     record.take_back();
     match record.kind {
-        Kind::Send => unsent(record).map_or(Outcome::Nothing, Outcome::Unsent),
-        Kind::Receive => Outcome::Cancelled(record.id),
-        Kind::Collective => collective::failed(record).map_or(Outcome::Nothing, Outcome::Collected),
-        Kind::Duplicate | Kind::Rma | Kind::File => Outcome::Nothing,
+        RequestKind::Send => unsent(record).map_or(RequestOutcome::Nothing, RequestOutcome::Unsent),
+        RequestKind::Receive => RequestOutcome::Cancelled(record.id),
+        RequestKind::Collective => {
+            collective::failed(record).map_or(RequestOutcome::Nothing, RequestOutcome::Collected)
+        }
+        RequestKind::Duplicate | RequestKind::Rma | RequestKind::File => RequestOutcome::Nothing,
     }
 }
 
@@ -77,16 +81,16 @@ pub(crate) fn give_up(mpi: &Mpi, record: &Record) {
 
 /// Raises the event about an outcome.
 #[inline(never)]
-pub(crate) fn raise(mpi: &Mpi, outcome: &Outcome) {
+pub(crate) fn raise(mpi: &Mpi, outcome: &RequestOutcome) {
     let types = &mpi.types;
     match outcome {
-        Outcome::Nothing => {}
-        Outcome::Received(values) => mpi.raise(&types.ireceive, *values),
-        Outcome::Sent(id) => mpi.raise(&types.send_end, (*id,)),
-        Outcome::Unsent(values) => mpi.raise(&types.iunsent, *values),
-        Outcome::Cancelled(id) => mpi.raise(&types.cancel, (*id,)),
-        Outcome::Collected(values) => mpi.raise(&types.icollective_end, *values),
-        Outcome::Moved(id) => mpi.raise(&types.rma_end, (*id,)),
-        Outcome::Accessed(values) => mpi.raise(&types.file_end, *values),
+        RequestOutcome::Nothing => {}
+        RequestOutcome::Received(values) => mpi.raise(&types.ireceive, *values),
+        RequestOutcome::Sent(id) => mpi.raise(&types.send_end, (*id,)),
+        RequestOutcome::Unsent(values) => mpi.raise(&types.iunsent, *values),
+        RequestOutcome::Cancelled(id) => mpi.raise(&types.cancel, (*id,)),
+        RequestOutcome::Collected(values) => mpi.raise(&types.icollective_end, *values),
+        RequestOutcome::Moved(id) => mpi.raise(&types.rma_end, (*id,)),
+        RequestOutcome::Accessed(values) => mpi.raise(&types.file_end, *values),
     }
 }

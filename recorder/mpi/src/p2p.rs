@@ -6,8 +6,8 @@ use crate::channels::{Channel, UNKNOWN};
 use crate::collective;
 use crate::communicator::Communicator;
 use crate::event_types::{Message, Requested};
-use crate::outcome::{Outcome, give_up, given_up, outcome, raise};
-use crate::requests::{self, Kind, Record};
+use crate::outcome::{RequestOutcome, give_up, given_up, outcome, raise};
+use crate::requests::{self, Record, RequestKind};
 use crate::signatures::NO;
 use crate::state::Mpi;
 use crate::statuses::{OwnStatus, received};
@@ -408,7 +408,7 @@ fn recv_among_threads<const N: usize, S: Site>(
         }
     });
     match ended {
-        Some(Outcome::Received(values)) => frame.leave_with(&mpi.types.ireceive, values),
+        Some(RequestOutcome::Received(values)) => frame.leave_with(&mpi.types.ireceive, values),
         Some(ended) if started.is_some() => {
             raise(mpi, &ended);
             frame.leave();
@@ -583,19 +583,19 @@ pub(crate) fn isendrecv<const N: usize, S: Site>(call: Call<N, S>) -> usize {
 /// Creates a persistent send.
 #[inline(never)]
 pub(crate) fn send_init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
-    make_persistent(call, Kind::Send, call.at().dest, false)
+    make_persistent(call, RequestKind::Send, call.at().dest, false)
 }
 
 /// Creates a persistent receive.
 #[inline(never)]
 pub(crate) fn recv_init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
-    make_persistent(call, Kind::Receive, call.at().source, false)
+    make_persistent(call, RequestKind::Receive, call.at().source, false)
 }
 
 /// Creates a persistent send in partitions.
 #[inline(never)]
 pub(crate) fn psend_init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
-    make_persistent(call, Kind::Send, call.at().dest, true)
+    make_persistent(call, RequestKind::Send, call.at().dest, true)
 }
 
 /// Creates a persistent receive in partitions.
@@ -607,12 +607,12 @@ pub(crate) fn precv_init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     } else {
         call.at().source
     };
-    make_persistent(call, Kind::Receive, peer, true)
+    make_persistent(call, RequestKind::Receive, peer, true)
 }
 
 fn make_persistent<const N: usize, S: Site>(
     call: Call<N, S>,
-    kind: Kind,
+    kind: RequestKind,
     peer: u8,
     is_partitioned: bool,
 ) -> usize {
@@ -657,9 +657,11 @@ fn started(mpi: &Mpi, record: &mut Record) {
     let types = &mpi.types;
     record.count(mpi.thread());
     match record.kind {
-        Kind::Send if record.peer >= 0 => mpi.raise(&types.isend, sent(record, record.bytes)),
-        Kind::Receive => mpi.raise(&types.receive_start, awaiting(record)),
-        Kind::Collective => {
+        RequestKind::Send if record.peer >= 0 => {
+            mpi.raise(&types.isend, sent(record, record.bytes))
+        }
+        RequestKind::Receive => mpi.raise(&types.receive_start, awaiting(record)),
+        RequestKind::Collective => {
             if let Some(values) = collective::values(record) {
                 mpi.raise(&types.icollective_begin, values);
             }

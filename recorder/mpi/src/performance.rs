@@ -9,7 +9,7 @@ use std::sync::Mutex;
 
 use annals_recorder::{ElementType, Metric, Recorder};
 
-use crate::abi::{Abi, Kind};
+use crate::abi::{Abi, AbiKind};
 use crate::library::library_functions;
 use crate::mpi_t::{self, Constants, TEXT_ROOM, element_type, text};
 use crate::settings::{self, Chosen, PVARS};
@@ -277,7 +277,7 @@ impl Described {
     /// MPICH's timers return no times, whether they are continuous or not (its main branch of 2026,
     /// 5.1.0a1).
     fn is_garbage(&self, abi: &Abi) -> bool {
-        abi.kind != Kind::OpenMpi && self.class == first_class(abi) + 8
+        abi.kind != AbiKind::OpenMpi && self.class == first_class(abi) + 8
     }
 
     /// Returns what the class is called, by the standard's constants without `MPI_T_PVAR_CLASS_`.
@@ -306,9 +306,9 @@ impl Described {
 /// Returns the number of the first class, MPI_T_PVAR_CLASS_STATE.
 const fn first_class(abi: &Abi) -> i32 {
     match abi.kind {
-        Kind::Mpich => 240,
-        Kind::OpenMpi => 0,
-        Kind::Standard => 1,
+        AbiKind::Mpich => 240,
+        AbiKind::OpenMpi => 0,
+        AbiKind::Standard => 1,
     }
 }
 

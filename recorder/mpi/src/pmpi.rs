@@ -8,7 +8,7 @@ use std::ffi::{c_char, c_int};
 
 use annals_recorder::BootId;
 
-use crate::abi::{Kind, STATUS_ROOM};
+use crate::abi::{AbiKind, STATUS_ROOM};
 use crate::library::library_functions;
 
 library_functions! {
@@ -319,7 +319,7 @@ impl Pmpi {
 
     /// Returns how many neighbours there are: those that send here, and those that this process
     /// sends to.
-    pub(crate) fn degrees(&self, kind: Kind, comm: usize, rank: i32) -> (u32, u32) {
+    pub(crate) fn degrees(&self, kind: AbiKind, comm: usize, rank: i32) -> (u32, u32) {
         let [cart, graph, distributed] = topologies(kind);
         let (mut incoming, mut outgoing, mut weighted) = (0, 0, 0);
         let mut topology = 0;
@@ -354,11 +354,11 @@ impl Pmpi {
 }
 
 /// Returns the numbers of MPI_CART, MPI_GRAPH and MPI_DIST_GRAPH.
-const fn topologies(kind: Kind) -> [i32; 3] {
+const fn topologies(kind: AbiKind) -> [i32; 3] {
     match kind {
-        Kind::Mpich => [2, 1, 3],
-        Kind::OpenMpi => [1, 2, 3],
-        Kind::Standard => [211, 212, 213],
+        AbiKind::Mpich => [2, 1, 3],
+        AbiKind::OpenMpi => [1, 2, 3],
+        AbiKind::Standard => [211, 212, 213],
     }
 }
 

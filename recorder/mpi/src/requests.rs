@@ -29,7 +29,7 @@ use crate::sync::lock;
 
 /// What was started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum RequestKind {
     Send,
     Receive,
     Collective,
@@ -46,7 +46,7 @@ pub(crate) enum Kind {
 pub(crate) struct Record {
     /// Number of the request in events.
     pub(crate) id: u64,
-    pub(crate) kind: Kind,
+    pub(crate) kind: RequestKind,
     /// Whether it can be started repeatedly.
     pub(crate) is_persistent: bool,
     pub(crate) is_active: bool,
@@ -76,7 +76,7 @@ pub(crate) struct Record {
 impl Record {
     pub(crate) const NONE: Self = Self {
         id: 0,
-        kind: Kind::Send,
+        kind: RequestKind::Send,
         is_persistent: false,
         is_active: true,
         is_cancelling: false,
@@ -96,7 +96,7 @@ impl Record {
     pub(crate) const fn receive(id: u64, comm: &'static Communicator, peer: i32, tag: i32) -> Self {
         Self {
             id,
-            kind: Kind::Receive,
+            kind: RequestKind::Receive,
             comm: Some(comm),
             object: comm.object,
             peer,
@@ -121,12 +121,12 @@ impl Record {
         let Some(comm) = self.comm else { return };
         let is_wildcard = self.peer < 0 || self.tag < 0;
         self.sequence = match self.kind {
-            Kind::Send if is_wildcard => UNKNOWN,
-            Kind::Send => comm.channels.send(self.channel(comm), thread),
-            Kind::Receive if is_wildcard => {
+            RequestKind::Send if is_wildcard => UNKNOWN,
+            RequestKind::Send => comm.channels.send(self.channel(comm), thread),
+            RequestKind::Receive if is_wildcard => {
                 comm.channels.start_wildcard(self.peer, self.tag, thread)
             }
-            Kind::Receive => comm.channels.receive(self.channel(comm), thread),
+            RequestKind::Receive => comm.channels.receive(self.channel(comm), thread),
             _ => return,
         };
     }
@@ -154,13 +154,13 @@ impl Record {
     pub(crate) fn take_back(&self) {
         let Some(comm) = self.comm else { return };
         match self.kind {
-            Kind::Send if self.peer >= 0 => {
+            RequestKind::Send if self.peer >= 0 => {
                 comm.channels.unsend(self.channel(comm), self.sequence);
             }
-            Kind::Receive if self.peer < 0 || self.tag < 0 => {
+            RequestKind::Receive if self.peer < 0 || self.tag < 0 => {
                 comm.channels.end_wildcard(self.sequence, None, None);
             }
-            Kind::Receive => comm.channels.unreceive(self.channel(comm), self.sequence),
+            RequestKind::Receive => comm.channels.unreceive(self.channel(comm), self.sequence),
             _ => {}
         }
     }

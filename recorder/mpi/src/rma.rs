@@ -8,7 +8,7 @@ use crate::call::{Call, Frame, Site};
 use crate::communicators::window_ranks;
 use crate::events;
 use crate::handles::HandleMap;
-use crate::requests::{self, Kind, Record};
+use crate::requests::{self, Record, RequestKind};
 use crate::signatures::{FUNCTIONS, NO};
 use crate::state::Mpi;
 
@@ -144,24 +144,23 @@ pub(crate) fn win_sync<const N: usize, S: Site>(call: Call<N, S>) -> usize {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum What {
+enum RmaOperation {
     Put,
     Get,
     Atomic,
 }
 
-fn what(index: usize) -> What {
+fn operation_of(index: usize) -> RmaOperation {
     let name = FUNCTIONS[index].name.to_bytes();
     let name = name.strip_suffix(b"_c").unwrap_or(name);
     match name {
-        b"MPI_Put" | b"MPI_Rput" => What::Put,
-        b"MPI_Get" | b"MPI_Rget" => What::Get,
-        _ => What::Atomic,
+        b"MPI_Put" | b"MPI_Rput" => RmaOperation::Put,
+        b"MPI_Get" | b"MPI_Rget" => RmaOperation::Get,
+        _ => RmaOperation::Atomic,
     }
 }
 
-/// Enters, and records the operation.
-/// Returns whether it has a target.
+/// Enters, and records the operation. Returns whether it has a target.
 fn enter<const N: usize, S: Site>(frame: &Frame, mpi: &Mpi, call: &Call<N, S>) -> bool {
     let handle = call.handle(&mpi.abi, call.at().win);
     let rank = call.int(call.at().dest);
@@ -183,10 +182,10 @@ fn enter<const N: usize, S: Site>(frame: &Frame, mpi: &Mpi, call: &Call<N, S>) -
         bytes = mpi.bytes(call.count(call.at().target_count), datatype);
     }
     let values = (window.object, peer, bytes);
-    let event_type = match what(call.index()) {
-        What::Put => &mpi.types.put,
-        What::Get => &mpi.types.get,
-        What::Atomic => &mpi.types.atomic,
+    let event_type = match operation_of(call.index()) {
+        RmaOperation::Put => &mpi.types.put,
+        RmaOperation::Get => &mpi.types.get,
+        RmaOperation::Atomic => &mpi.types.atomic,
     };
     frame.enter_with(event_type, values);
     true
@@ -226,7 +225,7 @@ pub(crate) fn rma_request<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         }
         let record = Record {
             id,
-            kind: Kind::Rma,
+            kind: RequestKind::Rma,
             ..Record::NONE
         };
         requests::put(request, record);

@@ -9,7 +9,7 @@ use std::sync::atomic::{
 
 use annals_recorder::{Elements, EventType, Recorder, RegionId};
 
-use crate::abi::{Abi, Kind, STATUS_ROOM, is_success};
+use crate::abi::{Abi, AbiKind, STATUS_ROOM, is_success};
 use crate::channels;
 use crate::communicator::Communicator;
 use crate::event_types::Types;
@@ -80,7 +80,7 @@ pub(crate) fn switch_off(index: usize) {
 fn knows_status(abi: &Abi, pmpi: &Pmpi) -> bool {
     const PROBE: i64 = 0x1_2345_6788;
     let mut status = [0_u64; STATUS_ROOM / 8];
-    if abi.kind == Kind::Standard
+    if abi.kind == AbiKind::Standard
         || !pmpi.set_status_bytes(status.as_mut_ptr().cast(), abi.byte, PROBE)
     {
         return false;
@@ -89,12 +89,12 @@ fn knows_status(abi: &Abi, pmpi: &Pmpi) -> bool {
 }
 
 #[inline(always)]
-fn bytes_in(kind: Kind, status: *const u8) -> u64 {
+fn bytes_in(kind: AbiKind, status: *const u8) -> u64 {
     let read = |at: usize| {
         // SAFETY: within a status.
         unsafe { status.add(at).cast::<u32>().read_unaligned() }
     };
-    if kind == Kind::Mpich {
+    if kind == AbiKind::Mpich {
         // The lowest bit of the second word means cancelled.
         u64::from(read(0)) | u64::from(read(4) >> 1) << 32
     } else {
@@ -224,8 +224,8 @@ impl Mpi {
         /// MPICH's builtin requests.
         const BUILTIN: usize = 0x6c00_0000;
         match self.abi.kind {
-            Kind::OpenMpi => request == self.request_empty,
-            Kind::Mpich | Kind::Standard => request & !0x03ff_ffff == BUILTIN,
+            AbiKind::OpenMpi => request == self.request_empty,
+            AbiKind::Mpich | AbiKind::Standard => request & !0x03ff_ffff == BUILTIN,
         }
     }
 

@@ -50,7 +50,7 @@ pub struct CategoryInfo {
 /// Something that a category may hold, by its index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Member {
+pub enum CategoryMember {
     /// A control variable.
     Cvar(i32),
     /// A performance variable.

@@ -166,12 +166,12 @@ impl Life {
 /// The frames of a thread, away from those of others.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Lane([Frame; DEPTH]);
+struct ThreadFrames([Frame; DEPTH]);
 
 /// All frames of the process.
 #[derive(Debug)]
 pub(crate) struct Lanes {
-    lanes: Box<[Lane]>,
+    lanes: Box<[ThreadFrames]>,
     shared: Box<[Frame]>,
     ids: IdPool,
     /// How many lanes were ever used.
@@ -186,7 +186,7 @@ pub(crate) fn lanes() -> &'static Lanes {
         crate::thread_streams::prepare();
         crate::thread::on_lane_end(|lane| lanes().release(lane.cast()));
         Lanes {
-            lanes: (0..LANES).map(|_| Lane::default()).collect(),
+            lanes: (0..LANES).map(|_| ThreadFrames::default()).collect(),
             shared: (0..SHARED).map(|_| Frame::default()).collect(),
             ids: IdPool::new(LANES),
             used: AtomicU64::new(0),
@@ -198,13 +198,15 @@ impl Lanes {
     /// Takes a frame for the calling thread. Returns `None` when all are taken.
     #[inline(always)]
     pub(crate) fn enter(&'static self, key: u64) -> Option<&'static Frame> {
-        let lane = THREAD.with(|thread| thread.lane.get()).cast::<Lane>();
+        let lane = THREAD
+            .with(|thread| thread.lane.get())
+            .cast::<ThreadFrames>();
         #[expect(
             unsafe_code,
             reason = "benches/event_interface shows what a raise costs"
         )]
         // SAFETY: null, or a lane of the process's one `Lanes`, which stay for ever.
-        if let Some(Lane(frames)) = unsafe { lane.as_ref() }
+        if let Some(ThreadFrames(frames)) = unsafe { lane.as_ref() }
             && frames[0].is_free()
         {
             frames[0].enter(key);
@@ -216,7 +218,11 @@ impl Lanes {
     /// Takes a frame for the calling thread inside another callback, or when it has no lane yet.
     #[cold]
     #[inline(never)]
-    fn enter_elsewhere(&'static self, key: u64, lane: *const Lane) -> Option<&'static Frame> {
+    fn enter_elsewhere(
+        &'static self,
+        key: u64,
+        lane: *const ThreadFrames,
+    ) -> Option<&'static Frame> {
         let lane = self.number_of(lane).or_else(|| self.claim());
         let mut own = lane.map_or(&[][..], |lane| &self.lanes[lane].0).iter();
         if let Some(frame) = own.find(|frame| frame.is_free()) {
@@ -227,9 +233,9 @@ impl Lanes {
     }
 
     /// Returns the number of a lane, or `None` for null.
-    fn number_of(&self, lane: *const Lane) -> Option<usize> {
+    fn number_of(&self, lane: *const ThreadFrames) -> Option<usize> {
         let distance = lane.addr().checked_sub(self.lanes.as_ptr().addr())?;
-        Some(distance / size_of::<Lane>()).filter(|number| *number < self.lanes.len())
+        Some(distance / size_of::<ThreadFrames>()).filter(|number| *number < self.lanes.len())
     }
 
     /// Claims a lane for the calling thread, if its end can be reported.
@@ -249,7 +255,7 @@ impl Lanes {
     }
 
     /// Releases the lane of a thread that ends.
-    fn release(&self, lane: *const Lane) {
+    fn release(&self, lane: *const ThreadFrames) {
         if let Some(lane) = self.number_of(lane) {
             self.ids.release(lane);
         }

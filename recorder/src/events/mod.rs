@@ -72,7 +72,7 @@ mod variables;
 
 pub use annals_format::SourceOrder;
 pub use attach::{Attach, AttachError, Attachment, attach};
-pub use category::{Category, CategoryInfo, Member, Members};
+pub use category::{Category, CategoryInfo, CategoryMember, Members};
 pub use cvar::{CvarHandle, CvarInfo, CvarSpec, Scope};
 pub use enumeration::{Enumeration, EnumerationInfo};
 pub use error::{Error, Result};

@@ -27,7 +27,7 @@ const PANICKED: &str = "<panicked>";
 
 /// What a value is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Kind {
+pub(crate) enum ValueKind {
     #[default]
     Absent,
     I64,
@@ -52,15 +52,15 @@ pub(crate) enum Seen {
 }
 
 impl Seen {
-    pub(crate) const fn kind(self) -> Kind {
+    pub(crate) const fn kind(self) -> ValueKind {
         match self {
-            Self::Absent => Kind::Absent,
-            Self::I64(_) => Kind::I64,
-            Self::U64(_) => Kind::U64,
-            Self::F64(_) => Kind::F64,
-            Self::Bool(_) => Kind::Bool,
-            Self::Text(..) => Kind::Text,
-            Self::Bytes(..) => Kind::Bytes,
+            Self::Absent => ValueKind::Absent,
+            Self::I64(_) => ValueKind::I64,
+            Self::U64(_) => ValueKind::U64,
+            Self::F64(_) => ValueKind::F64,
+            Self::Bool(_) => ValueKind::Bool,
+            Self::Text(..) => ValueKind::Text,
+            Self::Bytes(..) => ValueKind::Bytes,
         }
     }
 }

@@ -10,7 +10,7 @@ use annals_recorder::{
 };
 use tracing::Metadata;
 
-use crate::fields::{Kind, MOST_FIELDS, Seen, Values};
+use crate::fields::{MOST_FIELDS, Seen, ValueKind, Values};
 use crate::level::verbosity;
 
 /// Most shapes that the values of one callsite may have.
@@ -80,17 +80,17 @@ impl Purpose {
 
 /// An event type whose elements take values of these kinds.
 #[derive(Debug)]
-struct Shape {
+struct EventShape {
     /// `None` means that the recorder has no room for it.
     event_type: Option<DynamicEventType>,
     /// By field; absent: there is no element for it.
-    kinds: [Kind; MOST_FIELDS],
+    kinds: [ValueKind; MOST_FIELDS],
 }
 
-impl Shape {
+impl EventShape {
     fn fits(&self, seen: &[Seen]) -> bool {
         let mut pairs = seen.iter().zip(&self.kinds);
-        pairs.all(|(value, kind)| value.kind() == Kind::Absent || value.kind() == *kind)
+        pairs.all(|(value, kind)| value.kind() == ValueKind::Absent || value.kind() == *kind)
     }
 }
 
@@ -98,8 +98,8 @@ impl Shape {
 #[derive(Debug)]
 pub(crate) struct Shapes {
     purpose: Purpose,
-    known: [OnceLock<Box<Shape>>; MOST_SHAPES],
-    all_text: OnceLock<Box<Shape>>,
+    known: [OnceLock<Box<EventShape>>; MOST_SHAPES],
+    all_text: OnceLock<Box<EventShape>>,
 }
 
 /// Why an event could not be raised: the recorder takes no more definitions.
@@ -128,9 +128,9 @@ impl Shapes {
             Some(shape) => shape,
             None => {
                 values.write_all_as_text(count);
-                let mut kinds = [Kind::Absent; MOST_FIELDS];
+                let mut kinds = [ValueKind::Absent; MOST_FIELDS];
                 let of_fields = kinds.iter_mut().take(count);
-                of_fields.for_each(|kind| *kind = Kind::Text);
+                of_fields.for_each(|kind| *kind = ValueKind::Text);
                 let place = &self.all_text;
                 self.settle(place, recorder, metadata, kinds)
                     .ok_or(NoRoom)?
@@ -141,7 +141,7 @@ impl Shapes {
         elements[..leading.len()].copy_from_slice(leading);
         let mut used = leading.len();
         for (value, kind) in values.seen(count).iter().zip(&shape.kinds) {
-            if *kind != Kind::Absent {
+            if *kind != ValueKind::Absent {
                 elements[used] = match *value {
                     Seen::Absent => Value::Absent,
                     Seen::I64(value) => Value::I64(value),
@@ -160,15 +160,20 @@ impl Shapes {
 
     /// Returns the first shape that fits, or a new one if none does.
     /// Returns `None` if there may be no more.
-    fn find(&self, recorder: &Recorder, metadata: &Metadata<'_>, seen: &[Seen]) -> Option<&Shape> {
-        let mut kinds = [Kind::Absent; MOST_FIELDS];
+    fn find(
+        &self,
+        recorder: &Recorder,
+        metadata: &Metadata<'_>,
+        seen: &[Seen],
+    ) -> Option<&EventShape> {
+        let mut kinds = [ValueKind::Absent; MOST_FIELDS];
         for place in &self.known {
             let shape = match place.get() {
                 Some(shape) => shape,
                 None => {
                     let values = seen.iter().zip(&mut kinds);
                     values
-                        .filter(|(value, _)| value.kind() != Kind::Absent)
+                        .filter(|(value, _)| value.kind() != ValueKind::Absent)
                         .for_each(|(value, kind)| *kind = value.kind());
                     self.settle(place, recorder, metadata, kinds)?
                 }
@@ -186,11 +191,11 @@ impl Shapes {
     #[cold]
     fn settle<'a>(
         &self,
-        place: &'a OnceLock<Box<Shape>>,
+        place: &'a OnceLock<Box<EventShape>>,
         recorder: &Recorder,
         metadata: &Metadata<'_>,
-        kinds: [Kind; MOST_FIELDS],
-    ) -> Option<&'a Shape> {
+        kinds: [ValueKind; MOST_FIELDS],
+    ) -> Option<&'a EventShape> {
         if let Some(shape) = place.get() {
             return Some(shape);
         }
@@ -199,14 +204,14 @@ impl Shapes {
             Err(RecorderError::InClock | RecorderError::Finished) => return None,
             Err(_) => None,
         };
-        Some(place.get_or_init(|| Box::new(Shape { event_type, kinds })))
+        Some(place.get_or_init(|| Box::new(EventShape { event_type, kinds })))
     }
 
     fn define(
         &self,
         recorder: &Recorder,
         metadata: &Metadata<'_>,
-        kinds: &[Kind],
+        kinds: &[ValueKind],
     ) -> annals_recorder::Result<DynamicEventType> {
         let mut outcome = Err(RecorderError::Finished);
         for number in 1..=MOST_NAMES {
@@ -222,7 +227,7 @@ impl Shapes {
     fn describe(
         &self,
         metadata: &Metadata<'_>,
-        kinds: &[Kind],
+        kinds: &[ValueKind],
         number: usize,
     ) -> (EventTypeSpec, EventTypeSchema) {
         let mut spec = self.purpose.spec(metadata, number);
@@ -241,13 +246,13 @@ impl Shapes {
         }
         for (field, kind) in metadata.fields().iter().zip(kinds) {
             let element_type = match kind {
-                Kind::Absent => continue,
-                Kind::I64 => ElementType::I64,
-                Kind::U64 => ElementType::U64,
-                Kind::F64 => ElementType::F64,
-                Kind::Bool => ElementType::U32,
-                Kind::Text => ElementType::String,
-                Kind::Bytes => ElementType::Bytes,
+                ValueKind::Absent => continue,
+                ValueKind::I64 => ElementType::I64,
+                ValueKind::U64 => ElementType::U64,
+                ValueKind::F64 => ElementType::F64,
+                ValueKind::Bool => ElementType::U32,
+                ValueKind::Text => ElementType::String,
+                ValueKind::Bytes => ElementType::Bytes,
             };
             let mut name = field.name().to_owned();
             while names.contains(&name) {

@@ -139,7 +139,7 @@ struct BeginType {
 
 /// Properties that several begins of a slice share.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Member {
+struct BeginKey {
     event_type: EventTypeId,
     /// Value of the element that names the communicator.
     communicator: i128,
@@ -150,7 +150,7 @@ struct Member {
 
 /// A begin of an operation.
 struct Begin {
-    /// Number of its [`Member`] in the slice.
+    /// Number of its [`BeginKey`] in the slice.
     member: u32,
     /// Number of the operation among those of the communicator. `None` means that the event has
     /// none.
@@ -199,7 +199,7 @@ impl Communicator {
 
 /// A process's part in the operations of a row.
 #[derive(Clone, Copy, Default)]
-struct Part {
+struct ProcessPart {
     /// Number of operations in which it took part.
     count: u64,
     wait_ns: i64,
@@ -215,7 +215,7 @@ struct Tally {
     imbalance_ns: i128,
     max_imbalance_ns: i64,
     /// By process of the communicator.
-    parts: Vec<Part>,
+    parts: Vec<ProcessPart>,
 }
 
 /// Counts of operations in progress. Only the first state has them.
@@ -284,7 +284,7 @@ impl<V: FnMut(&CollectiveInstance<'_>)> Gathered<V> {
         let tally = self.tallies.entry((instance.operation, communicator));
         let tally = tally.or_default();
         let processes = self.communicators[communicator].begun.len();
-        tally.parts.resize(processes, Part::default());
+        tally.parts.resize(processes, ProcessPart::default());
         tally.members = tally.members.max(instance.begins.len());
         tally.count += 1;
         let imbalance_ns = last_ns - first_ns;
@@ -304,7 +304,7 @@ impl<V: FnMut(&CollectiveInstance<'_>)> Gathered<V> {
         &mut self,
         number: usize,
         process: u32,
-        member: &Member,
+        member: &BeginKey,
         begin: &Begin,
         query: &Query,
     ) {
@@ -365,8 +365,8 @@ impl<V: FnMut(&CollectiveInstance<'_>)> Gathered<V> {
         }
     }
 
-    fn feed(&mut self, shared: &Shared<'_>, gathered: &Slice) {
-        let Slice {
+    fn feed(&mut self, shared: &Shared<'_>, gathered: &SliceBegins) {
+        let SliceBegins {
             members,
             begins,
             losses,
@@ -410,7 +410,7 @@ struct Shared<'a> {
 
 impl Shared<'_> {
     /// Returns the name of a member's communicator.
-    fn communicator_name(&self, member: &Member) -> String {
+    fn communicator_name(&self, member: &BeginKey) -> String {
         let (definitions, value) = (self.definitions, member.communicator);
         let event_type = definitions.event_types.get(&member.event_type);
         let at = self.types[&member.event_type].communicator;
@@ -433,15 +433,15 @@ impl Shared<'_> {
 
 /// The begins of a slice, and the losses between them.
 #[derive(Default)]
-struct Slice {
-    numbers: FxHashMap<Member, u32>,
-    members: Vec<Member>,
+struct SliceBegins {
+    numbers: FxHashMap<BeginKey, u32>,
+    members: Vec<BeginKey>,
     begins: Vec<Begin>,
     /// Losses: number of the begin after the loss, and process.
     losses: Vec<(usize, u32)>,
 }
 
-impl Slice {
+impl SliceBegins {
     fn clear(&mut self) {
         self.numbers.clear();
         self.members.clear();
@@ -454,7 +454,7 @@ impl Slice {
 struct CollectiveState<'a, V> {
     shared: &'a Shared<'a>,
     gathered: Option<Gathered<V>>,
-    slice: Slice,
+    slice: SliceBegins,
 }
 
 impl<V: FnMut(&CollectiveInstance<'_>)> CollectiveState<'_, V> {
@@ -476,7 +476,7 @@ impl<V: FnMut(&CollectiveInstance<'_>) + Send> EventState for CollectiveState<'_
         };
         let integer = |at: Option<usize>| at.and_then(|at| event.element(at).as_integer());
         let size = integer(begin.size).and_then(|size| usize::try_from(size).ok());
-        let member = Member {
+        let member = BeginKey {
             event_type,
             communicator: integer(begin.communicator).unwrap_or(-1),
             stream: event.stream(),
@@ -554,7 +554,7 @@ fn gather<V: FnMut(&CollectiveInstance<'_>) + Send>(
     let new = |slice| CollectiveState {
         shared: &shared,
         gathered: take_visit(slice).map(Gathered::new),
-        slice: Slice::default(),
+        slice: SliceBegins::default(),
     };
     let (mut state, summary) = fold_events(reader, &from_start(query), wanted, new)?;
     state.flush();

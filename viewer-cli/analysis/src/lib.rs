@@ -57,7 +57,7 @@ pub use losses::concerns;
 pub use messages::{MessagePairRow, Messages, for_each_message, messages};
 pub use metrics::{MetricPoint, MetricRow, metrics};
 pub use patterns::{
-    Family, Part, PartWait, collective_waits, late_receiver, late_sender, wrong_order,
+    Family, MemberPart, PartWait, collective_waits, late_receiver, late_sender, wrong_order,
 };
 pub use region_rows::{OutsideTime, RegionRow, RegionTimes, region_times, run_times};
 pub use region_statistics::{

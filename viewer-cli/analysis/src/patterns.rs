@@ -43,7 +43,7 @@ impl Family {
 
 /// The part of a member in a collective operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Part {
+pub struct MemberPart {
     /// Enter of the call.
     pub entered_ns: i64,
     /// Leave of the call that completed the operation.
@@ -72,7 +72,7 @@ pub struct PartWait {
 
 impl PartWait {
     /// Returns the wait of a member for another, which ends at its own leave at the latest.
-    fn of(part: &Part, waited_for: Option<usize>, until_ns: i64) -> Self {
+    fn of(part: &MemberPart, waited_for: Option<usize>, until_ns: i64) -> Self {
         let wait_ns = until_ns.min(part.left_ns) - part.entered_ns;
         if wait_ns <= 0 {
             return Self::default();
@@ -97,16 +97,16 @@ impl PartWait {
 ///
 /// The completion of a barrier is: own leave − max(min leaves, max enters). That of all to all counts only members that
 /// send and receive: for them, own leave − max(min of their leaves, max enters).
-pub fn collective_waits(family: Family, parts: &[Part]) -> Vec<PartWait> {
+pub fn collective_waits(family: Family, parts: &[MemberPart]) -> Vec<PartWait> {
     let numbered = || parts.iter().enumerate();
-    let last = |is_wanted: &dyn Fn(&Part) -> bool| {
+    let last = |is_wanted: &dyn Fn(&MemberPart) -> bool| {
         let wanted = numbered().filter(|(_, part)| is_wanted(part));
         // Of several that entered last, the first by number.
         let last =
             wanted.max_by_key(|(number, part)| (part.entered_ns, std::cmp::Reverse(*number)));
         last.map(|(number, part)| (number, part.entered_ns))
     };
-    let wait = |part: &Part, other: Option<(usize, i64)>| match other {
+    let wait = |part: &MemberPart, other: Option<(usize, i64)>| match other {
         Some((number, until_ns)) => PartWait::of(part, Some(number), until_ns),
         None => PartWait::default(),
     };
@@ -119,21 +119,22 @@ pub fn collective_waits(family: Family, parts: &[Part]) -> Vec<PartWait> {
         }
         Family::AllToAll => {
             let last = last(&|part| part.sends);
-            let of = |part: &Part| wait(part, last.filter(|_| part.receives));
+            let of = |part: &MemberPart| wait(part, last.filter(|_| part.receives));
             let mut waits: Vec<PartWait> = parts.iter().map(of).collect();
             complete(parts, &mut waits, |part| part.sends && part.receives);
             waits
         }
         Family::OneToAll => {
             let root = last(&|part| part.is_root);
-            let of = |part: &Part| wait(part, root.filter(|_| part.receives && !part.is_root));
+            let of =
+                |part: &MemberPart| wait(part, root.filter(|_| part.receives && !part.is_root));
             parts.iter().map(of).collect()
         }
         Family::AllToOne => {
             let senders = numbered().filter(|(_, part)| part.sends && !part.is_root);
             let first = senders.min_by_key(|(number, part)| (part.entered_ns, *number));
             let first = first.map(|(number, part)| (number, part.entered_ns));
-            let of = |part: &Part| wait(part, first.filter(|_| part.is_root));
+            let of = |part: &MemberPart| wait(part, first.filter(|_| part.is_root));
             parts.iter().map(of).collect()
         }
         Family::Prefix => {
@@ -154,7 +155,7 @@ pub fn collective_waits(family: Family, parts: &[Part]) -> Vec<PartWait> {
 }
 
 /// Sets the completions of the members that count.
-fn complete(parts: &[Part], waits: &mut [PartWait], counts: impl Fn(&Part) -> bool) {
+fn complete(parts: &[MemberPart], waits: &mut [PartWait], counts: impl Fn(&MemberPart) -> bool) {
     let first_left = parts.iter().filter(|part| counts(part));
     let first_left = first_left.map(|part| part.left_ns).min();
     let last_entered = parts.iter().map(|part| part.entered_ns).max();
@@ -209,8 +210,8 @@ mod tests {
 
     use super::*;
 
-    fn part(place: i64, entered_ns: i64, left_ns: i64) -> Part {
-        Part {
+    fn part(place: i64, entered_ns: i64, left_ns: i64) -> MemberPart {
+        MemberPart {
             entered_ns,
             left_ns,
             place,
@@ -221,7 +222,7 @@ mod tests {
     }
 
     /// Wait, the member that was waited for, completion.
-    fn waits(family: Family, parts: &[Part]) -> Vec<(i64, Option<usize>, i64)> {
+    fn waits(family: Family, parts: &[MemberPart]) -> Vec<(i64, Option<usize>, i64)> {
         let waits = collective_waits(family, parts).into_iter();
         waits
             .map(|wait| (wait.wait_ns, wait.waited_for, wait.completion_ns))
@@ -299,25 +300,28 @@ mod tests {
         assert_eq!(late_receiver(5, 10, 29), 0);
     }
 
-    fn parts() -> impl Strategy<Value = Vec<Part>> {
+    fn parts() -> impl Strategy<Value = Vec<MemberPart>> {
         let part = (0..1000_i64, 0..1000_i64, any::<[bool; 2]>());
         prop::collection::vec(part, 0..8).prop_map(|parts| {
             let numbered = parts.into_iter().enumerate();
-            let parts = numbered.map(|(place, (entered_ns, length_ns, [sends, receives]))| Part {
-                entered_ns,
-                left_ns: entered_ns + length_ns,
-                place: place as i64,
-                is_root: place == 1,
-                sends,
-                receives,
-            });
+            let parts =
+                numbered.map(
+                    |(place, (entered_ns, length_ns, [sends, receives]))| MemberPart {
+                        entered_ns,
+                        left_ns: entered_ns + length_ns,
+                        place: place as i64,
+                        is_root: place == 1,
+                        sends,
+                        receives,
+                    },
+                );
             parts.collect()
         })
     }
 
     /// The formulas as they are written, for one member.
-    fn naive(family: Family, parts: &[Part], own: &Part) -> i64 {
-        let enters = |is_wanted: &dyn Fn(&Part) -> bool| -> Vec<i64> {
+    fn naive(family: Family, parts: &[MemberPart], own: &MemberPart) -> i64 {
+        let enters = |is_wanted: &dyn Fn(&MemberPart) -> bool| -> Vec<i64> {
             let wanted = parts.iter().filter(|part| is_wanted(part));
             wanted.map(|part| part.entered_ns).collect()
         };

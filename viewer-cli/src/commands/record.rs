@@ -178,7 +178,7 @@ settings! {
 
 /// How `record` ends: as the program did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Outcome {
+pub struct ProgramEnd {
     /// The exit code. Where a signal ended the program, 128 and its number.
     pub code: u8,
     /// The signal that ended the program, and is to end this process. `None` means that no signal ended it.
@@ -189,7 +189,7 @@ pub struct Outcome {
 ///
 /// # Errors
 /// If the program cannot be started, or it is not clear where its recordings would go.
-pub fn run(arguments: &RecordArguments) -> anyhow::Result<Outcome> {
+pub fn run(arguments: &RecordArguments) -> anyhow::Result<ProgramEnd> {
     let symbols = Symbols::of_host_and(&arguments.symbols)?;
     let options = options(&arguments.settings)?;
     if arguments.merge && is_one_rank_of_several(&options) {
@@ -282,7 +282,7 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<Outcome> {
         0 if has_failed && !is_below_launcher => 1,
         code => code,
     };
-    Ok(Outcome {
+    Ok(ProgramEnd {
         code,
         signal: status.signal(),
     })

@@ -94,7 +94,7 @@ fn parse_every(text: &str) -> Result<Every, String> {
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct Part {
+struct SliceFile {
     path: PathBuf,
     from_ns: Option<i64>,
     to_ns: Option<i64>,
@@ -108,7 +108,7 @@ struct Part {
 
 #[derive(Clone, Debug, Serialize)]
 struct Parts {
-    parts: Vec<Part>,
+    parts: Vec<SliceFile>,
 }
 
 fn write_part(
@@ -118,7 +118,7 @@ fn write_part(
     filter: &EventFilter,
     output: &Path,
     force: ForceArgument,
-) -> anyhow::Result<Part> {
+) -> anyhow::Result<SliceFile> {
     if let (Ok(a), Ok(b)) = (std::fs::canonicalize(input), std::fs::canonicalize(output))
         && a == b
     {
@@ -163,7 +163,7 @@ fn write_part(
             .streams
             .iter()
             .any(|stream| stream.first_error.is_some());
-    Ok(Part {
+    Ok(SliceFile {
         path: output.to_owned(),
         from_ns: (window.from_ns != i64::MIN).then_some(window.from_ns),
         to_ns: (window.to_ns != i64::MAX).then_some(window.to_ns),
@@ -174,7 +174,7 @@ fn write_part(
     })
 }
 
-fn tell(parts: Vec<Part>, is_json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
+fn tell(parts: Vec<SliceFile>, is_json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
     let finding = Finding::loss(parts.iter().any(|part| part.has_skipped));
     if is_json {
         output::json(out, &Parts { parts })?;

@@ -8,7 +8,9 @@ use annals_merger::{ByStream, Calls, Query, ReadSummary, Reader};
 
 use super::bars::Bars;
 use super::lanes::{choose, lane_label};
-use super::layout::{Gap, Lane, LaneWait, Layout, Legend, MessageLines, NamedWait, Request};
+use super::layout::{
+    Gap, LaneWait, Layout, Legend, MessageLines, NamedWait, Request, TimelineLane,
+};
 use super::links::{Lanes, Links};
 use super::metric_rows::MetricSums;
 
@@ -71,7 +73,7 @@ impl Layout {
             exclusive_ns: *exclusive_ns,
         });
         let names = LocationNames::new(definitions);
-        let drawn = chosen.iter().enumerate().map(|(lane, id)| Lane {
+        let drawn = chosen.iter().enumerate().map(|(lane, id)| TimelineLane {
             rank: definitions.rank_of_location(*id),
             name: names.get(*id).to_owned(),
             label: lane_label(&names, definitions, *id),

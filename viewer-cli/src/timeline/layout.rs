@@ -85,7 +85,7 @@ pub struct LaneWait {
 
 /// A location.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Lane {
+pub struct TimelineLane {
     /// Rank of its process.
     pub rank: u32,
     /// Its name, which no other location of its process has.
@@ -104,7 +104,7 @@ pub struct Lane {
     pub metric: Option<MetricRow>,
 }
 
-impl Lane {
+impl TimelineLane {
     /// Returns the columns in which the lane waited for at least half the time.
     pub fn waiting_columns(&self, layout: &Layout) -> impl Iterator<Item = usize> {
         let start = |column| bin_start(layout.window, layout.columns, column);
@@ -164,7 +164,7 @@ pub struct Layout {
     /// Columns of time.
     pub columns: usize,
     /// From top to bottom.
-    pub lanes: Vec<Lane>,
+    pub lanes: Vec<TimelineLane>,
     /// Messages.
     pub messages: MessageLines,
     /// The longest waits, the longest first.

@@ -20,7 +20,7 @@ mod ticks;
 mod window;
 
 pub use self::lanes::{lane_label, lanes_of};
-pub use self::layout::{Gap, Lane, LaneRow, Layout, Legend, MessageLines, Request, Run};
+pub use self::layout::{Gap, LaneRow, Layout, Legend, MessageLines, Request, Run, TimelineLane};
 #[cfg(feature = "pictures")]
 pub use self::png::encode as png;
 pub use self::ticks::{Tick, ticks};

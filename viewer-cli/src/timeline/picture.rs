@@ -4,7 +4,7 @@ use annals_analysis::{Colour, bin_start, region_colour};
 use annals_merger::Window;
 
 use super::font::{fitted, text_width};
-use super::layout::{Lane, MessageLine, MetricRow};
+use super::layout::{MessageLine, MetricRow, TimelineLane};
 use super::{Layout, Run, ticks};
 use crate::names::shorten;
 use crate::svg::{Anchor, Svg};
@@ -174,7 +174,7 @@ impl<'a> Sheet<'a> {
         let has_lines = !layout.messages.lines.is_empty();
         let has_density = layout.messages.count > MOST_LINES as u64;
         let mut signs = vec![Sign::Outside];
-        let any = |is: fn(&Lane) -> bool| layout.lanes.iter().any(is);
+        let any = |is: fn(&TimelineLane) -> bool| layout.lanes.iter().any(is);
         signs.extend(any(|lane| !lane.waits.is_empty()).then_some(Sign::Waiting));
         signs.extend((has_lines && !has_density).then_some(Sign::Message));
         signs.extend(has_density.then_some(Sign::Density));
@@ -196,7 +196,7 @@ impl<'a> Sheet<'a> {
         self.left + self.layout.columns as f64 + MARGIN
     }
 
-    fn height_of(&self, lane: &Lane) -> f64 {
+    fn height_of(&self, lane: &TimelineLane) -> f64 {
         let metric = if lane.metric.is_some() { METRIC } else { 0.0 };
         self.row * lane.rows.len().max(1) as f64 + metric
     }
@@ -326,13 +326,13 @@ fn draw_title(sheet: &Sheet<'_>, title: &str, canvas: &mut dyn Canvas) {
     canvas.text(MARGIN, 41.0, style(Anchor::Start, NORMAL, DARK), &text);
 }
 
-fn draw_label(sheet: &Sheet<'_>, lane: &Lane, y: f64, canvas: &mut dyn Canvas) {
+fn draw_label(sheet: &Sheet<'_>, lane: &TimelineLane, y: f64, canvas: &mut dyn Canvas) {
     let label = fitted(&safe(&lane.label), NORMAL, MOST_LABEL);
     let end = style(Anchor::End, NORMAL, BLACK);
     canvas.text(sheet.left - 8.0, y + 11.5, end, &label);
 }
 
-fn draw_lane(sheet: &Sheet<'_>, lane: &Lane, y: f64, canvas: &mut dyn Canvas) {
+fn draw_lane(sheet: &Sheet<'_>, lane: &TimelineLane, y: f64, canvas: &mut dyn Canvas) {
     let layout = sheet.layout;
     let rows = lane.rows.len().max(1) as f64;
     let whole = [sheet.left, y, layout.columns as f64, sheet.row * rows];
@@ -394,7 +394,7 @@ fn draw_bar(sheet: &Sheet<'_>, run: &Run, y: f64, canvas: &mut dyn Canvas) {
 }
 
 /// Writes the name of a bar's region into it, if there is room.
-fn draw_name(sheet: &Sheet<'_>, lane: &Lane, run: &Run, y: f64, canvas: &mut dyn Canvas) {
+fn draw_name(sheet: &Sheet<'_>, lane: &TimelineLane, run: &Run, y: f64, canvas: &mut dyn Canvas) {
     const PADDING: f64 = 4.0;
     let name = &sheet.layout.legend[run.region].name;
     let (left, right) = (sheet.left + run.from as f64, sheet.left + run.to as f64);

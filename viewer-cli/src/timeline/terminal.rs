@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use annals_analysis::{bin_of, region_colour};
 
-use super::layout::Lane;
+use super::layout::TimelineLane;
 use super::{Layout, ticks};
 use crate::names::{cut_middle, shorten, width};
 use crate::table::safe;
@@ -72,7 +72,7 @@ enum Shown {
 }
 
 /// Returns what the columns of a lane show.
-fn columns_of(layout: &Layout, lane: &Lane) -> Vec<Shown> {
+fn columns_of(layout: &Layout, lane: &TimelineLane) -> Vec<Shown> {
     let mut columns = vec![Shown::Nothing; layout.columns];
     for run in lane.rows.iter().flat_map(|row| &row.runs) {
         columns[run.from..run.to].fill(Shown::Region(Region {

@@ -13,7 +13,7 @@ use super::search::{self, Hit, Search};
 use super::view::View;
 use crate::table::Screen;
 use crate::timeline::{
-    Lane, LaneRow, Layout, Legend, MessageLines, Request, Run, lane_label, lanes_of,
+    LaneRow, Layout, Legend, MessageLines, Request, Run, TimelineLane, lane_label, lanes_of,
 };
 use annals_analysis::{bin_of, bin_start};
 
@@ -160,9 +160,9 @@ impl Work {
         };
         told?;
         match hit {
-            search::Outcome::Hit(hit) => self.tell(Reply::Found(search, Some(hit))),
-            search::Outcome::None => self.tell(Reply::Found(search, None)),
-            search::Outcome::Stopped => Ok(()),
+            search::SearchOutcome::Hit(hit) => self.tell(Reply::Found(search, Some(hit))),
+            search::SearchOutcome::None => self.tell(Reply::Found(search, None)),
+            search::SearchOutcome::Stopped => Ok(()),
         }
     }
 
@@ -300,7 +300,7 @@ impl Work {
                     }),
                 }
             }
-            Lane {
+            TimelineLane {
                 rank: definitions.rank_of_location(*id),
                 name: names.get(*id).to_owned(),
                 label: lane_label(&names, definitions, *id),

@@ -29,7 +29,7 @@ pub(super) struct Hit {
     pub(super) name: String,
 }
 
-pub(super) enum Outcome {
+pub(super) enum SearchOutcome {
     Hit(Hit),
     None,
     Stopped,
@@ -146,10 +146,10 @@ pub(super) fn run(
     shown: &Shown,
     search: &Search,
     mut go_on: impl FnMut(i64) -> bool,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<SearchOutcome> {
     let wanted = Wanted::of(shown, &search.name);
     if wanted.is_nothing() {
-        return Ok(Outcome::None);
+        return Ok(SearchOutcome::None);
     }
     let whole = Window {
         from_ns: i64::MIN / 2,
@@ -167,14 +167,14 @@ pub(super) fn run(
             shown.opened.events_before(at_ns) == 0
         };
         if is_over {
-            return Ok(Outcome::None);
+            return Ok(SearchOutcome::None);
         }
         if !go_on(at_ns) {
-            return Ok(Outcome::Stopped);
+            return Ok(SearchOutcome::Stopped);
         }
         let window = stretch(&shown.opened, at_ns, search.is_forward, STEP, whole);
         if let Some(hit) = wanted.find(window, search.is_forward)? {
-            return Ok(Outcome::Hit(hit));
+            return Ok(SearchOutcome::Hit(hit));
         }
         at_ns = if search.is_forward {
             window.to_ns
@@ -182,7 +182,7 @@ pub(super) fn run(
             window.from_ns
         };
         if !search.is_forward && at_ns <= whole.from_ns {
-            return Ok(Outcome::None);
+            return Ok(SearchOutcome::None);
         }
     }
 }

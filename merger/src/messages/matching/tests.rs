@@ -12,7 +12,7 @@ const ANY_RANK: usize = usize::MAX;
 
 /// Role of an event, with the number of its message in the whole run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum What {
+enum SimulatedEvent {
     Send(usize),
     Receive(usize),
     Other,
@@ -38,7 +38,7 @@ struct Sent {
 #[derive(Default)]
 struct Run {
     has_sequences: bool,
-    events: Vec<(MessageEvent, What)>,
+    events: Vec<(MessageEvent, SimulatedEvent)>,
     sent: Vec<Sent>,
     posted: [Vec<Posted>; RANKS],
     /// By rank, the messages that no receive has taken.
@@ -49,7 +49,7 @@ struct Run {
 }
 
 impl Run {
-    fn event(&mut self, rank: usize, request: u64, content: MessageContent, what: What) {
+    fn event(&mut self, rank: usize, request: u64, content: MessageContent, what: SimulatedEvent) {
         let event = MessageEvent {
             time_ns: self.events.len() as i64,
             communicator: 3,
@@ -61,9 +61,11 @@ impl Run {
         self.events.push((event, what));
     }
 
-    fn message(&mut self, rank: usize, kind: PointToPointKind, of: &Posted, what: What) {
+    fn message(&mut self, rank: usize, kind: PointToPointKind, of: &Posted, what: SimulatedEvent) {
         let sequence = match what {
-            What::Send(message) | What::Receive(message) if self.has_sequences => {
+            SimulatedEvent::Send(message) | SimulatedEvent::Receive(message)
+                if self.has_sequences =>
+            {
                 self.sent[message].sequence
             }
             _ => NONE,
@@ -97,7 +99,12 @@ impl Run {
             request: NONE,
             message: None,
         };
-        self.message(from, PointToPointKind::Send, &of, What::Send(message));
+        self.message(
+            from,
+            PointToPointKind::Send,
+            &of,
+            SimulatedEvent::Send(message),
+        );
         let fits = |posted: &&mut Posted| {
             posted.message.is_none()
                 && [from, ANY_RANK].contains(&posted.from)
@@ -135,7 +142,7 @@ impl Run {
             request,
             message: None,
         };
-        let what = What::Receive(message);
+        let what = SimulatedEvent::Receive(message);
         self.message(rank, PointToPointKind::Receive, &of, what);
     }
 
@@ -154,7 +161,12 @@ impl Run {
             request,
             message,
         };
-        self.message(rank, PointToPointKind::ReceiveStart, &posted, What::Other);
+        self.message(
+            rank,
+            PointToPointKind::ReceiveStart,
+            &posted,
+            SimulatedEvent::Other,
+        );
         self.posted[rank].push(posted);
     }
 
@@ -188,7 +200,7 @@ impl Run {
                     semantics: Semantics::AllToAll,
                     takes_part: true,
                 });
-                self.event(rank, NONE, part, What::Other);
+                self.event(rank, NONE, part, SimulatedEvent::Other);
             }
         }
         self.operations += 1;
@@ -270,19 +282,20 @@ impl Run {
                 .losses
                 .push((batch.events.len(), rank as u32, Lost::ALL));
         }
-        let has = |wanted: What| what.contains(&wanted);
-        let whole = (0..self.sent.len()).filter(|m| has(What::Send(*m)) && has(What::Receive(*m)));
+        let has = |wanted: SimulatedEvent| what.contains(&wanted);
+        let whole = (0..self.sent.len())
+            .filter(|m| has(SimulatedEvent::Send(*m)) && has(SimulatedEvent::Receive(*m)));
         let whole = whole.count() as u64;
         let mut matcher = Matcher::new(RANKS, 1 << 20, true);
         let mut seen = BTreeSet::new();
         let mut pair = |first: Mark, second: Mark| {
             let of = |mark: Mark| what[mark.number as usize];
             match (of(first), of(second)) {
-                (What::Send(one), What::Receive(other)) => {
+                (SimulatedEvent::Send(one), SimulatedEvent::Receive(other)) => {
                     assert_eq!(one, other, "the messages are not the same");
                     assert!(seen.insert(one), "a message is matched twice");
                 }
-                (What::Other, What::Other) => {}
+                (SimulatedEvent::Other, SimulatedEvent::Other) => {}
                 other => panic!("no pair: {other:?}"),
             }
         };

@@ -9,7 +9,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use annals_recorder::events::{Category, Error, Member, Members, Result};
+use annals_recorder::events::{Category, CategoryMember, Error, Members, Result};
 
 use crate::memory::{must_put, optional_text, put, put_text, text};
 use crate::{call, tool_call};
@@ -189,12 +189,12 @@ pub unsafe extern "C" fn annals_t_add_category(
     })
 }
 
-fn member(kind: c_int, index: c_int) -> Result<Member> {
+fn member(kind: c_int, index: c_int) -> Result<CategoryMember> {
     match kind {
-        MEMBER_CVAR => Ok(Member::Cvar(index)),
-        MEMBER_PVAR => Ok(Member::Pvar(index)),
-        MEMBER_EVENT => Ok(Member::Event(index)),
-        MEMBER_CATEGORY => Ok(Member::Category(Category::from_index(index))),
+        MEMBER_CVAR => Ok(CategoryMember::Cvar(index)),
+        MEMBER_PVAR => Ok(CategoryMember::Pvar(index)),
+        MEMBER_EVENT => Ok(CategoryMember::Event(index)),
+        MEMBER_CATEGORY => Ok(CategoryMember::Category(Category::from_index(index))),
         _ => Err(Error::Invalid),
     }
 }

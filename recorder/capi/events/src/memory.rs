@@ -123,14 +123,14 @@ pub(crate) unsafe fn put_values(values: &[Value], to: *mut c_void) {
 /// Bytes as numbers of any type lie in them.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
-pub(crate) struct Place(pub(super) [u8; 8]);
+pub(crate) struct ValueBytes(pub(super) [u8; 8]);
 
 /// Reads one of an array of values.
 ///
 /// # Safety
 /// - `from` points to more than `index` values.
 pub(crate) unsafe fn value_at(datatype: Datatype, from: *const c_void, index: usize) -> Value {
-    let mut place = Place([0; 8]);
+    let mut place = ValueBytes([0; 8]);
     let size = datatype.size();
     let at = from.cast::<u8>().wrapping_add(index * size);
     // SAFETY: invariant CALLER (module docs); of any alignment.

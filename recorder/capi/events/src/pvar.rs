@@ -15,7 +15,7 @@ use annals_recorder::events::{
 };
 
 use crate::memory::{
-    ENUM_NULL, Place, bind, bits_of, class, count, datatype, enumeration, must_put, object,
+    ENUM_NULL, ValueBytes, bind, bits_of, class, count, datatype, enumeration, must_put, object,
     optional_text, pointer_of, put, put_text, put_value, text, value_at, verbosity,
 };
 use crate::{call, tool_call};
@@ -301,7 +301,7 @@ fn with_functions(
     let data = data.expose_provenance();
     if let Some(read) = functions.read {
         spec = spec.read(move |object, item| {
-            let (bits, mut place) = (bits_of(object), Place([0; 8]));
+            let (bits, mut place) = (bits_of(object), ValueBytes([0; 8]));
             let to = (&raw mut place).cast();
             let data = std::ptr::with_exposed_provenance_mut(data);
             // SAFETY: `annals_t.h` requires of a variable's functions that they may be called.

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 use super::Runtime;
-use crate::events::category::{Category, CategoryInfo, CategoryState, Member};
+use crate::events::category::{Category, CategoryInfo, CategoryMember, CategoryState};
 use crate::events::error::{Error, Result};
 
 impl Runtime {
@@ -41,28 +41,28 @@ impl Runtime {
     /// # Errors
     /// [`Error::InvalidIndex`] if one of the two is not there, [`Error::Invalid`] if a category
     /// would hold itself, directly or through others; [`Error::NotAccessible`].
-    pub fn add_to_category(&self, category: Category, member: Member) -> Result<()> {
+    pub fn add_to_category(&self, category: Category, member: CategoryMember) -> Result<()> {
         let _change = self.change()?;
         let categories = &self.shared.categories;
         let state = categories.table.at(category.0).ok_or(Error::InvalidIndex)?;
         let (index, count) = match member {
-            Member::Cvar(index) => (index, self.cvar_count()),
-            Member::Pvar(index) => (index, self.pvar_count()),
-            Member::Event(index) => (index, self.event_count()),
-            Member::Category(inner) => (inner.0, self.category_count()),
+            CategoryMember::Cvar(index) => (index, self.cvar_count()),
+            CategoryMember::Pvar(index) => (index, self.pvar_count()),
+            CategoryMember::Event(index) => (index, self.event_count()),
+            CategoryMember::Category(inner) => (inner.0, self.category_count()),
         };
         if !(0..count).contains(&index) {
             return Err(Error::InvalidIndex);
         }
-        if matches!(member, Member::Category(_)) && categories.reaches(index, category.0) {
+        if matches!(member, CategoryMember::Category(_)) && categories.reaches(index, category.0) {
             return Err(Error::Invalid);
         }
         let mut members = state.members();
         let list = match member {
-            Member::Cvar(_) => &mut members.cvars,
-            Member::Pvar(_) => &mut members.pvars,
-            Member::Event(_) => &mut members.events,
-            Member::Category(_) => &mut members.categories,
+            CategoryMember::Cvar(_) => &mut members.cvars,
+            CategoryMember::Pvar(_) => &mut members.pvars,
+            CategoryMember::Event(_) => &mut members.events,
+            CategoryMember::Category(_) => &mut members.categories,
         };
         if !list.contains(&index) {
             list.push(index);

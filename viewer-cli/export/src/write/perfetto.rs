@@ -82,7 +82,7 @@ const BOOTTIME: u64 = 6;
 
 /// The form of an event type in the output.
 #[derive(Clone, Debug)]
-struct Kind {
+struct EventForm {
     /// Number of its interned name.
     name: u64,
     /// Elements: number of the interned name.
@@ -97,7 +97,7 @@ pub(crate) struct Perfetto<'a> {
     out: Output,
     buffer: Vec<u8>,
     layout: Layout,
-    kinds: FxHashMap<EventTypeId, Kind>,
+    kinds: FxHashMap<EventTypeId, EventForm>,
     /// Interned names of regions, and their source locations.
     regions: FxHashMap<RegionId, (u64, u64)>,
     /// Tracks of sources.
@@ -224,7 +224,7 @@ impl<'a> Perfetto<'a> {
                 }
                 iid
             });
-            let kind = Kind {
+            let kind = EventForm {
                 name,
                 elements: each.collect(),
                 metric: metrics.get(id).copied(),
@@ -496,7 +496,7 @@ impl Exporter for Perfetto<'_> {
             let definition = d.event_types.get(&id);
             (events.is_move[at], kind.zip(definition))
         });
-        let kinds: Vec<(bool, Option<(Kind, &EventType)>)> = kinds.collect();
+        let kinds: Vec<(bool, Option<(EventForm, &EventType)>)> = kinds.collect();
         for nth in 0..events.len() {
             let (is_move, kind) = &kinds[events.type_place(nth)];
             let (time_ns, stream) = (events.time(nth), events.stream(nth));

@@ -126,7 +126,7 @@ pub(crate) enum Out {
     /// A file that gets its name when it is finished.
     Whole(Box<super::output::Output>),
     /// A file of a directory that gets its name as a whole: open only while something is written to it.
-    Part {
+    PartFile {
         /// Where it is made.
         path: PathBuf,
         /// The final path.
@@ -137,7 +137,7 @@ pub(crate) enum Out {
 
 impl Out {
     fn append(&mut self) -> io::Result<()> {
-        if let Self::Part { path, waiting, .. } = self
+        if let Self::PartFile { path, waiting, .. } = self
             && !waiting.is_empty()
         {
             let file = OpenOptions::new().append(true).create(true).open(path);
@@ -151,7 +151,7 @@ impl Out {
     pub(crate) fn path(&self) -> &Path {
         match self {
             Self::Whole(file) => file.path(),
-            Self::Part { named, .. } => named,
+            Self::PartFile { named, .. } => named,
         }
     }
 
@@ -167,7 +167,7 @@ impl Out {
     fn part(path: PathBuf, named: PathBuf) -> anyhow::Result<Self> {
         let created = File::create(&path);
         created.map_err(|error| OutputError::not_written(&named, error))?;
-        Ok(Self::Part {
+        Ok(Self::PartFile {
             path,
             named,
             waiting: Vec::new(),
@@ -180,7 +180,7 @@ impl Out {
         appended?;
         match self {
             Self::Whole(file) => file.finish(),
-            Self::Part { .. } => Ok(()),
+            Self::PartFile { .. } => Ok(()),
         }
     }
 }
@@ -194,7 +194,7 @@ impl Write for Out {
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Self::Whole(file) => file.write_all(bytes),
-            Self::Part { waiting, .. } => {
+            Self::PartFile { waiting, .. } => {
                 waiting.extend_from_slice(bytes);
                 if waiting.len() >= APPEND_BYTES {
                     self.append()?;
@@ -213,13 +213,13 @@ impl Write for Out {
 pub(crate) type OpenRows =
     fn(&SchemaRef, Option<&'static str>, Out) -> anyhow::Result<Box<dyn RowFile>>;
 
-struct Part {
+struct PartFile {
     file: Box<dyn RowFile>,
     waiting: Vec<Rows>,
     rows: usize,
 }
 
-enum Place {
+enum Destination {
     /// One file.
     File,
     /// The partitions, by key.
@@ -278,9 +278,9 @@ struct Table {
     kind: TableKind,
     schema: SchemaRef,
     open: OpenRows,
-    place: Place,
+    place: Destination,
     /// Files, as they were begun.
-    parts: Vec<Part>,
+    parts: Vec<PartFile>,
     /// Rows that are not yet of a partition.
     waiting: Vec<RecordBatch>,
     rows: usize,
@@ -326,12 +326,12 @@ impl Tables {
         let (place, parts) = match partition {
             None => {
                 let file = open(schema, kind.time_column(), at.out()?)?;
-                let part = Part {
+                let part = PartFile {
                     file,
                     waiting: Vec::new(),
                     rows: 0,
                 };
-                (Place::File, vec![part])
+                (Destination::File, vec![part])
             }
             Some(partition) => {
                 let all = 0..schema.fields().len();
@@ -344,7 +344,7 @@ impl Tables {
                     .map(|at| Arc::clone(&schema.fields()[*at]))
                     .collect();
                 at.create_directory()?;
-                let place = Place::Dataset {
+                let place = Destination::Dataset {
                     at: at.clone(),
                     partition,
                     extension,
@@ -380,7 +380,7 @@ impl Tables {
         }
         let found = &mut self.tables[table];
         self.row_counts[found.kind as usize].fetch_add(rows.len() as u64, Ordering::Relaxed);
-        if matches!(found.place, Place::File) {
+        if matches!(found.place, Destination::File) {
             return self.give(table, 0, rows);
         }
         found.rows += rows.len();
@@ -405,8 +405,8 @@ impl Tables {
     /// Encodes what waits for a file.
     fn encode(&mut self, table: usize, part: usize) -> anyhow::Result<()> {
         let columns = match &self.tables[table].place {
-            Place::File => 0,
-            Place::Dataset { columns, .. } => columns.len(),
+            Destination::File => 0,
+            Destination::Dataset { columns, .. } => columns.len(),
         };
         let found = &mut self.tables[table].parts[part];
         if found.rows == 0 {
@@ -435,7 +435,7 @@ impl Tables {
     /// Splits the rows that wait into their partitions.
     fn split(&mut self, table: usize) -> anyhow::Result<()> {
         let found = &mut self.tables[table];
-        let Place::Dataset {
+        let Destination::Dataset {
             at,
             partition,
             extension,
@@ -481,7 +481,7 @@ impl Tables {
                         .out()?;
                     numbers.insert(key, found.parts.len());
                     self.columns += OF_FILE * columns.len();
-                    found.parts.push(Part {
+                    found.parts.push(PartFile {
                         file: (found.open)(schema, found.kind.time_column(), out)?,
                         waiting: Vec::new(),
                         rows: 0,
@@ -500,7 +500,7 @@ impl Tables {
             self.give(table, number, Rows::Ready(taken))?;
         }
         // Many partitions have many rows waiting: the fullest ones are encoded as they are.
-        let rows = |part: &Part| part.rows;
+        let rows = |part: &PartFile| part.rows;
         while self.tables[table].parts.iter().map(rows).sum::<usize>() >= MOST_ROWS {
             let parts = self.tables[table].parts.iter().enumerate();
             let fullest = parts
@@ -525,7 +525,7 @@ impl Tables {
             self.append(table, part, encoded)?;
         }
         for table in &mut self.tables {
-            if let Place::Dataset {
+            if let Destination::Dataset {
                 numbers,
                 generation,
                 ..

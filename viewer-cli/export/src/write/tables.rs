@@ -123,7 +123,7 @@ impl Names {
 
 /// Where events of a stream are, by numbers of names.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct StreamPlace {
     rank: i64,
     /// Of the stream; −1: none.
     location: i32,
@@ -149,8 +149,8 @@ pub(crate) struct Shared {
     event_types: Names,
     strings: Option<Names>,
     objects: Names,
-    by_stream: ByStream<Place>,
-    lost: Place,
+    by_stream: ByStream<StreamPlace>,
+    lost: StreamPlace,
     by_location: Vec<LocationPlace>,
     /// Source files, by region.
     files: Names,
@@ -172,7 +172,7 @@ impl Shared {
         let place = |stream: &annals_format::Stream| {
             let place = context.places.get(stream.id);
             let location = stream.location.filter(|id| d.locations.contains_key(id));
-            let found = Place {
+            let found = StreamPlace {
                 rank: place.rank.into(),
                 location: location.map_or(-1, |id| locations.key(id.get().into())),
                 source: sources.key(stream.source.get().into()),
@@ -204,7 +204,7 @@ impl Shared {
             lines: lines.map(|region| (region.id, region.line)).collect(),
             hosts,
             waits: MessageWaits::new(d),
-            lost: Place {
+            lost: StreamPlace {
                 rank: 0,
                 location: -1,
                 source: sources.unknown,
@@ -225,7 +225,7 @@ impl Shared {
         }
     }
 
-    fn place(&self, stream: StreamId) -> Place {
+    fn place(&self, stream: StreamId) -> StreamPlace {
         self.by_stream.get(stream).unwrap_or(self.lost)
     }
 
@@ -879,7 +879,7 @@ impl Gathered for MetricsTable {
 }
 
 fn metrics(schema: &SchemaRef, shared: &Shared, units: &Names, rows: &[Sample]) -> RecordBatch {
-    let places: Vec<Place> = rows.iter().map(|row| shared.place(row.1)).collect();
+    let places: Vec<StreamPlace> = rows.iter().map(|row| shared.place(row.1)).collect();
     let types = rows
         .iter()
         .map(|row| shared.event_types.key(row.2.get().into()));
@@ -927,7 +927,7 @@ pub(crate) fn drops_schema() -> SchemaRef {
 pub(crate) fn drops(schema: &SchemaRef, shared: &Shared, losses: &[TraceLoss]) -> RecordBatch {
     let mut losses = losses.to_vec();
     losses.sort_by_key(|loss| loss.to_ns);
-    let places: Vec<Place> = losses
+    let places: Vec<StreamPlace> = losses
         .iter()
         .map(|loss| shared.place(loss.stream))
         .collect();

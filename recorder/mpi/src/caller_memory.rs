@@ -8,9 +8,9 @@ use crate::abi::Abi;
 
 /// An array or a place in the caller's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place(pub(crate) usize);
+pub(crate) struct CallerMemory(pub(crate) usize);
 
-impl Place {
+impl CallerMemory {
     pub(crate) const fn is_null(self) -> bool {
         self.0 == 0
     }
