@@ -348,7 +348,7 @@ fn records_when_asked() {
 fn record_in_a_process(directory: &Path, filter: Option<&Path>) {
     let mut command = Command::new(std::env::current_exe().expect("this test"));
     command
-        .args(["records_when_asked", "--exact"])
+        .args(["suggest_filter::records_when_asked", "--exact"])
         .env(CHILD, "1")
         .env("ANNALS_DIR", directory)
         .env_remove("ANNALS_FILTER");

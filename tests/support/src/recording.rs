@@ -187,7 +187,7 @@ impl TestRecording {
     /// Returns the recording's bytes, as part of the run `test`.
     ///
     /// # Panics
-    /// As [`TestRecording::encode_of_run`].
+    /// If an event is not of [`MARK`], [`ENTER`] or [`LEAVE`].
     pub fn encode(&self, level: CompressionLevel) -> Vec<u8> {
         self.encode_of_run("test", level)
     }
