@@ -105,7 +105,8 @@ pub use messages::causality::{
 pub use messages::collectives::CollectiveCounts;
 pub use messages::matching::MessageCounts;
 pub use messages::pairs::{
-    CallAround, Message, MessageEvents, MessageExtractor, MessagePairs, MessageSide,
+    CallAround, CollectiveEnd, CollectivePart, CollectiveSide, Message, MessageEvents,
+    MessageExtractor, MessagePairs, MessageSide, WholeCollective,
 };
 pub use otf2::{ArchiveOptions, anchor_of};
 pub use read::calls::{Call, Calls, Sink};

@@ -16,6 +16,7 @@ use annals_format::{
 };
 use rustc_hash::FxHashMap;
 
+use crate::messages::collectives::Carry;
 use crate::messages::matching::Matcher;
 
 /// A process that is not among the inputs, or no process at all.
@@ -470,7 +471,7 @@ impl Extractor {
     }
 
     /// Creates a matcher of the messages, with at most `limit` of them in flight.
-    pub(crate) fn matcher<D: Copy + Default>(&self, limit: usize) -> Matcher<D> {
+    pub(crate) fn matcher<D: Carry>(&self, limit: usize) -> Matcher<D> {
         Matcher::new(self.processes(), limit, self.has_end)
     }
 

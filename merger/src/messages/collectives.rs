@@ -29,6 +29,122 @@ pub struct CollectiveCounts {
     pub over_limit: u64,
 }
 
+/// What a process did in an operation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part<D> {
+    pub(crate) process: u32,
+    /// Place of the process in the communicator. A negative value means that it is not known.
+    pub(crate) place: i64,
+    pub(crate) begin: Option<Mark<D>>,
+    pub(crate) end: Option<Mark<D>>,
+    /// Whether others may wait for the process.
+    pub(crate) sends: bool,
+    /// Whether the process may wait for others.
+    pub(crate) receives: bool,
+}
+
+/// An operation that is over, with all that is known of it.
+#[derive(Debug)]
+pub(crate) struct Whole<D> {
+    /// Number that no other operation has.
+    pub(crate) id: u64,
+    /// Code of the operation.
+    pub(crate) operation: u16,
+    /// Number of processes. 0 means that it is not known.
+    pub(crate) size: u64,
+    pub(crate) root: Option<u32>,
+    /// Whether its processes describe it differently.
+    pub(crate) is_inconsistent: bool,
+    pub(crate) parts: Vec<Part<D>>,
+}
+
+/// An end, at the time when it was fed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EndedPart<D> {
+    /// Number of the operation.
+    pub(crate) id: u64,
+    pub(crate) end: Mark<D>,
+    /// Largest value of [`Carry`] of the begins for which the end waited, as far as they have been fed.
+    pub(crate) latest_begin: Option<i64>,
+}
+
+/// A number in the detail of an event.
+pub(crate) trait Carry: Copy + Default {
+    fn carry(&self) -> i64;
+}
+
+impl Carry for () {
+    fn carry(&self) -> i64 {
+        0
+    }
+}
+
+/// The parts of an operation in progress, for callers that need them all.
+#[derive(Debug)]
+struct Parts<D> {
+    id: u64,
+    /// Indices by process.
+    numbers: FxHashMap<u32, usize>,
+    parts: Vec<Part<D>>,
+    /// Largest value of [`Carry`] of all begins that others may wait for.
+    latest: Option<i64>,
+}
+
+impl<D: Carry> Parts<D> {
+    fn part(&mut self, process: u32, place: i64) -> &mut Part<D> {
+        let next = self.parts.len();
+        let number = *self.numbers.entry(process).or_insert(next);
+        if number == next {
+            self.parts.push(Part {
+                process,
+                place,
+                begin: None,
+                end: None,
+                sends: false,
+                receives: false,
+            });
+        }
+        &mut self.parts[number]
+    }
+
+    fn begin(&mut self, part: &Collective, mark: Mark<D>) {
+        let sends = part.takes_part && part.semantics != Semantics::Nothing;
+        let of = self.part(mark.process, part.place);
+        (of.begin, of.sends) = (Some(mark), sends);
+        if sends {
+            let carry = mark.detail.carry();
+            self.latest = Some(self.latest.map_or(carry, |latest| latest.max(carry)));
+        }
+    }
+
+    fn end(&mut self, part: &Collective, mark: Mark<D>, root: Option<u32>) -> EndedPart<D> {
+        let receives = part.takes_part && part.semantics != Semantics::Nothing;
+        let of = self.part(mark.process, part.place);
+        (of.end, of.receives) = (Some(mark), receives);
+        let begins = |is_wanted: &dyn Fn(&Part<D>) -> bool| {
+            let wanted = self
+                .parts
+                .iter()
+                .filter(|part| part.sends && is_wanted(part));
+            let begins = wanted.filter_map(|part| part.begin);
+            begins.map(|begin| begin.detail.carry()).max()
+        };
+        let latest_begin = match part.semantics {
+            _ if !receives => None,
+            Semantics::AllToAll => self.latest,
+            Semantics::OneToAll => begins(&|part| Some(part.process) == root),
+            Semantics::AllToOne if Some(mark.process) == root => self.latest,
+            Semantics::Prefix => begins(&|other| other.place <= part.place),
+            Semantics::AllToOne | Semantics::Nothing => None,
+        };
+        EndedPart {
+            id: self.id,
+            end: mark,
+            latest_begin,
+        }
+    }
+}
+
 /// An operation in progress.
 #[derive(Debug, Default)]
 struct Operation<D> {
@@ -49,6 +165,8 @@ struct Operation<D> {
     pairs_all: bool,
     /// Ends whose begins are not all known.
     waiting: Vec<(i64, Mark<D>)>,
+    /// `None` means that the caller does not need the parts.
+    parts: Option<Box<Parts<D>>>,
 }
 
 /// Returns whether an end at a place waits for a begin at another.
@@ -59,7 +177,7 @@ fn orders(semantics: Semantics, of_begin: i64, of_end: i64) -> bool {
     }
 }
 
-impl<D: Copy> Operation<D> {
+impl<D: Carry> Operation<D> {
     /// Adds the report of one process about the operation. Returns whether the operation imposes an
     /// order, and all processes have reported the same.
     fn add_part(&mut self, part: &Collective) -> bool {
@@ -89,6 +207,9 @@ impl<D: Copy> Operation<D> {
         self.begins += 1;
         let kind = (part.operation, event.request != NONE);
         self.is_inconsistent |= *self.kind.get_or_insert(kind) != kind;
+        if let Some(parts) = &mut self.parts {
+            parts.begin(part, mark);
+        }
         if !self.add_part(part) || !part.takes_part {
             return;
         }
@@ -127,11 +248,26 @@ impl<D: Copy> Operation<D> {
         part: &Collective,
         mark: Mark<D>,
         paired: &mut impl FnMut(Mark<D>, Mark<D>),
-    ) {
+    ) -> Option<EndedPart<D>> {
         self.ends += 1;
-        if !self.add_part(part) || !part.takes_part {
-            return;
+        let is_ordered = self.add_part(part);
+        let root = self.root;
+        let ended = self.parts.as_mut();
+        let ended = ended.map(|parts| parts.end(part, mark, root));
+        if is_ordered && part.takes_part {
+            self.order_end(event, part, mark, paired);
         }
+        ended
+    }
+
+    /// Pairs an end with the begins for which it waits, or keeps it until they are known.
+    fn order_end(
+        &mut self,
+        event: &MessageEvent,
+        part: &Collective,
+        mark: Mark<D>,
+        paired: &mut impl FnMut(Mark<D>, Mark<D>),
+    ) {
         if self.pairs_all {
             let waits = match part.semantics {
                 Semantics::OneToAll => part.root != event.process,
@@ -201,7 +337,8 @@ impl<D: Copy> Operation<D> {
     }
 
     fn weight(&self) -> usize {
-        1 + self.waiting.len() + self.begins_by_place.len()
+        let parts = self.parts.as_ref().map_or(0, |parts| parts.parts.len());
+        1 + self.waiting.len() + self.begins_by_place.len() + parts
     }
 }
 
@@ -264,10 +401,16 @@ pub(crate) struct Collectives<D = ()> {
     weight: usize,
     limit: usize,
     pairs_all: bool,
+    /// Number of the next operation, if the caller needs whole operations.
+    next_id: Option<u64>,
+    /// Ends since the caller has taken them. Empty unless whole operations are kept.
+    pub(crate) ended: Vec<EndedPart<D>>,
+    /// Operations that were concluded since the caller has taken them. Empty unless whole operations are kept.
+    pub(crate) concluded: Vec<Whole<D>>,
     pub(crate) counts: CollectiveCounts,
 }
 
-impl<D: Copy + Default> Collectives<D> {
+impl<D: Carry> Collectives<D> {
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             numbers: FxHashMap::default(),
@@ -277,6 +420,9 @@ impl<D: Copy + Default> Collectives<D> {
             weight: 0,
             limit,
             pairs_all: false,
+            next_id: None,
+            ended: Vec::new(),
+            concluded: Vec::new(),
             counts: CollectiveCounts::default(),
         }
     }
@@ -284,6 +430,11 @@ impl<D: Copy + Default> Collectives<D> {
     /// Requests that every pair is reported as soon as it is known.
     pub(crate) const fn pair_all(&mut self) {
         self.pairs_all = true;
+    }
+
+    /// Requests whole operations, in `ended` and `concluded`.
+    pub(crate) const fn keep_whole(&mut self) {
+        self.next_id = Some(0);
     }
 
     /// Records that events of a process may be missing at this point.
@@ -447,35 +598,47 @@ impl<D: Copy + Default> Collectives<D> {
                 return;
             }
         };
-        self.with_operation(communicator, number, |operation| {
-            operation.end(event, part, mark, paired);
+        let ended = self.with_operation(communicator, number, |operation| {
+            operation.end(event, part, mark, paired)
         });
+        self.ended.extend(ended.flatten());
         self.clean(communicator, number, paired);
     }
 
-    /// Calls `act` with an operation. If the operation was dropped, counts the event instead.
-    fn with_operation(
+    /// Calls `act` with an operation. If the operation was dropped, counts the event instead, and returns `None`.
+    fn with_operation<T>(
         &mut self,
         communicator: usize,
         number: u64,
-        act: impl FnOnce(&mut Operation<D>),
-    ) {
+        act: impl FnOnce(&mut Operation<D>) -> T,
+    ) -> Option<T> {
         let of = &mut self.communicators[communicator];
         if number < of.first {
             self.counts.over_limit += 1;
-            return;
+            return None;
         }
         let operation = of.operations.entry(number).or_insert_with(|| {
             self.weight += 1;
+            let parts = self.next_id.as_mut().map(|next| {
+                *next += 1;
+                Box::new(Parts {
+                    id: *next,
+                    numbers: FxHashMap::default(),
+                    parts: Vec::new(),
+                    latest: None,
+                })
+            });
             Operation {
                 pairs_all: self.pairs_all,
+                parts,
                 ..Operation::default()
             }
         });
         let before = operation.weight();
-        act(operation);
+        let acted = act(operation);
         self.weight += operation.weight();
         self.weight -= before;
+        Some(acted)
     }
 
     /// Concludes and removes an operation in which all have taken part, and at the limit the oldest
@@ -492,13 +655,23 @@ impl<D: Copy + Default> Collectives<D> {
             && let Some(mut operation) = of.operations.remove(&number)
         {
             self.weight -= operation.weight();
-            conclude(&mut operation, &mut self.counts, paired);
+            conclude(
+                &mut operation,
+                &mut self.counts,
+                &mut self.concluded,
+                paired,
+            );
         }
         while self.weight > self.limit
             && let Some((oldest, mut operation)) = of.operations.pop_first()
         {
             self.weight -= operation.weight();
-            conclude(&mut operation, &mut self.counts, paired);
+            conclude(
+                &mut operation,
+                &mut self.counts,
+                &mut self.concluded,
+                paired,
+            );
             of.first = oldest.saturating_add(1);
         }
     }
@@ -516,31 +689,48 @@ impl<D: Copy + Default> Collectives<D> {
             self.communicators[communicator].last_of_all = proven.last_of_all;
             let numbered = proven.numbered.len() as u64;
             for (event, part, mark, number) in proven.numbered {
-                self.with_operation(communicator, number, |operation| {
+                let ended = self.with_operation(communicator, number, |operation| {
                     if part.is_begin {
                         operation.begin(&event, &part, mark, paired);
-                    } else {
-                        operation.end(&event, &part, mark, paired);
+                        return None;
                     }
+                    operation.end(&event, &part, mark, paired)
                 });
+                self.ended.extend(ended.flatten());
             }
             let of = &mut self.communicators[communicator];
             let tails = of.participants.values_mut();
             let tails = tails.map(|participant| participant.tail.take().unwrap_or_default().len());
             self.counts.unmatchable_by_loss += tails.sum::<usize>() as u64 - numbered;
             for mut operation in std::mem::take(&mut of.operations).into_values() {
-                conclude(&mut operation, &mut self.counts, paired);
+                conclude(
+                    &mut operation,
+                    &mut self.counts,
+                    &mut self.concluded,
+                    paired,
+                );
             }
         }
     }
 }
 
-fn conclude<D: Copy>(
+fn conclude<D: Carry>(
     operation: &mut Operation<D>,
     counts: &mut CollectiveCounts,
+    concluded: &mut Vec<Whole<D>>,
     paired: &mut impl FnMut(Mark<D>, Mark<D>),
 ) {
     operation.pair_waiting(paired);
     counts.inconsistent += u64::from(operation.is_inconsistent);
     counts.operations += u64::from(operation.begins > 1);
+    if let Some(parts) = operation.parts.take() {
+        concluded.push(Whole {
+            id: parts.id,
+            operation: operation.kind.map_or(u16::MAX, |(code, _)| code),
+            size: operation.size,
+            root: operation.root,
+            is_inconsistent: operation.is_inconsistent,
+            parts: parts.parts,
+        });
+    }
 }

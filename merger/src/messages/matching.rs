@@ -9,12 +9,13 @@ mod tests;
 mod threads;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use annals_format::fetch_ahead;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use crate::messages::collectives::Collectives;
+use crate::messages::collectives::{Carry, Collectives};
 use crate::messages::matching::from_end::{Tails, Unnumbered};
 use crate::messages::matching::lists::SEARCH;
 use crate::messages::{
@@ -261,7 +262,7 @@ pub(crate) struct Matcher<D = ()> {
     pub(crate) collectives: Collectives<D>,
 }
 
-impl<D: Copy + Default> Matcher<D> {
+impl<D: Carry> Matcher<D> {
     /// Creates a matcher. `has_end` is whether the trace contains the end of the run.
     pub(crate) fn new(processes: usize, limit: usize, has_end: bool) -> Self {
         let mut all = Vec::new();
@@ -295,8 +296,20 @@ impl<D: Copy + Default> Matcher<D> {
         batch: &MessageBatch<D>,
         paired: &mut impl FnMut(Mark<D>, Mark<D>),
     ) {
-        let mut losses = batch.losses.iter().peekable();
-        for (index, event) in batch.events.iter().enumerate() {
+        self.feed_some(batch, 0..batch.events.len(), paired);
+    }
+
+    /// Processes the events of a range of a batch, and the losses before them; at the batch's end, also those after them.
+    pub(crate) fn feed_some(
+        &mut self,
+        batch: &MessageBatch<D>,
+        range: Range<usize>,
+        paired: &mut impl FnMut(Mark<D>, Mark<D>),
+    ) {
+        let first_loss = batch.losses.partition_point(|loss| loss.0 < range.start);
+        let mut losses = batch.losses[first_loss..].iter().peekable();
+        for index in range.clone() {
+            let event = &batch.events[index];
             if index.is_multiple_of(MESSAGES_AHEAD) {
                 let rest = &batch.events[index..];
                 self.fetch_ahead(&rest[..rest.len().min(MESSAGES_AHEAD)]);
@@ -307,7 +320,9 @@ impl<D: Copy + Default> Matcher<D> {
             let detail = batch.details.get(index).copied().unwrap_or_default();
             self.take(event, detail, paired);
         }
-        losses.for_each(|(_, process, lost)| self.lose(*process, *lost));
+        if range.end == batch.events.len() {
+            losses.for_each(|(_, process, lost)| self.lose(*process, *lost));
+        }
     }
 
     /// Prefetches the channels of these messages, and the first events that wait in them.

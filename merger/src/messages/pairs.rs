@@ -6,19 +6,21 @@
 //! [`MessageCounts::over_limit`].
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use annals_format::{
-    Column, Definitions, EventPlace, EventTypeId, OrderedChunk, ProcessId, Reference, RegionId,
-    StreamId,
+    CollectiveOperation, Column, Definitions, EventPlace, EventTypeId, OrderedChunk, ProcessId,
+    Reference, RegionId, StreamId,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ReadSummary;
 use crate::messages::causality::MESSAGES_IN_FLIGHT;
+use crate::messages::collectives::{Carry, Whole};
 use crate::messages::matching::{Matcher, MessageCounts};
 use crate::messages::{
-    Extractor, Mark, MessageBatch, PointToPointKind, TypeKind, TypePlan, carried,
+    Extractor, Mark, MessageBatch, PointToPointKind, SEVERAL, TypeKind, TypePlan, carried,
 };
 
 /// The call in which a message was sent or received.
@@ -30,6 +32,8 @@ pub struct CallAround {
     pub depth: u32,
     /// Its region.
     pub region: RegionId,
+    /// A number of the caller's choice.
+    pub tag: u32,
     /// Trace time of its enter, nanoseconds.
     pub entered_ns: i64,
     /// Trace time of its leave, nanoseconds. `None` if it was not left up to the last event that is known.
@@ -65,8 +69,73 @@ pub struct MessageSide {
     pub tag: Option<i64>,
     /// The element `communicator`, and what it refers to.
     pub communicator: Option<(Reference, u64)>,
-    /// The innermost call around it. `None` if there is none, or if the caller did not set it.
+    /// The call around it. `None` if there is none, or if the caller did not set it.
     pub call: Option<CallAround>,
+    /// What [`MessageEvents::set_carry`] was called with. 0 if it was not called.
+    pub carry: i64,
+}
+
+/// What a process did in a collective operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CollectivePart {
+    /// The process.
+    pub process: ProcessId,
+    /// Its place in the communicator. `None` means that it is not known.
+    pub place: Option<u32>,
+    /// Its begin. `None` if that is not known.
+    pub begin: Option<CollectiveSide>,
+    /// Its end. `None` if that is not known.
+    pub end: Option<CollectiveSide>,
+    /// Whether others may wait for it: it sends something, or it is a barrier.
+    pub sends: bool,
+    /// Whether it may wait for others: it receives something, or it is a barrier.
+    pub receives: bool,
+}
+
+/// A begin or an end of a collective operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CollectiveSide {
+    /// Trace time, nanoseconds.
+    pub time_ns: i64,
+    /// Its stream.
+    pub stream: StreamId,
+    /// The element `communicator`, and what it refers to.
+    pub communicator: Option<(Reference, u64)>,
+    /// The call around it. `None` if there is none, or if the caller did not set it.
+    pub call: Option<CallAround>,
+    /// What [`MessageEvents::set_carry`] was called with. 0 if it was not called.
+    pub carry: i64,
+}
+
+/// A collective operation that is over.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WholeCollective {
+    /// Number that no other operation of the trace has.
+    pub id: u64,
+    /// Which operation it is. `None` if that is not known.
+    pub operation: Option<CollectiveOperation>,
+    /// Number of processes. `None` if that is not known.
+    pub size: Option<u64>,
+    /// The root. `None` if it has none, or none that is known.
+    pub root: Option<ProcessId>,
+    /// Whether its processes describe it differently.
+    pub is_inconsistent: bool,
+    /// What its processes did, in no particular order.
+    pub parts: Vec<CollectivePart>,
+}
+
+/// An end of a collective operation, at the time when it was fed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CollectiveEnd {
+    /// [`WholeCollective::id`] of the operation.
+    pub id: u64,
+    /// Its process.
+    pub process: ProcessId,
+    /// The end.
+    pub side: CollectiveSide,
+    /// Largest [`CollectiveSide::carry`] of the begins for which it waits, as far as they have been fed. `None` if it waits
+    /// for none.
+    pub latest_begin: Option<i64>,
 }
 
 /// A message of which both sides are known.
@@ -103,6 +172,8 @@ enum Role {
     Other,
     Send,
     Receive,
+    CollectiveBegin,
+    CollectiveEnd,
 }
 
 /// Data of an event that the matcher keeps until its partner is found. Small, because every event
@@ -114,11 +185,13 @@ struct Detail {
     communicator: u64,
     entered_ns: i64,
     left_ns: i64,
+    carry: i64,
     index: u32,
     stream: StreamId,
     location: u32,
     depth: u32,
     region: RegionId,
+    call_tag: u32,
     role: Role,
     reference: Option<Reference>,
     has_call: bool,
@@ -130,11 +203,17 @@ impl Detail {
     const NO_TAG: i64 = i64::MIN;
     const NOT_LEFT: i64 = i64::MAX;
 
+    fn communicator(&self) -> Option<(Reference, u64)> {
+        self.reference
+            .map(|reference| (reference, self.communicator))
+    }
+
     fn call(&self) -> Option<CallAround> {
         self.has_call.then_some(CallAround {
             location: self.location,
             depth: self.depth,
             region: self.region,
+            tag: self.call_tag,
             entered_ns: self.entered_ns,
             left_ns: (self.left_ns != Self::NOT_LEFT).then_some(self.left_ns),
         })
@@ -143,12 +222,18 @@ impl Detail {
     const fn set_call(&mut self, call: CallAround) {
         self.has_call = true;
         (self.location, self.depth) = (call.location, call.depth);
-        self.region = call.region;
+        (self.region, self.call_tag) = (call.region, call.tag);
         self.entered_ns = call.entered_ns;
         self.left_ns = match call.left_ns {
             Some(left_ns) => left_ns,
             None => Self::NOT_LEFT,
         };
+    }
+}
+
+impl Carry for Detail {
+    fn carry(&self) -> i64 {
+        self.carry
     }
 }
 
@@ -160,11 +245,13 @@ impl Default for Detail {
             communicator: 0,
             entered_ns: 0,
             left_ns: Self::NOT_LEFT,
+            carry: 0,
             index: 0,
             stream: StreamId::new(0),
             location: 0,
             depth: 0,
             region: RegionId::new(0),
+            call_tag: 0,
             role: Role::Other,
             reference: None,
             has_call: false,
@@ -188,8 +275,13 @@ impl MessageEvents {
         self.batch.events.is_empty() && self.batch.losses.is_empty()
     }
 
+    /// Returns the number of events.
+    pub fn len(&self) -> usize {
+        self.batch.events.len()
+    }
+
     /// Sets the call around the event with this number in the last chunk. Numbers must ascend. Returns the number of the
-    /// event for [`MessageEvents::set_left`] if it is a send, else `None`.
+    /// event among these, or `None` if it is not one of them.
     pub fn set_call(&mut self, index: usize, call: CallAround) -> Option<usize> {
         let rest = self.batch.details.get_mut(self.next..)?;
         let passed = rest
@@ -201,7 +293,68 @@ impl MessageEvents {
             return None;
         }
         detail.set_call(call);
-        (detail.role == Role::Send).then_some(self.next)
+        Some(self.next)
+    }
+
+    /// Returns the number of the first event after the event with this number in the last chunk. Numbers must
+    /// ascend.
+    pub fn after(&mut self, index: usize) -> usize {
+        let rest = self.batch.details.get(self.next..).unwrap_or_default();
+        let passed = rest
+            .iter()
+            .take_while(|detail| detail.index as usize <= index);
+        self.next += passed.count();
+        self.next
+    }
+
+    /// Returns the number of the first event of the last chunk.
+    pub const fn chunk_start(&self) -> usize {
+        self.chunk_start
+    }
+
+    /// Returns whether an event is a send.
+    pub fn is_send(&self, event: usize) -> bool {
+        self.has_role(event, Role::Send)
+    }
+
+    /// Returns whether an event is a receive.
+    pub fn is_receive(&self, event: usize) -> bool {
+        self.has_role(event, Role::Receive)
+    }
+
+    fn has_role(&self, event: usize, role: Role) -> bool {
+        let detail = self.batch.details.get(event);
+        detail.is_some_and(|detail| detail.role == role)
+    }
+
+    /// Returns an event's trace time, nanoseconds, and its stream.
+    pub fn place(&self, event: usize) -> Option<(i64, StreamId)> {
+        let time_ns = self.batch.events.get(event)?.time_ns;
+        Some((time_ns, self.batch.details.get(event)?.stream))
+    }
+
+    /// Returns the call around an event.
+    pub fn call(&self, event: usize) -> Option<CallAround> {
+        self.batch.details.get(event)?.call()
+    }
+
+    /// Changes the tag of every call.
+    pub fn map_call_tags(&mut self, new: impl Fn(u32) -> u32) {
+        for detail in self
+            .batch
+            .details
+            .iter_mut()
+            .filter(|detail| detail.has_call)
+        {
+            detail.call_tag = new(detail.call_tag);
+        }
+    }
+
+    /// Sets a number of the caller's choice that the sides of messages and collective operations have.
+    pub fn set_carry(&mut self, event: usize, carry: i64) {
+        if let Some(detail) = self.batch.details.get_mut(event) {
+            detail.carry = carry;
+        }
     }
 
     /// Sets when the call around an event was left.
@@ -309,7 +462,9 @@ impl MessageExtractor {
                 let role = match plan.kind {
                     TypeKind::PointToPoint(PointToPointKind::Send) => Role::Send,
                     TypeKind::PointToPoint(PointToPointKind::Receive) => Role::Receive,
-                    _ => Role::Other,
+                    TypeKind::PointToPoint(_) => Role::Other,
+                    TypeKind::Collective { is_begin: true } => Role::CollectiveBegin,
+                    TypeKind::Collective { is_begin: false } => Role::CollectiveEnd,
                 };
                 let is_side = role != Role::Other;
                 let communicator = plan.communicator.filter(|_| is_side);
@@ -387,18 +542,52 @@ impl MessagePairs {
         }
     }
 
+    /// Requests whole collective operations, for [`MessagePairs::take_ends`] and [`MessagePairs::take_collectives`]. The
+    /// extractor must be one [with collective operations](MessageExtractor::with_collectives).
+    pub fn keep_collectives(&mut self) {
+        self.matcher.collectives.keep_whole();
+    }
+
+    /// Returns the ends of collective operations since the last call.
+    pub fn take_ends(&mut self) -> impl Iterator<Item = CollectiveEnd> {
+        let ended = self.matcher.collectives.ended.drain(..);
+        ended.map(|ended| CollectiveEnd {
+            id: ended.id,
+            process: ProcessId::new(ended.end.process),
+            side: collective_side(ended.end),
+            latest_begin: ended.latest_begin,
+        })
+    }
+
+    /// Returns the collective operations that were completed since the last call.
+    pub fn take_collectives(&mut self) -> impl Iterator<Item = WholeCollective> {
+        self.matcher.collectives.concluded.drain(..).map(whole)
+    }
+
     /// Processes the next events, and calls `paired` with each message that is matched.
-    pub fn feed(&mut self, events: &MessageEvents, mut paired: impl FnMut(Message)) {
-        for detail in &events.batch.details {
+    pub fn feed(&mut self, events: &MessageEvents, paired: impl FnMut(Message)) {
+        self.feed_some(events, 0..events.len(), paired);
+    }
+
+    /// Processes the next events, those of a range, as [`MessagePairs::feed`] does. Ranges follow each other up to the
+    /// number of events.
+    pub fn feed_some(
+        &mut self,
+        events: &MessageEvents,
+        range: Range<usize>,
+        mut paired: impl FnMut(Message),
+    ) {
+        for detail in &events.batch.details[range.clone()] {
             let is_open = detail.role == Role::Send && detail.left_ns == Detail::NOT_LEFT;
             if let Some(call) = detail.call().filter(|_| is_open) {
                 self.open.entry(call.key()).or_default();
             }
         }
         let open = &self.open;
-        self.matcher.feed(&events.batch, &mut |send, receive| {
-            pair(open, send, receive, &mut paired);
-        });
+        self.matcher
+            .feed_some(&events.batch, range, &mut |send, receive| {
+                pair(open, send, receive, &mut paired);
+            });
         if self.open.len() > self.open_limit {
             let waiting = self.matcher.waiting();
             let calls = waiting.filter_map(|mark| Some(mark.detail.call()?.key()));
@@ -418,7 +607,12 @@ impl MessagePairs {
 
     /// Ends the matching, and calls `paired` with each message that only the end of the trace
     /// proves to be matched. Returns the counts of all sends and receives.
-    pub fn finish(mut self, mut paired: impl FnMut(Message)) -> MessageCounts {
+    pub fn finish(mut self, paired: impl FnMut(Message)) -> MessageCounts {
+        self.end(paired)
+    }
+
+    /// Ends the matching as [`MessagePairs::finish`] does, for a caller that then takes the collective operations.
+    pub fn end(&mut self, mut paired: impl FnMut(Message)) -> MessageCounts {
         let open = &self.open;
         self.matcher
             .finish(&mut |send, receive| pair(open, send, receive, &mut paired));
@@ -449,6 +643,40 @@ fn pair(
     paired(message);
 }
 
+fn whole(whole: Whole<Detail>) -> WholeCollective {
+    let code = u8::try_from(whole.operation).ok();
+    let parts = whole.parts.iter().map(|part| CollectivePart {
+        process: ProcessId::new(part.process),
+        place: u32::try_from(part.place).ok(),
+        begin: part.begin.map(collective_side),
+        end: part.end.map(collective_side),
+        sends: part.sends,
+        receives: part.receives,
+    });
+    WholeCollective {
+        id: whole.id,
+        operation: code.and_then(CollectiveOperation::from_code),
+        size: (whole.size != 0).then_some(whole.size),
+        root: whole
+            .root
+            .filter(|root| *root < SEVERAL)
+            .map(ProcessId::new),
+        is_inconsistent: whole.is_inconsistent,
+        parts: parts.collect(),
+    }
+}
+
+fn collective_side(mark: Mark<Detail>) -> CollectiveSide {
+    let detail = mark.detail;
+    CollectiveSide {
+        time_ns: mark.time_ns,
+        stream: detail.stream,
+        communicator: detail.communicator(),
+        call: detail.call(),
+        carry: detail.carry,
+    }
+}
+
 fn side(mark: Mark<Detail>) -> MessageSide {
     let detail = mark.detail;
     MessageSide {
@@ -459,9 +687,8 @@ fn side(mark: Mark<Detail>) -> MessageSide {
         stream: detail.stream,
         bytes: (detail.bytes != Detail::NO_BYTES).then_some(detail.bytes),
         tag: (detail.tag != Detail::NO_TAG).then_some(detail.tag),
-        communicator: detail
-            .reference
-            .map(|reference| (reference, detail.communicator)),
+        communicator: detail.communicator(),
         call: detail.call(),
+        carry: detail.carry,
     }
 }

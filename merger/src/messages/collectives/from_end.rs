@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::messages::collectives::{Collectives, Communicator, Participant};
+use crate::messages::collectives::{Carry, Collectives, Communicator, Participant};
 use crate::messages::{Collective, Mark, MessageEvent, Semantics};
 
 /// Properties that all members of an operation must agree on: its code, and whether it has a
@@ -64,7 +64,7 @@ pub(super) struct Proven<D> {
     pub(super) last_of_all: BTreeMap<u32, u64>,
 }
 
-impl<D: Copy + Default> Collectives<D> {
+impl<D: Carry> Collectives<D> {
     /// Returns the numbers of the events with which two processes began the last N-to-N operation.
     ///
     /// The communicator is the given one if both are members, or else the largest one. `None` means

@@ -12,6 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{END, Key, Matcher, Node, Request};
 use crate::messages::Mark;
+use crate::messages::collectives::Carry;
 
 /// A send or a receive whose number is not known because of a loss.
 #[derive(Clone, Copy, Debug)]
@@ -107,7 +108,7 @@ impl<D: Copy> Tails<D> {
     }
 }
 
-impl<D: Copy + Default> Matcher<D> {
+impl<D: Carry> Matcher<D> {
     /// Pairs the messages that the tails prove to match, and counts the others.
     pub(super) fn match_from_end(&mut self, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
         // A loss is applied to a channel at its next event, and some channels have had none.

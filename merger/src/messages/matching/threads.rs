@@ -2,6 +2,7 @@
 //! events does not show which of them was first.
 
 use super::{END, Key, Matcher, Node, State};
+use crate::messages::collectives::Carry;
 
 /// Number of receives of a channel, from the first on, that are reordered.
 const ARRANGED: usize = 256;
@@ -20,7 +21,7 @@ impl<D> Node<D> {
     }
 }
 
-impl<D: Copy + Default> Matcher<D> {
+impl<D: Carry> Matcher<D> {
     /// Reorders receives if, in the order of the events, a receive would complete before its send.
     ///
     /// Another thread's receive that completes later is moved after it, if the receives of each
@@ -114,6 +115,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::messages::collectives::Carry;
     use crate::messages::{
         ANY_TAG, Mark, MessageBatch, MessageContent, MessageEvent, NONE, PointToPoint,
         PointToPointKind,
