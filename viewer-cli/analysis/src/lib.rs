@@ -22,6 +22,7 @@
 //! ```
 
 mod bins;
+mod call_paths;
 mod call_tree;
 mod collectives;
 mod colour;
@@ -34,12 +35,15 @@ mod losses;
 mod messages;
 mod metrics;
 mod patterns;
+mod region_kinds;
 mod region_rows;
 mod region_statistics;
 mod state;
+mod wait_states;
 mod waits;
 
 pub use bins::{bin_of, bin_start, bounded};
+pub use call_paths::CallPaths;
 pub use call_tree::{TreeCounter, TreeNode, call_tree};
 pub use collectives::{
     CollectiveBegin, CollectiveInstance, CollectiveRow, CollectiveWait, Collectives, collectives,
@@ -59,11 +63,15 @@ pub use metrics::{MetricPoint, MetricRow, metrics};
 pub use patterns::{
     Family, MemberPart, PartWait, collective_waits, late_receiver, late_sender, wrong_order,
 };
+pub use region_kinds::{RegionKind, RegionKinds};
 pub use region_rows::{OutsideTime, RegionRow, RegionTimes, region_times, run_times};
 pub use region_statistics::{
     Group, Grouping, RegionStats, Statistics, count_region_statistics, region_statistics,
 };
 pub use state::{CallState, EventState, fold_calls, fold_events};
+pub use wait_states::{
+    CommunicationTimes, LocationTimes, WaitPattern, WaitState, for_each_wait_state,
+};
 pub use waits::{LateSide, LongestWaits, MessageWait, MessageWaits, Wait, WaitCause};
 
 /// The code of the README, compiled.

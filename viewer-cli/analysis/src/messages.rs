@@ -198,6 +198,7 @@ impl<V: FnMut(&Message)> CallSink for MessageState<'_, V> {
                 location: location as u32,
                 depth,
                 region: frame.region,
+                tag: 0,
                 entered_ns: frame.entered_ns,
                 left_ns: None,
             };
@@ -221,10 +222,13 @@ impl<V: FnMut(&Message)> Sink for MessageState<'_, V> {
             location: location as u32,
             depth: frames.len() as u32 - 1,
             region: frame.region,
+            tag: 0,
             entered_ns: frame.entered_ns,
             left_ns: None,
         };
-        if let Some(event) = self.events.set_call(event, call) {
+        if let Some(event) = self.events.set_call(event, call)
+            && self.events.is_send(event)
+        {
             let open = &mut self.open[location];
             open.push(OpenSend {
                 event: Some(event),

@@ -44,7 +44,9 @@ impl Family {
 /// The part of a member in a collective operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemberPart {
-    /// Enter of the call.
+    /// Enter of the call that began the operation.
+    pub begun_ns: i64,
+    /// Enter of the call that completed the operation: of a blocking operation, the same.
     pub entered_ns: i64,
     /// Leave of the call that completed the operation.
     pub left_ns: i64,
@@ -97,14 +99,16 @@ impl PartWait {
 ///
 /// The completion of a barrier is: own leave − max(min leaves, max enters). That of all to all counts only members that
 /// send and receive: for them, own leave − max(min of their leaves, max enters).
+///
+/// Of an operation that is begun in one call and completed in another, the enters of other members are those of the calls
+/// that began it, and the own enter and leave are those of the call that completed it.
 pub fn collective_waits(family: Family, parts: &[MemberPart]) -> Vec<PartWait> {
     let numbered = || parts.iter().enumerate();
     let last = |is_wanted: &dyn Fn(&MemberPart) -> bool| {
         let wanted = numbered().filter(|(_, part)| is_wanted(part));
         // Of several that entered last, the first by number.
-        let last =
-            wanted.max_by_key(|(number, part)| (part.entered_ns, std::cmp::Reverse(*number)));
-        last.map(|(number, part)| (number, part.entered_ns))
+        let last = wanted.max_by_key(|(number, part)| (part.begun_ns, std::cmp::Reverse(*number)));
+        last.map(|(number, part)| (number, part.begun_ns))
     };
     let wait = |part: &MemberPart, other: Option<(usize, i64)>| match other {
         Some((number, until_ns)) => PartWait::of(part, Some(number), until_ns),
@@ -132,8 +136,8 @@ pub fn collective_waits(family: Family, parts: &[MemberPart]) -> Vec<PartWait> {
         }
         Family::AllToOne => {
             let senders = numbered().filter(|(_, part)| part.sends && !part.is_root);
-            let first = senders.min_by_key(|(number, part)| (part.entered_ns, *number));
-            let first = first.map(|(number, part)| (number, part.entered_ns));
+            let first = senders.min_by_key(|(number, part)| (part.begun_ns, *number));
+            let first = first.map(|(number, part)| (number, part.begun_ns));
             let of = |part: &MemberPart| wait(part, first.filter(|_| part.is_root));
             parts.iter().map(of).collect()
         }
@@ -144,8 +148,8 @@ pub fn collective_waits(family: Family, parts: &[MemberPart]) -> Vec<PartWait> {
             let mut last: Option<(usize, i64)> = None;
             for number in order {
                 let part = &parts[number];
-                if last.is_none_or(|(_, entered_ns)| part.entered_ns > entered_ns) {
-                    last = Some((number, part.entered_ns));
+                if last.is_none_or(|(_, begun_ns)| part.begun_ns > begun_ns) {
+                    last = Some((number, part.begun_ns));
                 }
                 waits[number] = wait(part, last);
             }
@@ -158,7 +162,7 @@ pub fn collective_waits(family: Family, parts: &[MemberPart]) -> Vec<PartWait> {
 fn complete(parts: &[MemberPart], waits: &mut [PartWait], counts: impl Fn(&MemberPart) -> bool) {
     let first_left = parts.iter().filter(|part| counts(part));
     let first_left = first_left.map(|part| part.left_ns).min();
-    let last_entered = parts.iter().map(|part| part.entered_ns).max();
+    let last_entered = parts.iter().map(|part| part.begun_ns).max();
     let (Some(first_left), Some(last_entered)) = (first_left, last_entered) else {
         return;
     };
@@ -212,6 +216,7 @@ mod tests {
 
     fn part(place: i64, entered_ns: i64, left_ns: i64) -> MemberPart {
         MemberPart {
+            begun_ns: entered_ns,
             entered_ns,
             left_ns,
             place,
@@ -301,20 +306,25 @@ mod tests {
     }
 
     fn parts() -> impl Strategy<Value = Vec<MemberPart>> {
-        let part = (0..1000_i64, 0..1000_i64, any::<[bool; 2]>());
+        let part = (
+            0..1000_i64,
+            prop_oneof![Just(0), 0..500_i64],
+            0..1000_i64,
+            any::<[bool; 2]>(),
+        );
         prop::collection::vec(part, 0..8).prop_map(|parts| {
             let numbered = parts.into_iter().enumerate();
-            let parts =
-                numbered.map(
-                    |(place, (entered_ns, length_ns, [sends, receives]))| MemberPart {
-                        entered_ns,
-                        left_ns: entered_ns + length_ns,
-                        place: place as i64,
-                        is_root: place == 1,
-                        sends,
-                        receives,
-                    },
-                );
+            let parts = numbered.map(
+                |(place, (begun_ns, later_ns, length_ns, [sends, receives]))| MemberPart {
+                    begun_ns,
+                    entered_ns: begun_ns + later_ns,
+                    left_ns: begun_ns + later_ns + length_ns,
+                    place: place as i64,
+                    is_root: place == 1,
+                    sends,
+                    receives,
+                },
+            );
             parts.collect()
         })
     }
@@ -323,7 +333,7 @@ mod tests {
     fn naive(family: Family, parts: &[MemberPart], own: &MemberPart) -> i64 {
         let enters = |is_wanted: &dyn Fn(&MemberPart) -> bool| -> Vec<i64> {
             let wanted = parts.iter().filter(|part| is_wanted(part));
-            wanted.map(|part| part.entered_ns).collect()
+            wanted.map(|part| part.begun_ns).collect()
         };
         let until_ns = match family {
             Family::Barrier => enters(&|_| true).into_iter().max(),
@@ -359,7 +369,7 @@ mod tests {
                     prop_assert!(wait.wait_ns + wait.completion_ns <= length_ns);
                     prop_assert_eq!(wait.waited_for.is_some(), wait.wait_ns > 0);
                     if let Some(other) = wait.waited_for {
-                        prop_assert!(parts[other].entered_ns >= part.entered_ns + wait.wait_ns);
+                        prop_assert!(parts[other].begun_ns >= part.entered_ns + wait.wait_ns);
                     }
                 }
             }

@@ -1,0 +1,100 @@
+//! Call paths by number.
+
+use annals_format::{Definitions, RegionId};
+use rustc_hash::FxHashMap;
+
+/// Call paths of a trace, or of a slice of it, each with a number.
+#[derive(Clone, Debug)]
+pub struct CallPaths {
+    /// By number: the path around it and the region. The first is outside of all regions.
+    nodes: Vec<(u32, RegionId)>,
+    numbers: FxHashMap<(u32, RegionId), u32>,
+}
+
+impl Default for CallPaths {
+    fn default() -> Self {
+        Self {
+            nodes: vec![(Self::OUTSIDE, RegionId::new(u32::MAX))],
+            numbers: FxHashMap::default(),
+        }
+    }
+}
+
+impl CallPaths {
+    /// The path outside of all regions.
+    pub const OUTSIDE: u32 = 0;
+    /// Paths beyond this number are those of their callers.
+    const LIMIT: usize = 1 << 20;
+
+    /// Returns the path of a region called from a path.
+    pub fn child(&mut self, around: u32, region: RegionId) -> u32 {
+        let next = self.nodes.len();
+        if let Some(number) = self.numbers.get(&(around, region)) {
+            return *number;
+        }
+        if next >= Self::LIMIT {
+            return around;
+        }
+        self.nodes.push((around, region));
+        self.numbers.insert((around, region), next as u32);
+        next as u32
+    }
+
+    /// Adds the paths of a later slice. Returns their numbers among these, by their numbers in the slice.
+    pub fn add(&mut self, later: &Self) -> Vec<u32> {
+        let mut numbers = vec![Self::OUTSIDE; later.nodes.len()];
+        // A path has a larger number than the path around it.
+        for (number, (around, region)) in later.nodes.iter().enumerate().skip(1) {
+            numbers[number] = self.child(numbers[*around as usize], *region);
+        }
+        numbers
+    }
+
+    /// Returns the innermost region of a path. `None` outside of all regions.
+    pub fn region(&self, path: u32) -> Option<RegionId> {
+        let node = self.nodes.get(path as usize);
+        node.filter(|_| path != Self::OUTSIDE).map(|node| node.1)
+    }
+
+    /// Returns the regions of a path, from the outermost on.
+    pub fn regions(&self, path: u32) -> Vec<RegionId> {
+        let mut regions = Vec::new();
+        let mut path = path;
+        while let Some(region) = self.region(path) {
+            regions.push(region);
+            path = self.nodes[path as usize].0;
+        }
+        regions.reverse();
+        regions
+    }
+
+    /// Returns the names of a path's regions, from the outermost on.
+    pub fn names(&self, path: u32, definitions: &Definitions) -> Vec<String> {
+        let regions = self.regions(path).into_iter();
+        regions
+            .map(|region| definitions.region_name(region))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_slices_become_paths_of_the_trace() {
+        let [main, solve, send] = [0, 1, 2].map(RegionId::new);
+        let mut all = CallPaths::default();
+        let in_main = all.child(CallPaths::OUTSIDE, main);
+        let in_solve = all.child(in_main, solve);
+        let mut later = CallPaths::default();
+        let sends = later.child(CallPaths::OUTSIDE, send);
+        let later_main = later.child(CallPaths::OUTSIDE, main);
+        let later_solve = later.child(later_main, solve);
+        let numbers = all.add(&later);
+        assert_eq!(numbers[later_solve as usize], in_solve);
+        assert_eq!(all.regions(numbers[sends as usize]), [send]);
+        assert_eq!(all.regions(in_solve), [main, solve]);
+        assert_eq!(all.region(CallPaths::OUTSIDE), None);
+    }
+}

@@ -1,0 +1,386 @@
+//! Wait states: which calls waited for which others, and how long the run would take on a network that needs no time.
+//!
+//! Threads gather the calls that communicate, slice by slice of the trace; one thread matches their messages and
+//! collective operations in the trace's order (see [`engine`]).
+
+mod engine;
+
+use std::sync::{Arc, Mutex};
+
+use annals_format::{Definitions, OrderedChunk, Reference, RegionId};
+use annals_merger::calls::{CallSink, Close, Frame};
+use annals_merger::{
+    CallAround, MessageCounts, MessageEvents, MessageExtractor, Query, ReadSummary, Reader, Result,
+    Sink, SliceLength, Window,
+};
+use serde::Serialize;
+
+use self::engine::{Engine, Step};
+use crate::call_paths::CallPaths;
+use crate::region_kinds::{RegionKind, RegionKinds};
+use crate::state::{CallState, fold_calls};
+
+/// Why a call waits. The formulas are those of the functions [`late_sender`](crate::late_sender),
+/// [`late_receiver`](crate::late_receiver) and [`collective_waits`](crate::collective_waits).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WaitPattern {
+    /// A receive was entered before its send.
+    LateSender,
+    /// A send was entered before its receive, and could not end without it.
+    LateReceiver,
+    /// A barrier was entered before the last member entered it.
+    Barrier,
+    /// A barrier was left after the first member left it.
+    BarrierCompletion,
+    /// An operation in which all receive from all was entered before the last member that sends.
+    AllToAll,
+    /// An operation in which all receive from all was left after the first member left it.
+    AllToAllCompletion,
+    /// An operation in which all receive from the root was entered before the root.
+    LateBroadcast,
+    /// An operation in which the root receives from all was entered by the root before the first that sends.
+    EarlyReduce,
+    /// A prefix operation was entered before the last of the members before it.
+    EarlyScan,
+}
+
+/// A wait of one call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WaitState {
+    /// Its pattern.
+    pub pattern: WaitPattern,
+    /// Number of the call's path.
+    pub path: u32,
+    /// Number of the location that waited, among those of the definitions.
+    pub location: u32,
+    /// Number of the location for which it waited. `None` if that is not known.
+    pub cause: Option<u32>,
+    /// The element `communicator` of the message or the operation, and what it refers to.
+    pub communicator: Option<(Reference, u64)>,
+    /// Trace time at which it began to wait, nanoseconds.
+    pub from_ns: i64,
+    /// How long it waited, nanoseconds.
+    pub wait_ns: i64,
+    /// Of a late sender: how long another message had been sent to the receiver and was received later, nanoseconds.
+    pub wrong_order_ns: i64,
+    /// Largest amount by which the wait may be longer or shorter because of losses, nanoseconds.
+    pub uncertain_ns: i64,
+}
+
+/// Times of a location.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct LocationTimes {
+    /// First and last event, nanoseconds. `None` without calls and messages.
+    pub span_ns: Option<(i64, i64)>,
+    /// Time in calls of MPI, nanoseconds.
+    pub mpi_ns: i64,
+    /// Time in which the runtime of threads waited, nanoseconds.
+    pub threads_ns: i64,
+    /// By how much the last event would be earlier on a network that needs no time, nanoseconds.
+    pub saved_ns: i64,
+}
+
+/// The result of [`for_each_wait_state`].
+#[derive(Clone, Debug)]
+pub struct CommunicationTimes {
+    /// Times by the number of the location.
+    pub locations: Vec<LocationTimes>,
+    /// The call paths that numbers refer to.
+    pub paths: CallPaths,
+    /// Counts of all sends and receives.
+    pub messages: MessageCounts,
+    /// What was read.
+    pub summary: ReadSummary,
+}
+
+/// What all threads share.
+struct Shared<'a> {
+    definitions: &'a Definitions,
+    kinds: RegionKinds,
+    /// Whether there are regions of MPI. Without them, the innermost call around an event is the one that communicates.
+    has_mpi: bool,
+    extractor: Arc<MessageExtractor>,
+    window: Window,
+}
+
+/// A communicating call that is open.
+#[derive(Clone, Debug)]
+struct OpenCall {
+    call: CallAround,
+    /// Numbers of its sends among the events of the slice.
+    sends: Vec<usize>,
+    /// Whether it has events, or may have had some in an earlier slice.
+    has_events: bool,
+}
+
+/// What a slice knows of a location.
+#[derive(Clone, Debug, Default)]
+struct SliceLocation {
+    open: Option<OpenCall>,
+    /// Time in calls without events since the last step, nanoseconds.
+    quick_ns: i64,
+    times: LocationTimes,
+}
+
+/// The communicating calls of a slice.
+struct SliceState<'a, V> {
+    shared: &'a Shared<'a>,
+    paths: CallPaths,
+    events: MessageEvents,
+    steps: Vec<Step>,
+    locations: Vec<SliceLocation>,
+    /// Number of the last event of the chunk that was handed out.
+    last_event: Option<usize>,
+    /// Only the state of the first slice has it.
+    engine: Option<Engine<'a, V>>,
+}
+
+impl<V: FnMut(&WaitState)> SliceState<'_, V> {
+    /// Returns whether a region is one whose calls may communicate.
+    fn is_mpi(&self, region: RegionId) -> bool {
+        self.shared.kinds.get(region) == RegionKind::Mpi
+    }
+
+    /// Begins a communicating call.
+    fn open(&mut self, location: usize, depth: usize, region: RegionId, path: u32, at_ns: i64) {
+        let open = &mut self.locations[location].open;
+        if open.is_some() {
+            return;
+        }
+        *open = Some(OpenCall {
+            call: CallAround {
+                location: location as u32,
+                depth: depth as u32,
+                region,
+                tag: path,
+                entered_ns: at_ns,
+                left_ns: None,
+            },
+            sends: Vec::new(),
+            has_events: false,
+        });
+    }
+
+    /// Returns the number of the first event after those that were handed out.
+    fn next_event(&mut self) -> usize {
+        match self.last_event {
+            Some(last) => self.events.after(last),
+            None => self.events.chunk_start(),
+        }
+    }
+
+    fn see(&mut self, location: usize, time_ns: i64) {
+        let times = &mut self.locations[location].times;
+        let (from_ns, _) = times.span_ns.unwrap_or((time_ns, time_ns));
+        times.span_ns = Some((from_ns, time_ns));
+    }
+
+    /// Hands what there is to the engine, if this is the state of the first slice.
+    fn flush(&mut self) {
+        let Some(engine) = self.engine.as_mut() else {
+            return;
+        };
+        engine.run(&mut self.events, &self.steps);
+        self.events = MessageEvents::default();
+        self.steps.clear();
+        self.last_event = None;
+        for (number, location) in self.locations.iter_mut().enumerate() {
+            engine.spend_quickly(number, std::mem::take(&mut location.quick_ns));
+            let open = location.open.as_mut();
+            open.into_iter().for_each(|open| open.sends.clear());
+        }
+    }
+}
+
+impl<V: FnMut(&WaitState)> CallSink for SliceState<'_, V> {
+    fn enter(&mut self, location: usize, frames: &[Frame], region: RegionId, at_ns: i64) -> u32 {
+        let around = frames.last().map_or(CallPaths::OUTSIDE, |frame| frame.tag);
+        let path = self.paths.child(around, region);
+        self.see(location, at_ns);
+        if self.is_mpi(region) {
+            self.open(location, frames.len(), region, path, at_ns);
+        }
+        path
+    }
+
+    fn resume(&mut self, location: usize, frames: &[Frame], region: RegionId, at_ns: i64) -> u32 {
+        let around = frames.last().map_or(CallPaths::OUTSIDE, |frame| frame.tag);
+        let path = self.paths.child(around, region);
+        if self.is_mpi(region) {
+            self.open(location, frames.len(), region, path, at_ns);
+            if let Some(open) = &mut self.locations[location].open {
+                open.has_events = true;
+            }
+        }
+        path
+    }
+
+    fn spend(&mut self, location: usize, frames: &[Frame], from_ns: i64, to_ns: i64) {
+        let Some(frame) = frames.last() else { return };
+        if self.shared.kinds.get(frame.region) == RegionKind::Threads {
+            let inside_ns = self.shared.window.clip(from_ns, to_ns);
+            self.locations[location].times.threads_ns += inside_ns;
+        }
+    }
+
+    fn close(&mut self, location: usize, around: &[Frame], frame: &Frame, left_ns: i64, _: Close) {
+        self.see(location, left_ns);
+        let open = &mut self.locations[location].open;
+        let depth = around.len() as u32;
+        let Some(open) = open.take_if(|open| open.call.depth >= depth) else {
+            return;
+        };
+        let of = &mut self.locations[location];
+        if self.shared.kinds.get(open.call.region) == RegionKind::Mpi {
+            of.times.mpi_ns += self.shared.window.clip(open.call.entered_ns, left_ns);
+        }
+        if !open.has_events {
+            of.quick_ns += left_ns - open.call.entered_ns;
+            return;
+        }
+        for send in &open.sends {
+            self.events.set_left(*send, left_ns);
+        }
+        let at = self.next_event();
+        self.steps.push(Step::Leave {
+            at,
+            call: CallAround {
+                left_ns: Some(left_ns),
+                ..open.call
+            },
+            is_uncertain: frame.is_uncertain,
+        });
+    }
+}
+
+impl<V: FnMut(&WaitState)> Sink for SliceState<'_, V> {
+    fn ordered(&mut self, chunk: &OrderedChunk) {
+        self.flush();
+        self.last_event = None;
+        let until_ns = self.shared.window.to_ns;
+        self.shared
+            .extractor
+            .extract(chunk, until_ns, &mut self.events);
+    }
+
+    fn other(&mut self, location: usize, frames: &[Frame], chunk: &OrderedChunk, event: usize) {
+        self.last_event = Some(event);
+        self.see(location, chunk.time_ns(event));
+        if self.locations[location].open.is_none() {
+            let event_type = chunk.columns(event).event_type;
+            let Some(frame) = frames.last() else { return };
+            if self.shared.has_mpi || !self.shared.extractor.is_message(event_type) {
+                return;
+            }
+            let (depth, path) = (frames.len() - 1, frame.tag);
+            self.open(location, depth, frame.region, path, frame.entered_ns);
+        }
+        let of = &mut self.locations[location];
+        let Some(open) = &mut of.open else { return };
+        let Some(number) = self.events.set_call(event, open.call) else {
+            return;
+        };
+        if !open.has_events && of.quick_ns != 0 {
+            self.steps.push(Step::Quick {
+                at: number,
+                location: location as u32,
+                quick_ns: std::mem::take(&mut of.quick_ns),
+            });
+        }
+        open.has_events = true;
+        if self.events.is_send(number) {
+            open.sends.push(number);
+        }
+    }
+}
+
+impl<V: FnMut(&WaitState) + Send> CallState for SliceState<'_, V> {
+    const SLICES: SliceLength = SliceLength::Short;
+
+    fn merge(&mut self, mut later: Self) {
+        self.flush();
+        let Some(engine) = self.engine.as_mut() else {
+            return;
+        };
+        let numbers = engine.paths.add(&later.paths);
+        let new = |path: u32| numbers.get(path as usize).copied().unwrap_or(path);
+        later.events.map_call_tags(new);
+        for step in &mut later.steps {
+            if let Step::Leave { call, .. } = step {
+                call.tag = new(call.tag);
+            }
+        }
+        engine.run(&mut later.events, &later.steps);
+        for (location, of) in later.locations.iter().enumerate() {
+            engine.spend_quickly(location, of.quick_ns);
+        }
+        for (times, later) in self.locations.iter_mut().zip(&later.locations) {
+            let (times, later) = (&mut times.times, &later.times);
+            times.mpi_ns += later.mpi_ns;
+            times.threads_ns += later.threads_ns;
+            times.span_ns = match (times.span_ns, later.span_ns) {
+                (Some((from_ns, _)), Some((_, to_ns))) => Some((from_ns, to_ns)),
+                (known, other) => known.or(other),
+            };
+        }
+    }
+}
+
+/// Finds the waits of the calls in the query's window, from the trace's beginning on, and calls `visit` with each that a
+/// location of the query had. Of a wait that begins or ends outside of the window, the part inside counts.
+///
+/// Returns `None` if no event type is of messages.
+///
+/// # Errors
+/// If the storage fails.
+pub fn for_each_wait_state<V: FnMut(&WaitState) + Send>(
+    reader: &Reader,
+    query: &Query,
+    visit: V,
+) -> Result<Option<CommunicationTimes>> {
+    let definitions = reader.definitions();
+    let whole = reader.summary()?;
+    let Some(extractor) = MessageExtractor::with_collectives(definitions, &whole) else {
+        return Ok(None);
+    };
+    let kinds = RegionKinds::of(definitions);
+    let shared = Shared {
+        definitions,
+        has_mpi: kinds.has(RegionKind::Mpi),
+        kinds,
+        extractor: Arc::new(extractor),
+        window: query.window(),
+    };
+    let visit = Mutex::new(Some(visit));
+    let take_visit = |slice| match visit.lock() {
+        Ok(mut visit) if slice == 0 => visit.take(),
+        _ => None,
+    };
+    let new = |slice| SliceState {
+        shared: &shared,
+        paths: CallPaths::default(),
+        events: MessageEvents::default(),
+        steps: Vec::new(),
+        locations: vec![SliceLocation::default(); definitions.locations.len()],
+        last_event: None,
+        engine: take_visit(slice).map(|visit| Engine::new(&shared, query, visit)),
+    };
+    let from_start = Query::new().within(Window {
+        from_ns: i64::MIN,
+        ..query.window()
+    });
+    let (mut state, summary) = fold_calls(reader, &from_start, new)?;
+    state.flush();
+    let mut locations: Vec<LocationTimes> = state.locations.iter().map(|of| of.times).collect();
+    let Some(engine) = state.engine else {
+        return Ok(None);
+    };
+    let (paths, messages) = engine.finish(&mut locations);
+    Ok(Some(CommunicationTimes {
+        locations,
+        paths,
+        messages,
+        summary,
+    }))
+}

@@ -1,0 +1,648 @@
+//! The waits of calls, from the calls and the events of messages in the trace's order.
+//!
+//! With the waits, it replays the run on a network that needs no time: a call that communicates ends when it was entered, or
+//! when what it waited for was entered, whichever is later; the time between calls stays.
+
+use std::collections::VecDeque;
+
+use annals_format::{Definitions, ProcessId, Reference, StreamId};
+use annals_merger::{
+    CallAround, CollectiveEnd, CollectivePart, CollectiveSide, Message, MessageCounts,
+    MessageEvents, MessagePairs, Query, WholeCollective, Window,
+};
+use rustc_hash::FxHashMap;
+
+use super::{LocationTimes, Shared, WaitPattern, WaitState};
+use crate::call_paths::CallPaths;
+use crate::patterns::{
+    Family, MemberPart, collective_waits, late_receiver, late_sender, wrong_order,
+};
+
+/// Number of late senders of a location of which it is checked whether an earlier message is received later.
+const RECENT: usize = 64;
+
+/// What happens to a location, before the event of the slice with number `at`.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
+    /// It was in calls without events.
+    Quick {
+        at: usize,
+        location: u32,
+        quick_ns: i64,
+    },
+    /// It left a call.
+    Leave {
+        at: usize,
+        call: CallAround,
+        is_uncertain: bool,
+    },
+}
+
+impl Step {
+    const fn at(&self) -> usize {
+        match *self {
+            Self::Quick { at, .. } | Self::Leave { at, .. } => at,
+        }
+    }
+}
+
+/// How calls of a region pass messages.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct RegionManner {
+    /// Sends may end before they are received.
+    is_non_blocking: bool,
+    /// Receives were begun by an earlier call.
+    is_completion: bool,
+    /// Does not wait.
+    is_test: bool,
+}
+
+impl RegionManner {
+    /// Finds it by the names of MPI's functions.
+    fn of(name: &str) -> Self {
+        let name = name.to_ascii_lowercase();
+        let name = name.strip_prefix('p').unwrap_or(&name);
+        let Some(function) = name.strip_prefix("mpi_") else {
+            return Self::default();
+        };
+        let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| function.starts_with(prefix));
+        Self {
+            is_non_blocking: starts(&["is", "ib", "ir", "bsend", "rsend"]),
+            is_completion: starts(&["wait", "test"]),
+            is_test: starts(&["test", "iprobe", "improbe"]),
+        }
+    }
+}
+
+/// A message that a call received.
+#[derive(Clone, Copy, Debug)]
+struct Received {
+    send_entered_ns: i64,
+    sender: Option<u32>,
+    communicator: Option<(Reference, u64)>,
+}
+
+/// A receive that a call sent to.
+#[derive(Clone, Copy, Debug)]
+struct Receiver {
+    entered_ns: i64,
+    location: u32,
+    communicator: Option<(Reference, u64)>,
+}
+
+/// A communicating call that is open.
+#[derive(Clone, Debug)]
+struct OpenCall {
+    call: CallAround,
+    /// Latest time on an ideal network at which something was entered for which the call waited.
+    ideal_ns: i64,
+    receives: u32,
+    received: Vec<Received>,
+    receivers: Vec<Receiver>,
+    /// Collective operations that ended in it.
+    ended: Vec<(u64, ProcessId)>,
+}
+
+impl OpenCall {
+    fn is(&self, call: &CallAround) -> bool {
+        (self.call.entered_ns, self.call.depth) == (call.entered_ns, call.depth)
+    }
+}
+
+/// A late sender, until it is known whether an earlier message was received later.
+#[derive(Clone, Copy, Debug)]
+struct RecentWait {
+    wait: WaitState,
+    send_entered_ns: i64,
+    left_ns: i64,
+}
+
+#[derive(Debug, Default)]
+struct Location {
+    /// By how much it would be earlier on an ideal network.
+    saved_ns: i64,
+    /// The same at the start of the window.
+    saved_before_ns: i64,
+    open: Option<OpenCall>,
+    recent: VecDeque<RecentWait>,
+}
+
+/// A collective operation in which at least one process has ended.
+#[derive(Debug, Default)]
+struct Operation {
+    /// Leaves of the calls in which its processes ended.
+    left_ns: FxHashMap<ProcessId, i64>,
+    whole: Option<WholeCollective>,
+}
+
+/// Matches messages and collective operations, and finds the waits.
+pub(super) struct Engine<'a, V> {
+    pub(super) paths: CallPaths,
+    pairs: MessagePairs,
+    /// By region.
+    manners: Vec<RegionManner>,
+    /// By stream: number of the location. `None` if it has none.
+    location_of: Vec<Option<u32>>,
+    locations: Vec<Location>,
+    operations: FxHashMap<u64, Operation>,
+    /// Messages that were matched and not looked at.
+    matched: Vec<Message>,
+    waits: Waits<'a, V>,
+}
+
+/// Where waits go.
+struct Waits<'a, V> {
+    query: &'a Query,
+    window: Window,
+    /// By location: whether the query takes it.
+    is_taken: Vec<bool>,
+    visit: V,
+}
+
+impl<V: FnMut(&WaitState)> Waits<'_, V> {
+    /// Hands out a wait, if the query takes it, with its part in the window.
+    fn add(&mut self, paths: &CallPaths, wait: &WaitState) {
+        let region = paths.region(wait.path);
+        let is_wanted = self.is_taken[wait.location as usize]
+            && region.is_none_or(|region| self.query.takes_region(region));
+        let to_ns = wait.from_ns.saturating_add(wait.wait_ns);
+        let inside_ns = self.window.clip(wait.from_ns, to_ns);
+        let is_inside = inside_ns > 0 || (wait.wait_ns == 0 && self.window.contains(wait.from_ns));
+        let is_something = inside_ns > 0 || wait.uncertain_ns > 0;
+        if !is_wanted || !is_inside || !is_something {
+            return;
+        }
+        (self.visit)(&WaitState {
+            from_ns: wait.from_ns.max(self.window.from_ns),
+            wait_ns: inside_ns,
+            wrong_order_ns: wait.wrong_order_ns.min(inside_ns),
+            ..*wait
+        });
+    }
+}
+
+impl<'a, V: FnMut(&WaitState)> Engine<'a, V> {
+    pub(super) fn new(shared: &Shared<'a>, query: &'a Query, visit: V) -> Self {
+        let definitions = shared.definitions;
+        let mut pairs = MessagePairs::new(shared.extractor.clone());
+        pairs.keep_collectives();
+        let number_of: FxHashMap<_, u32> = definitions.locations.keys().copied().zip(0..).collect();
+        let mut location_of = Vec::new();
+        let mut is_taken = vec![false; definitions.locations.len()];
+        for (id, stream) in &definitions.streams {
+            let number = stream.location.and_then(|id| number_of.get(&id).copied());
+            location_of.resize(id.index(), None);
+            location_of.push(number);
+            if let Some(number) = number.filter(|_| query.takes_stream(*id)) {
+                is_taken[number as usize] = true;
+            }
+        }
+        let mut locations = Vec::new();
+        locations.resize_with(definitions.locations.len(), Location::default);
+        Self {
+            paths: CallPaths::default(),
+            pairs,
+            manners: manners(definitions),
+            location_of,
+            locations,
+            operations: FxHashMap::default(),
+            matched: Vec::new(),
+            waits: Waits {
+                query,
+                window: query.window(),
+                is_taken,
+                visit,
+            },
+        }
+    }
+
+    fn location_of(&self, stream: StreamId) -> Option<u32> {
+        self.location_of.get(stream.index()).copied().flatten()
+    }
+
+    /// Takes time in calls without events: on an ideal network, they need none.
+    pub(super) fn spend_quickly(&mut self, location: usize, quick_ns: i64) {
+        self.locations[location].saved_ns += quick_ns;
+    }
+
+    /// Takes the events of one or several chunks, and the steps between them.
+    pub(super) fn run(&mut self, events: &mut MessageEvents, steps: &[Step]) {
+        let mut fed = 0;
+        for step in steps {
+            self.feed(events, fed, step.at());
+            fed = step.at();
+            match *step {
+                Step::Quick {
+                    location, quick_ns, ..
+                } => self.spend_quickly(location as usize, quick_ns),
+                Step::Leave {
+                    call, is_uncertain, ..
+                } => self.leave(&call, is_uncertain),
+            }
+        }
+        self.feed(events, fed, events.len());
+    }
+
+    fn feed(&mut self, events: &mut MessageEvents, from: usize, to: usize) {
+        if from >= to && to != events.len() {
+            return;
+        }
+        for event in from..to {
+            let carry = match events.call(event) {
+                Some(call) => {
+                    let open = self.open(&call);
+                    open.receives += u32::from(events.is_receive(event));
+                    call.entered_ns - self.locations[call.location as usize].saved_ns
+                }
+                None => {
+                    let Some((time_ns, stream)) = events.place(event) else {
+                        continue;
+                    };
+                    let location = self.location_of(stream);
+                    let saved = location.map(|number| self.locations[number as usize].saved_ns);
+                    time_ns - saved.unwrap_or(0)
+                }
+            };
+            events.set_carry(event, carry);
+        }
+        let mut matched = std::mem::take(&mut self.matched);
+        self.pairs
+            .feed_some(events, from..to, |message| matched.push(message));
+        matched.drain(..).for_each(|message| self.receive(&message));
+        self.matched = matched;
+        self.take_collectives();
+    }
+
+    fn take_collectives(&mut self) {
+        let ended: Vec<CollectiveEnd> = self.pairs.take_ends().collect();
+        ended.iter().for_each(|ended| self.end(ended));
+        let whole: Vec<WholeCollective> = self.pairs.take_collectives().collect();
+        whole.into_iter().for_each(|whole| self.conclude(whole));
+    }
+
+    /// Returns what is known of a call that is open.
+    fn open(&mut self, call: &CallAround) -> &mut OpenCall {
+        let of = &mut self.locations[call.location as usize];
+        let saved_ns = of.saved_ns;
+        if of.open.as_ref().is_some_and(|open| !open.is(call)) {
+            of.open = None;
+        }
+        of.open.get_or_insert_with(|| OpenCall {
+            call: *call,
+            ideal_ns: call.entered_ns - saved_ns,
+            receives: 0,
+            received: Vec::new(),
+            receivers: Vec::new(),
+            ended: Vec::new(),
+        })
+    }
+
+    /// Takes a message with both sides.
+    fn receive(&mut self, message: &Message) {
+        let Some(call) = message.receive.call else {
+            return;
+        };
+        let send = &message.send;
+        let sender = match send.call {
+            Some(call) => Some(call.location),
+            None => self.location_of(send.stream),
+        };
+        let received = Received {
+            send_entered_ns: send.call.map_or(send.time_ns, |call| call.entered_ns),
+            sender,
+            communicator: message.communicator(),
+        };
+        let of = &mut self.locations[call.location as usize];
+        for recent in of
+            .recent
+            .iter_mut()
+            .filter(|recent| recent.left_ns <= call.entered_ns)
+        {
+            let other_ns = received.send_entered_ns;
+            let wait = &mut recent.wait;
+            let wrong_ns = wrong_order(
+                other_ns,
+                recent.send_entered_ns,
+                wait.from_ns,
+                recent.left_ns,
+            );
+            wait.wrong_order_ns = wait.wrong_order_ns.max(wrong_ns);
+        }
+        match of.open.as_mut().filter(|open| open.is(&call)) {
+            Some(open) => {
+                open.ideal_ns = open.ideal_ns.max(send.carry);
+                open.received.push(received);
+            }
+            // Matched after the call, because only the end of the trace proves it.
+            None => {
+                let left_ns = call.left_ns.unwrap_or(message.receive.time_ns);
+                self.late_sender(&call, left_ns, &received, 0);
+            }
+        }
+        self.send(message, &call);
+    }
+
+    /// Takes the side of a sender: it may have waited for the receive.
+    fn send(&mut self, message: &Message, receive_call: &CallAround) {
+        let Some(call) = message.send.call else {
+            return;
+        };
+        let manner = |call: &CallAround| self.manners[call.region.index()];
+        if manner(&call).is_non_blocking || manner(receive_call).is_completion {
+            return;
+        }
+        let receiver = Receiver {
+            entered_ns: receive_call.entered_ns,
+            location: receive_call.location,
+            communicator: message.communicator(),
+        };
+        let of = &mut self.locations[call.location as usize];
+        match of.open.as_mut().filter(|open| open.is(&call)) {
+            Some(open) => open.receivers.push(receiver),
+            None => {
+                if let Some(left_ns) = call.left_ns {
+                    self.late_receiver(&call, left_ns, &receiver);
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, ended: &CollectiveEnd) {
+        let operation = self.operations.entry(ended.id).or_default();
+        let call = ended.side.call;
+        let open = call.and_then(|call| {
+            let of = &mut self.locations[call.location as usize];
+            of.open.as_mut().filter(|open| open.is(&call))
+        });
+        let Some(open) = open else {
+            let left_ns = call.and_then(|call| call.left_ns);
+            let left_ns = left_ns.unwrap_or(ended.side.time_ns);
+            operation.left_ns.insert(ended.process, left_ns);
+            return;
+        };
+        open.ended.push((ended.id, ended.process));
+        if let Some(latest) = ended.latest_begin {
+            open.ideal_ns = open.ideal_ns.max(latest);
+        }
+    }
+
+    fn conclude(&mut self, whole: WholeCollective) {
+        let id = whole.id;
+        self.operations.entry(id).or_default().whole = Some(whole);
+        self.finish_operation(id, false);
+    }
+
+    /// Takes the leave of a call.
+    fn leave(&mut self, call: &CallAround, is_uncertain: bool) {
+        let left_ns = call.left_ns.unwrap_or(call.entered_ns);
+        self.pairs.leave(call, left_ns);
+        let window = self.waits.window;
+        let of = &mut self.locations[call.location as usize];
+        let open = of.open.take().filter(|open| open.is(call));
+        let ideal_ns = open.as_ref().map_or(i64::MIN, |open| open.ideal_ns);
+        // No earlier than it was entered, and no later than it was left.
+        let earliest_ns = call.entered_ns - of.saved_ns;
+        let ideal_ns = ideal_ns.clamp(earliest_ns, earliest_ns.max(left_ns - of.saved_ns));
+        of.saved_ns = left_ns - ideal_ns;
+        if left_ns < window.from_ns {
+            of.saved_before_ns = of.saved_ns;
+        }
+        let Some(open) = open else { return };
+        // Its call may be another one than the loss lets it seem, or a message is not known for which it waited.
+        let is_partial = (open.received.len() as u32) < open.receives;
+        let uncertain_ns = if is_uncertain || is_partial {
+            left_ns - call.entered_ns
+        } else {
+            0
+        };
+        let latest = open.received.iter().max_by_key(|of| of.send_entered_ns);
+        match latest {
+            Some(received) => self.late_sender(call, left_ns, received, uncertain_ns),
+            None if open.receives != 0 => {
+                let unknown = Received {
+                    send_entered_ns: i64::MIN,
+                    sender: None,
+                    communicator: None,
+                };
+                self.late_sender(call, left_ns, &unknown, uncertain_ns);
+            }
+            None => {}
+        }
+        for receiver in &open.receivers {
+            self.late_receiver(call, left_ns, receiver);
+        }
+        for (id, process) in open.ended {
+            let operation = self.operations.entry(id).or_default();
+            operation.left_ns.insert(process, left_ns);
+            self.finish_operation(id, false);
+        }
+    }
+
+    fn late_sender(
+        &mut self,
+        call: &CallAround,
+        left_ns: i64,
+        received: &Received,
+        uncertain_ns: i64,
+    ) {
+        if self.manners[call.region.index()].is_test {
+            return;
+        }
+        let wait_ns = late_sender(received.send_entered_ns, call.entered_ns, left_ns);
+        if wait_ns == 0 && uncertain_ns == 0 {
+            return;
+        }
+        let wait = WaitState {
+            pattern: WaitPattern::LateSender,
+            path: call.tag,
+            location: call.location,
+            cause: received.sender,
+            communicator: received.communicator,
+            from_ns: call.entered_ns,
+            wait_ns,
+            wrong_order_ns: 0,
+            uncertain_ns,
+        };
+        let recent = &mut self.locations[call.location as usize].recent;
+        recent.push_back(RecentWait {
+            wait,
+            send_entered_ns: received.send_entered_ns,
+            left_ns,
+        });
+        if recent.len() > RECENT
+            && let Some(oldest) = recent.pop_front()
+        {
+            self.waits.add(&self.paths, &oldest.wait);
+        }
+    }
+
+    fn late_receiver(&mut self, call: &CallAround, left_ns: i64, receiver: &Receiver) {
+        let wait = WaitState {
+            pattern: WaitPattern::LateReceiver,
+            path: call.tag,
+            location: call.location,
+            cause: Some(receiver.location),
+            communicator: receiver.communicator,
+            from_ns: call.entered_ns,
+            wait_ns: late_receiver(receiver.entered_ns, call.entered_ns, left_ns),
+            wrong_order_ns: 0,
+            uncertain_ns: 0,
+        };
+        self.waits.add(&self.paths, &wait);
+    }
+
+    /// Finds the waits of an operation that is over, as soon as all its calls were left. `is_last` is whether no more leaves
+    /// follow.
+    fn finish_operation(&mut self, id: u64, is_last: bool) {
+        let Some(operation) = self.operations.get(&id) else {
+            return;
+        };
+        let Some(whole) = &operation.whole else {
+            return;
+        };
+        let left = &operation.left_ns;
+        let mut ends = whole.parts.iter().filter(|part| part.end.is_some());
+        if !is_last && !ends.all(|part| left.contains_key(&part.process)) {
+            return;
+        }
+        let Some(operation) = self.operations.remove(&id) else {
+            return;
+        };
+        if let Some(whole) = operation.whole {
+            self.collective(&whole, &operation.left_ns);
+        }
+    }
+
+    /// Finds the waits of a collective operation.
+    fn collective(&mut self, whole: &WholeCollective, left_ns: &FxHashMap<ProcessId, i64>) {
+        let Some(family) = whole.operation.and_then(Family::of) else {
+            return;
+        };
+        if whole.is_inconsistent {
+            return;
+        }
+        let members = whole
+            .parts
+            .iter()
+            .filter_map(|part| member(whole, part, left_ns));
+        let (members, sides): (Vec<MemberPart>, Vec<CollectiveSide>) = members.unzip();
+        let begun = whole
+            .parts
+            .iter()
+            .filter(|part| part.begin.is_some())
+            .count();
+        let is_partial = whole.size.is_some_and(|size| (begun as u64) < size);
+        let has_root = members.iter().any(|member| member.is_root);
+        let location = |side: &CollectiveSide| match side.call {
+            Some(call) => Some(call.location),
+            None => self.location_of(side.stream),
+        };
+        let locations: Vec<Option<u32>> = sides.iter().map(location).collect();
+        let waits = collective_waits(family, &members);
+        for (number, (member, waited)) in members.iter().zip(waits).enumerate() {
+            let (Some(location), Some(call)) = (locations[number], sides[number].call) else {
+                continue;
+            };
+            let rest_ns = member.left_ns - member.entered_ns - waited.wait_ns;
+            // By how much a member that is not known may change the wait.
+            let uncertain_ns = match family {
+                _ if !is_partial || !member.receives => 0,
+                Family::Barrier | Family::AllToAll | Family::Prefix => rest_ns,
+                Family::OneToAll if has_root || member.is_root => 0,
+                Family::AllToOne if !member.is_root => 0,
+                Family::AllToOne if waited.wait_ns != 0 => waited.wait_ns,
+                Family::OneToAll | Family::AllToOne => rest_ns,
+            };
+            let (wait, completion) = patterns(family);
+            let state = WaitState {
+                pattern: wait,
+                path: call.tag,
+                location,
+                cause: waited.waited_for.and_then(|other| locations[other]),
+                communicator: sides[number].communicator,
+                from_ns: member.entered_ns,
+                wait_ns: waited.wait_ns,
+                wrong_order_ns: 0,
+                uncertain_ns,
+            };
+            self.waits.add(&self.paths, &state);
+            if let Some(pattern) = completion {
+                let state = WaitState {
+                    pattern,
+                    cause: None,
+                    from_ns: member.left_ns - waited.completion_ns,
+                    wait_ns: waited.completion_ns,
+                    uncertain_ns: 0,
+                    ..state
+                };
+                self.waits.add(&self.paths, &state);
+            }
+        }
+    }
+
+    /// Ends the trace. Sets what the locations would save on an ideal network. Returns the call paths, and the counts of
+    /// messages.
+    pub(super) fn finish(mut self, times: &mut [LocationTimes]) -> (CallPaths, MessageCounts) {
+        let mut matched = std::mem::take(&mut self.matched);
+        let messages = self.pairs.end(|message| matched.push(message));
+        matched.iter().for_each(|message| self.receive(message));
+        self.take_collectives();
+        let ids: Vec<u64> = self.operations.keys().copied().collect();
+        ids.into_iter()
+            .for_each(|id| self.finish_operation(id, true));
+        for (location, times) in self.locations.iter_mut().zip(times) {
+            times.saved_ns = location.saved_ns - location.saved_before_ns;
+            for recent in location.recent.drain(..) {
+                self.waits.add(&self.paths, &recent.wait);
+            }
+        }
+        (self.paths, messages)
+    }
+}
+
+fn manners(definitions: &Definitions) -> Vec<RegionManner> {
+    let mut manners = Vec::new();
+    for (id, region) in &definitions.regions {
+        manners.resize(id.index(), RegionManner::default());
+        manners.push(RegionManner::of(definitions.string(region.name)));
+    }
+    manners
+}
+
+/// Returns a process's part in an operation, and where it ended, or where it began if it did not end. `None` if it did
+/// neither in a way that is known.
+fn member(
+    whole: &WholeCollective,
+    part: &CollectivePart,
+    left_ns: &FxHashMap<ProcessId, i64>,
+) -> Option<(MemberPart, CollectiveSide)> {
+    let entered = |side: &CollectiveSide| side.call.map_or(side.time_ns, |call| call.entered_ns);
+    let side = part.end.or(part.begin)?;
+    let begun_ns = entered(&part.begin.or(part.end)?);
+    let entered_ns = entered(&side);
+    let left_ns = match part.end {
+        Some(end) => left_ns.get(&part.process).copied().unwrap_or(end.time_ns),
+        None => entered_ns,
+    };
+    let member = MemberPart {
+        begun_ns,
+        entered_ns,
+        left_ns,
+        place: part.place.map_or(-1, i64::from),
+        is_root: whole.root == Some(part.process),
+        sends: part.sends,
+        receives: part.receives,
+    };
+    Some((member, side))
+}
+
+/// Returns the pattern of waiting in a family, and that of its completion.
+const fn patterns(family: Family) -> (WaitPattern, Option<WaitPattern>) {
+    match family {
+        Family::Barrier => (WaitPattern::Barrier, Some(WaitPattern::BarrierCompletion)),
+        Family::AllToAll => (WaitPattern::AllToAll, Some(WaitPattern::AllToAllCompletion)),
+        Family::OneToAll => (WaitPattern::LateBroadcast, None),
+        Family::AllToOne => (WaitPattern::EarlyReduce, None),
+        Family::Prefix => (WaitPattern::EarlyScan, None),
+    }
+}
