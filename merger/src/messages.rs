@@ -378,11 +378,18 @@ impl Extractor {
         definitions: &Definitions,
         carries: &BTreeMap<annals_format::StreamId, Lost>,
     ) -> Option<Self> {
+        let extractor = Self::new(definitions, carries);
+        let has_any = extractor.types.iter().any(Option::is_some);
+        has_any.then_some(extractor)
+    }
+
+    /// Creates an extractor, even if no event type has messages.
+    pub(crate) fn new(
+        definitions: &Definitions,
+        carries: &BTreeMap<annals_format::StreamId, Lost>,
+    ) -> Self {
         let types = definitions.event_types.values();
         let types: Vec<Option<TypePlan>> = types.map(|t| TypePlan::of(definitions, t)).collect();
-        if types.iter().all(Option::is_none) {
-            return None;
-        }
         let mut extractor = Self {
             types,
             suppressed: Vec::new(),
@@ -413,7 +420,7 @@ impl Extractor {
             let number = *names.entry(name).or_insert(next);
             extractor.objects.push(1 << 62 | number);
         }
-        Some(extractor)
+        extractor
     }
 
     /// Marks messages of a stream's process as unmatchable from the start on.

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use annals_cli::commands::{
     InputArguments, collectives, demo, diff, doctor, dropped, events, explain, export, flat, help,
     histogram, info, intervals, merge, messages, metrics, print, record, recover, regions, slice,
-    sources, suggest_filter, timeline, tui, verify,
+    sources, suggest_filter, timeline, tui, verify, why,
 };
 use annals_cli::file::with_advice;
 use annals_cli::launch;
@@ -57,6 +57,7 @@ enum Command {
     Events(InputArguments),
     #[command(visible_alias = "cat")]
     Print(print::PrintArguments),
+    Why(why::WhyArguments),
     Regions(regions::RegionsArguments),
     Timeline(timeline::TimelineArguments),
     Tui(tui::TuiArguments),
@@ -111,6 +112,7 @@ fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<Finding> {
         Command::Sources(arguments) => sources::run(arguments, out),
         Command::Events(arguments) => events::run(arguments, out),
         Command::Print(arguments) => print::run(arguments, out),
+        Command::Why(arguments) => why::run(arguments, out),
         Command::Regions(arguments) => regions::run(arguments, out),
         Command::Slice(arguments) => slice::run(arguments, out),
         Command::Split(arguments) => slice::run_split(arguments, out),
@@ -172,6 +174,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
         "Look",
         &[
             "info",
+            "why",
             "timeline",
             "tui",
             "regions",

@@ -48,6 +48,8 @@ pub(crate) struct Part<D> {
 pub(crate) struct Whole<D> {
     /// Number that no other operation has.
     pub(crate) id: u64,
+    /// Number of its communicator.
+    pub(crate) communicator: usize,
     /// Code of the operation.
     pub(crate) operation: u16,
     /// Number of processes. 0 means that it is not known.
@@ -83,6 +85,7 @@ impl Carry for () {
 #[derive(Debug)]
 struct Parts<D> {
     id: u64,
+    communicator: usize,
     /// Indices by process.
     numbers: FxHashMap<u32, usize>,
     parts: Vec<Part<D>>,
@@ -623,6 +626,7 @@ impl<D: Carry> Collectives<D> {
                 *next += 1;
                 Box::new(Parts {
                     id: *next,
+                    communicator,
                     numbers: FxHashMap::default(),
                     parts: Vec::new(),
                     latest: None,
@@ -726,6 +730,7 @@ fn conclude<D: Carry>(
     if let Some(parts) = operation.parts.take() {
         concluded.push(Whole {
             id: parts.id,
+            communicator: parts.communicator,
             operation: operation.kind.map_or(u16::MAX, |(code, _)| code),
             size: operation.size,
             root: operation.root,

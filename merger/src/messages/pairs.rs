@@ -112,6 +112,8 @@ pub struct CollectiveSide {
 pub struct WholeCollective {
     /// Number that no other operation of the trace has.
     pub id: u64,
+    /// Number of its communicator, which all its processes have in common.
+    pub communicator: usize,
     /// Which operation it is. `None` if that is not known.
     pub operation: Option<CollectiveOperation>,
     /// Number of processes. `None` if that is not known.
@@ -386,11 +388,16 @@ impl MessageExtractor {
     pub fn of(definitions: &Definitions, summary: &ReadSummary) -> Option<Self> {
         let mut both = Self::with_collectives(definitions, summary)?;
         both.extractor.leave_out_collectives();
-        Some(both)
+        Some(both).filter(Self::has_messages)
     }
 
-    /// Creates an extractor of messages and collective operations, or returns `None` as
-    /// [`MessageExtractor::of`] does.
+    /// Returns whether any event type is of messages between two processes.
+    pub fn has_messages(&self) -> bool {
+        self.extractor.has_messages()
+    }
+
+    /// Creates an extractor of messages and collective operations, of whichever there are. Returns `None` if the definitions
+    /// are not those of a whole trace.
     ///
     /// At the end of a trace with losses, collective operations prove which messages without
     /// sequence numbers match.
@@ -420,8 +427,7 @@ impl MessageExtractor {
             (totals.stream, lost)
         });
         let carries: BTreeMap<_, _> = of_streams.collect();
-        let extractor = Extractor::of(definitions, &carries);
-        let mut extractor = extractor.filter(Extractor::has_messages)?;
+        let mut extractor = Extractor::new(definitions, &carries);
         // Events that sampling leaves out are counted, without an interval.
         let mut known: FxHashMap<(StreamId, EventTypeId), u64> = FxHashMap::default();
         for loss in summary
@@ -655,6 +661,7 @@ fn whole(whole: Whole<Detail>) -> WholeCollective {
     });
     WholeCollective {
         id: whole.id,
+        communicator: whole.communicator,
         operation: code.and_then(CollectiveOperation::from_code),
         size: (whole.size != 0).then_some(whole.size),
         root: whole

@@ -32,6 +32,7 @@ mod exact_sum;
 mod intervals;
 mod locations;
 mod losses;
+mod lost_time;
 mod messages;
 mod metrics;
 mod patterns;
@@ -58,6 +59,7 @@ pub use intervals::{
 };
 pub use locations::LocationNames;
 pub use losses::concerns;
+pub use lost_time::{CauseRow, ExtraWork, LostTime, RankTimes, WaitStateRow, WorstWait, lost_time};
 pub use messages::{MessagePairRow, Messages, for_each_message, messages};
 pub use metrics::{MetricPoint, MetricRow, metrics};
 pub use patterns::{
@@ -70,7 +72,7 @@ pub use region_statistics::{
 };
 pub use state::{CallState, EventState, fold_calls, fold_events};
 pub use wait_states::{
-    CommunicationTimes, LocationTimes, WaitPattern, WaitState, for_each_wait_state,
+    CommunicationTimes, Delay, LocationTimes, WaitObserver, WaitPattern, WaitState, wait_states,
 };
 pub use waits::{LateSide, LongestWaits, MessageWait, MessageWaits, Wait, WaitCause};
 

@@ -277,7 +277,7 @@ pub fn for_each_message<V: FnMut(&Message) + Send>(
     } else {
         MessageExtractor::with_collectives(definitions, &whole)
     };
-    let Some(extractor) = extractor else {
+    let Some(extractor) = extractor.filter(MessageExtractor::has_messages) else {
         return Ok(None);
     };
     let shared = Shared {

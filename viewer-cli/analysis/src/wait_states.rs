@@ -1,8 +1,10 @@
 //! Wait states: which calls waited for which others, and how long the run would take on a network that needs no time.
 //!
 //! Threads gather the calls that communicate, slice by slice of the trace; one thread matches their messages and
-//! collective operations in the trace's order (see [`engine`]).
+//! collective operations in the trace's order (see [`engine`]), and finds which location's extra work made others wait (see
+//! [`delays`]).
 
+mod delays;
 mod engine;
 
 use std::sync::{Arc, Mutex};
@@ -13,6 +15,7 @@ use annals_merger::{
     CallAround, MessageCounts, MessageEvents, MessageExtractor, Query, ReadSummary, Reader, Result,
     Sink, SliceLength, Window,
 };
+use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use self::engine::{Engine, Step};
@@ -27,6 +30,9 @@ use crate::state::{CallState, fold_calls};
 pub enum WaitPattern {
     /// A receive was entered before its send.
     LateSender,
+    /// The part of a late sender during which the receiver could have received another message, and did so later. Part of
+    /// [`WaitPattern::LateSender`], and no pattern of a [`WaitState`].
+    WrongOrder,
     /// A send was entered before its receive, and could not end without it.
     LateReceiver,
     /// A barrier was entered before the last member entered it.
@@ -52,6 +58,8 @@ pub struct WaitState {
     pub pattern: WaitPattern,
     /// Number of the call's path.
     pub path: u32,
+    /// Its region. `None` if that is not known.
+    pub region: Option<RegionId>,
     /// Number of the location that waited, among those of the definitions.
     pub location: u32,
     /// Number of the location for which it waited. `None` if that is not known.
@@ -62,10 +70,43 @@ pub struct WaitState {
     pub from_ns: i64,
     /// How long it waited, nanoseconds.
     pub wait_ns: i64,
-    /// Of a late sender: how long another message had been sent to the receiver and was received later, nanoseconds.
-    pub wrong_order_ns: i64,
+    /// Number that waits have in common that one message or one collective operation caused.
+    pub operation: u64,
     /// Largest amount by which the wait may be longer or shorter because of losses, nanoseconds.
     pub uncertain_ns: i64,
+}
+
+/// A part of a wait, and what made it necessary.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Delay<'a> {
+    /// The wait.
+    pub wait: &'a WaitState,
+    /// How much of it, nanoseconds.
+    pub cost_ns: i64,
+    /// Number of the location whose extra work caused it.
+    pub location: u32,
+    /// Whether that location caused it directly, and not by making others wait that made this one wait.
+    pub is_direct: bool,
+    /// Where the extra work was: numbers of call paths, and shares of the cost, nanoseconds. Empty if it is not known, or if
+    /// the cause is not direct.
+    pub extra: &'a [(u32, i64)],
+}
+
+/// Receives waits and their causes.
+pub trait WaitObserver: Send {
+    /// Receives a wait. [`WaitState::wait_ns`] is 0 if only losses make one possible.
+    fn wait(&mut self, wait: &WaitState);
+
+    /// Receives that for a part of the wait for a late sender another message had been sent to the receiver, and was
+    /// received later. Called again if that part is longer than was reported: `more_ns` is by how much.
+    fn wrong_order(&mut self, wait: &WaitState, more_ns: i64);
+
+    /// Receives how much work, nanoseconds, the receiver did right after it had received such another message, up to the
+    /// length of that part: so much of the wait could have been filled with it.
+    fn avoidable(&mut self, wait: &WaitState, work_ns: i64);
+
+    /// Receives the causes of a wait, after the wait. Their costs add up to the wait, unless a cause is not known.
+    fn delay(&mut self, delay: &Delay<'_>);
 }
 
 /// Times of a location.
@@ -79,13 +120,17 @@ pub struct LocationTimes {
     pub threads_ns: i64,
     /// By how much the last event would be earlier on a network that needs no time, nanoseconds.
     pub saved_ns: i64,
+    /// Number of calls with messages or collective operations.
+    pub calls: u64,
 }
 
-/// The result of [`for_each_wait_state`].
+/// The result of [`wait_states`].
 #[derive(Clone, Debug)]
 pub struct CommunicationTimes {
     /// Times by the number of the location.
     pub locations: Vec<LocationTimes>,
+    /// Number of calls with messages or collective operations in the window, by number of the location and region.
+    pub calls: FxHashMap<(u32, RegionId), u64>,
     /// The call paths that numbers refer to.
     pub paths: CallPaths,
     /// Counts of all sends and receives.
@@ -120,6 +165,8 @@ struct SliceLocation {
     open: Option<OpenCall>,
     /// Time in calls without events since the last step, nanoseconds.
     quick_ns: i64,
+    /// Work since the last step: call paths, and nanoseconds.
+    work: Vec<(u32, i64)>,
     times: LocationTimes,
 }
 
@@ -129,6 +176,8 @@ struct SliceState<'a, V> {
     paths: CallPaths,
     events: MessageEvents,
     steps: Vec<Step>,
+    /// Work that steps refer to: call paths, and nanoseconds.
+    work: Vec<(u32, i64)>,
     locations: Vec<SliceLocation>,
     /// Number of the last event of the chunk that was handed out.
     last_event: Option<usize>,
@@ -136,7 +185,7 @@ struct SliceState<'a, V> {
     engine: Option<Engine<'a, V>>,
 }
 
-impl<V: FnMut(&WaitState)> SliceState<'_, V> {
+impl<V: WaitObserver> SliceState<'_, V> {
     /// Returns whether a region is one whose calls may communicate.
     fn is_mpi(&self, region: RegionId) -> bool {
         self.shared.kinds.get(region) == RegionKind::Mpi
@@ -181,19 +230,27 @@ impl<V: FnMut(&WaitState)> SliceState<'_, V> {
         let Some(engine) = self.engine.as_mut() else {
             return;
         };
-        engine.run(&mut self.events, &self.steps);
+        // The first slice's paths keep their numbers.
+        engine.paths.add(&self.paths);
+        engine.run(&mut self.events, &self.steps, &self.work);
         self.events = MessageEvents::default();
         self.steps.clear();
+        self.work.clear();
         self.last_event = None;
         for (number, location) in self.locations.iter_mut().enumerate() {
-            engine.spend_quickly(number, std::mem::take(&mut location.quick_ns));
+            engine.work(
+                number,
+                std::mem::take(&mut location.quick_ns),
+                &location.work,
+            );
+            location.work.clear();
             let open = location.open.as_mut();
             open.into_iter().for_each(|open| open.sends.clear());
         }
     }
 }
 
-impl<V: FnMut(&WaitState)> CallSink for SliceState<'_, V> {
+impl<V: WaitObserver> CallSink for SliceState<'_, V> {
     fn enter(&mut self, location: usize, frames: &[Frame], region: RegionId, at_ns: i64) -> u32 {
         let around = frames.last().map_or(CallPaths::OUTSIDE, |frame| frame.tag);
         let path = self.paths.child(around, region);
@@ -218,9 +275,15 @@ impl<V: FnMut(&WaitState)> CallSink for SliceState<'_, V> {
 
     fn spend(&mut self, location: usize, frames: &[Frame], from_ns: i64, to_ns: i64) {
         let Some(frame) = frames.last() else { return };
+        let of = &mut self.locations[location];
         if self.shared.kinds.get(frame.region) == RegionKind::Threads {
-            let inside_ns = self.shared.window.clip(from_ns, to_ns);
-            self.locations[location].times.threads_ns += inside_ns;
+            of.times.threads_ns += self.shared.window.clip(from_ns, to_ns);
+        }
+        if of.open.is_none() && to_ns > from_ns {
+            match of.work.iter_mut().rev().find(|work| work.0 == frame.tag) {
+                Some(work) => work.1 += to_ns - from_ns,
+                None => of.work.push((frame.tag, to_ns - from_ns)),
+            }
         }
     }
 
@@ -254,7 +317,7 @@ impl<V: FnMut(&WaitState)> CallSink for SliceState<'_, V> {
     }
 }
 
-impl<V: FnMut(&WaitState)> Sink for SliceState<'_, V> {
+impl<V: WaitObserver> Sink for SliceState<'_, V> {
     fn ordered(&mut self, chunk: &OrderedChunk) {
         self.flush();
         self.last_event = None;
@@ -281,11 +344,14 @@ impl<V: FnMut(&WaitState)> Sink for SliceState<'_, V> {
         let Some(number) = self.events.set_call(event, open.call) else {
             return;
         };
-        if !open.has_events && of.quick_ns != 0 {
-            self.steps.push(Step::Quick {
+        if !open.has_events && (of.quick_ns != 0 || !of.work.is_empty()) {
+            let first = self.work.len();
+            self.work.append(&mut of.work);
+            self.steps.push(Step::Work {
                 at: number,
                 location: location as u32,
                 quick_ns: std::mem::take(&mut of.quick_ns),
+                work: (first, self.work.len()),
             });
         }
         open.has_events = true;
@@ -295,7 +361,7 @@ impl<V: FnMut(&WaitState)> Sink for SliceState<'_, V> {
     }
 }
 
-impl<V: FnMut(&WaitState) + Send> CallState for SliceState<'_, V> {
+impl<V: WaitObserver> CallState for SliceState<'_, V> {
     const SLICES: SliceLength = SliceLength::Short;
 
     fn merge(&mut self, mut later: Self) {
@@ -311,9 +377,13 @@ impl<V: FnMut(&WaitState) + Send> CallState for SliceState<'_, V> {
                 call.tag = new(call.tag);
             }
         }
-        engine.run(&mut later.events, &later.steps);
+        let works = later.locations.iter_mut().flat_map(|of| &mut of.work);
+        works
+            .chain(&mut later.work)
+            .for_each(|work| work.0 = new(work.0));
+        engine.run(&mut later.events, &later.steps, &later.work);
         for (location, of) in later.locations.iter().enumerate() {
-            engine.spend_quickly(location, of.quick_ns);
+            engine.work(location, of.quick_ns, &of.work);
         }
         for (times, later) in self.locations.iter_mut().zip(&later.locations) {
             let (times, later) = (&mut times.times, &later.times);
@@ -327,18 +397,18 @@ impl<V: FnMut(&WaitState) + Send> CallState for SliceState<'_, V> {
     }
 }
 
-/// Finds the waits of the calls in the query's window, from the trace's beginning on, and calls `visit` with each that a
+/// Finds the waits of the calls in the query's window, from the trace's beginning on. The observer receives each that a
 /// location of the query had. Of a wait that begins or ends outside of the window, the part inside counts.
 ///
-/// Returns `None` if no event type is of messages.
+/// Returns the observer as it is then; `None` if the definitions are not those of a whole trace.
 ///
 /// # Errors
 /// If the storage fails.
-pub fn for_each_wait_state<V: FnMut(&WaitState) + Send>(
+pub fn wait_states<V: WaitObserver>(
     reader: &Reader,
     query: &Query,
-    visit: V,
-) -> Result<Option<CommunicationTimes>> {
+    observer: V,
+) -> Result<Option<(V, CommunicationTimes)>> {
     let definitions = reader.definitions();
     let whole = reader.summary()?;
     let Some(extractor) = MessageExtractor::with_collectives(definitions, &whole) else {
@@ -352,9 +422,9 @@ pub fn for_each_wait_state<V: FnMut(&WaitState) + Send>(
         extractor: Arc::new(extractor),
         window: query.window(),
     };
-    let visit = Mutex::new(Some(visit));
-    let take_visit = |slice| match visit.lock() {
-        Ok(mut visit) if slice == 0 => visit.take(),
+    let observer = Mutex::new(Some(observer));
+    let take_observer = |slice| match observer.lock() {
+        Ok(mut observer) if slice == 0 => observer.take(),
         _ => None,
     };
     let new = |slice| SliceState {
@@ -362,9 +432,10 @@ pub fn for_each_wait_state<V: FnMut(&WaitState) + Send>(
         paths: CallPaths::default(),
         events: MessageEvents::default(),
         steps: Vec::new(),
+        work: Vec::new(),
         locations: vec![SliceLocation::default(); definitions.locations.len()],
         last_event: None,
-        engine: take_visit(slice).map(|visit| Engine::new(&shared, query, visit)),
+        engine: take_observer(slice).map(|observer| Engine::new(&shared, query, observer)),
     };
     let from_start = Query::new().within(Window {
         from_ns: i64::MIN,
@@ -376,11 +447,13 @@ pub fn for_each_wait_state<V: FnMut(&WaitState) + Send>(
     let Some(engine) = state.engine else {
         return Ok(None);
     };
-    let (paths, messages) = engine.finish(&mut locations);
-    Ok(Some(CommunicationTimes {
+    let (observer, outcome) = engine.finish(&mut locations);
+    let times = CommunicationTimes {
         locations,
-        paths,
-        messages,
+        calls: outcome.calls,
+        paths: outcome.paths,
+        messages: outcome.messages,
         summary,
-    }))
+    };
+    Ok(Some((observer, times)))
 }

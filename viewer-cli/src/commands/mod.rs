@@ -26,6 +26,7 @@ pub mod suggest_filter;
 pub mod timeline;
 pub mod tui;
 pub mod verify;
+pub mod why;
 
 use std::collections::BTreeSet;
 use std::fs::File;

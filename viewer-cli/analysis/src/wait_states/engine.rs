@@ -5,14 +5,15 @@
 
 use std::collections::VecDeque;
 
-use annals_format::{Definitions, ProcessId, Reference, StreamId};
+use annals_format::{Definitions, ProcessId, Reference, RegionId, StreamId};
 use annals_merger::{
     CallAround, CollectiveEnd, CollectivePart, CollectiveSide, Message, MessageCounts,
     MessageEvents, MessagePairs, Query, WholeCollective, Window,
 };
 use rustc_hash::FxHashMap;
 
-use super::{LocationTimes, Shared, WaitPattern, WaitState};
+use super::delays::{Delays, Waiting};
+use super::{Delay, LocationTimes, Shared, WaitObserver, WaitPattern, WaitState};
 use crate::call_paths::CallPaths;
 use crate::patterns::{
     Family, MemberPart, collective_waits, late_receiver, late_sender, wrong_order,
@@ -24,11 +25,12 @@ const RECENT: usize = 64;
 /// What happens to a location, before the event of the slice with number `at`.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
-    /// It was in calls without events.
-    Quick {
+    /// It has worked, and was in calls without events: a range of the slice's work, and nanoseconds.
+    Work {
         at: usize,
         location: u32,
         quick_ns: i64,
+        work: (usize, usize),
     },
     /// It left a call.
     Leave {
@@ -41,7 +43,7 @@ pub(super) enum Step {
 impl Step {
     const fn at(&self) -> usize {
         match *self {
-            Self::Quick { at, .. } | Self::Leave { at, .. } => at,
+            Self::Work { at, .. } | Self::Leave { at, .. } => at,
         }
     }
 }
@@ -115,6 +117,7 @@ struct RecentWait {
     wait: WaitState,
     send_entered_ns: i64,
     left_ns: i64,
+    wrong_order_ns: i64,
 }
 
 #[derive(Debug, Default)]
@@ -125,6 +128,13 @@ struct Location {
     saved_before_ns: i64,
     open: Option<OpenCall>,
     recent: VecDeque<RecentWait>,
+    /// Waits during which a message was there that the last call received, and how long it was there.
+    passed_over: Vec<(WaitState, i64)>,
+    /// When the last communicating call was left. `None` before the first.
+    left_ns: Option<i64>,
+    /// Work and time in calls without events since then, nanoseconds.
+    known_ns: i64,
+    calls: u64,
 }
 
 /// A collective operation in which at least one process has ended.
@@ -145,9 +155,21 @@ pub(super) struct Engine<'a, V> {
     location_of: Vec<Option<u32>>,
     locations: Vec<Location>,
     operations: FxHashMap<u64, Operation>,
+    /// Number of calls in the window, by location and region.
+    calls: FxHashMap<(u32, RegionId), u64>,
     /// Messages that were matched and not looked at.
     matched: Vec<Message>,
+    delays: Delays,
+    /// Number of messages and operations that made others wait.
+    operations_seen: u64,
     waits: Waits<'a, V>,
+}
+
+/// What an engine knows at the end, but for the waits.
+pub(super) struct Outcome {
+    pub(super) calls: FxHashMap<(u32, RegionId), u64>,
+    pub(super) paths: CallPaths,
+    pub(super) messages: MessageCounts,
 }
 
 /// Where waits go.
@@ -156,33 +178,35 @@ struct Waits<'a, V> {
     window: Window,
     /// By location: whether the query takes it.
     is_taken: Vec<bool>,
-    visit: V,
+    observer: V,
 }
 
-impl<V: FnMut(&WaitState)> Waits<'_, V> {
-    /// Hands out a wait, if the query takes it, with its part in the window.
-    fn add(&mut self, paths: &CallPaths, wait: &WaitState) {
-        let region = paths.region(wait.path);
+impl<V: WaitObserver> Waits<'_, V> {
+    /// Hands out a wait, if the query takes it, with its part in the window. Returns what was handed out.
+    fn add(&mut self, wait: &WaitState) -> Option<WaitState> {
         let is_wanted = self.is_taken[wait.location as usize]
-            && region.is_none_or(|region| self.query.takes_region(region));
+            && wait
+                .region
+                .is_none_or(|region| self.query.takes_region(region));
         let to_ns = wait.from_ns.saturating_add(wait.wait_ns);
         let inside_ns = self.window.clip(wait.from_ns, to_ns);
         let is_inside = inside_ns > 0 || (wait.wait_ns == 0 && self.window.contains(wait.from_ns));
         let is_something = inside_ns > 0 || wait.uncertain_ns > 0;
         if !is_wanted || !is_inside || !is_something {
-            return;
+            return None;
         }
-        (self.visit)(&WaitState {
+        let wait = WaitState {
             from_ns: wait.from_ns.max(self.window.from_ns),
             wait_ns: inside_ns,
-            wrong_order_ns: wait.wrong_order_ns.min(inside_ns),
             ..*wait
-        });
+        };
+        self.observer.wait(&wait);
+        Some(wait)
     }
 }
 
-impl<'a, V: FnMut(&WaitState)> Engine<'a, V> {
-    pub(super) fn new(shared: &Shared<'a>, query: &'a Query, visit: V) -> Self {
+impl<'a, V: WaitObserver> Engine<'a, V> {
+    pub(super) fn new(shared: &Shared<'a>, query: &'a Query, observer: V) -> Self {
         let definitions = shared.definitions;
         let mut pairs = MessagePairs::new(shared.extractor.clone());
         pairs.keep_collectives();
@@ -206,12 +230,15 @@ impl<'a, V: FnMut(&WaitState)> Engine<'a, V> {
             location_of,
             locations,
             operations: FxHashMap::default(),
+            calls: FxHashMap::default(),
             matched: Vec::new(),
+            delays: Delays::new(definitions.locations.len()),
+            operations_seen: 0,
             waits: Waits {
                 query,
                 window: query.window(),
                 is_taken,
-                visit,
+                observer,
             },
         }
     }
@@ -220,21 +247,32 @@ impl<'a, V: FnMut(&WaitState)> Engine<'a, V> {
         self.location_of.get(stream.index()).copied().flatten()
     }
 
-    /// Takes time in calls without events: on an ideal network, they need none.
-    pub(super) fn spend_quickly(&mut self, location: usize, quick_ns: i64) {
-        self.locations[location].saved_ns += quick_ns;
+    /// Takes work by call path, and time in calls without events: on an ideal network, these need none.
+    pub(super) fn work(&mut self, location: usize, quick_ns: i64, work: &[(u32, i64)]) {
+        let of = &mut self.locations[location];
+        of.saved_ns += quick_ns;
+        of.known_ns += quick_ns;
+        let mut end_ns = of.left_ns.unwrap_or(0) + of.known_ns;
+        for (path, work_ns) in work {
+            of.known_ns += work_ns;
+            end_ns += work_ns;
+            self.delays.work(location as u32, end_ns, *path, *work_ns);
+        }
     }
 
     /// Takes the events of one or several chunks, and the steps between them.
-    pub(super) fn run(&mut self, events: &mut MessageEvents, steps: &[Step]) {
+    pub(super) fn run(&mut self, events: &mut MessageEvents, steps: &[Step], work: &[(u32, i64)]) {
         let mut fed = 0;
         for step in steps {
             self.feed(events, fed, step.at());
             fed = step.at();
             match *step {
-                Step::Quick {
-                    location, quick_ns, ..
-                } => self.spend_quickly(location as usize, quick_ns),
+                Step::Work {
+                    location,
+                    quick_ns,
+                    work: (first, end),
+                    ..
+                } => self.work(location as usize, quick_ns, &work[first..end]),
                 Step::Leave {
                     call, is_uncertain, ..
                 } => self.leave(&call, is_uncertain),
@@ -283,10 +321,30 @@ impl<'a, V: FnMut(&WaitState)> Engine<'a, V> {
     /// Returns what is known of a call that is open.
     fn open(&mut self, call: &CallAround) -> &mut OpenCall {
         let of = &mut self.locations[call.location as usize];
-        let saved_ns = of.saved_ns;
-        if of.open.as_ref().is_some_and(|open| !open.is(call)) {
+        let is_new = !of.open.as_ref().is_some_and(|open| open.is(call));
+        if is_new {
+            // Work outside of all regions.
+            let passed_ns = of.left_ns.map_or(0, |left_ns| call.entered_ns - left_ns);
+            let outside_ns = passed_ns - of.known_ns;
+            // Work that could have been done earlier: each nanosecond of it once.
+            let mut work_ns = passed_ns;
+            for (wait, there_ns) in of.passed_over.drain(..) {
+                let avoidable_ns = there_ns.min(work_ns);
+                work_ns -= avoidable_ns;
+                if avoidable_ns > 0 {
+                    self.waits.observer.avoidable(&wait, avoidable_ns);
+                }
+            }
+            if outside_ns > 0 {
+                let (location, outside) = (call.location, CallPaths::OUTSIDE);
+                self.delays
+                    .work(location, call.entered_ns, outside, outside_ns);
+            }
+        }
+        if is_new {
             of.open = None;
         }
+        let saved_ns = of.saved_ns;
         of.open.get_or_insert_with(|| OpenCall {
             call: *call,
             ideal_ns: call.entered_ns - saved_ns,
@@ -318,15 +376,20 @@ impl<'a, V: FnMut(&WaitState)> Engine<'a, V> {
             .iter_mut()
             .filter(|recent| recent.left_ns <= call.entered_ns)
         {
-            let other_ns = received.send_entered_ns;
-            let wait = &mut recent.wait;
+            let wait = &recent.wait;
             let wrong_ns = wrong_order(
-                other_ns,
+                received.send_entered_ns,
                 recent.send_entered_ns,
                 wait.from_ns,
                 recent.left_ns,
             );
-            wait.wrong_order_ns = wait.wrong_order_ns.max(wrong_ns);
+            let wrong_ns = wrong_ns.min(wait.wait_ns);
+            if wrong_ns > recent.wrong_order_ns {
+                let more_ns = wrong_ns - recent.wrong_order_ns;
+                recent.wrong_order_ns = wrong_ns;
+                self.waits.observer.wrong_order(wait, more_ns);
+                of.passed_over.push((*wait, more_ns));
+            }
         }
         match of.open.as_mut().filter(|open| open.is(&call)) {
             Some(open) => {
@@ -404,10 +467,17 @@ impl<'a, V: FnMut(&WaitState)> Engine<'a, V> {
         let earliest_ns = call.entered_ns - of.saved_ns;
         let ideal_ns = ideal_ns.clamp(earliest_ns, earliest_ns.max(left_ns - of.saved_ns));
         of.saved_ns = left_ns - ideal_ns;
+        (of.left_ns, of.known_ns) = (Some(left_ns), 0);
+        if window.contains(left_ns) {
+            of.calls += u64::from(open.is_some());
+        }
         if left_ns < window.from_ns {
             of.saved_before_ns = of.saved_ns;
         }
         let Some(open) = open else { return };
+        if window.contains(left_ns) {
+            *self.calls.entry((call.location, call.region)).or_default() += 1;
+        }
         // Its call may be another one than the loss lets it seem, or a message is not known for which it waited.
         let is_partial = (open.received.len() as u32) < open.receives;
         let uncertain_ns = if is_uncertain || is_partial {
@@ -427,6 +497,13 @@ impl<'a, V: FnMut(&WaitState)> Engine<'a, V> {
                 self.late_sender(call, left_ns, &unknown, uncertain_ns);
             }
             None => {}
+        }
+        // Only now: causes are looked for since the message before.
+        for received in &open.received {
+            if let Some(sender) = received.sender {
+                let sent_ns = received.send_entered_ns;
+                self.delays.message(sender, call.location, sent_ns, left_ns);
+            }
         }
         for receiver in &open.receivers {
             self.late_receiver(call, left_ns, receiver);
@@ -455,40 +532,106 @@ impl<'a, V: FnMut(&WaitState)> Engine<'a, V> {
         let wait = WaitState {
             pattern: WaitPattern::LateSender,
             path: call.tag,
+            region: Some(call.region),
             location: call.location,
             cause: received.sender,
             communicator: received.communicator,
             from_ns: call.entered_ns,
             wait_ns,
-            wrong_order_ns: 0,
+            operation: self.next_operation(),
             uncertain_ns,
         };
+        let Some(wait) = self.add(&wait, received.send_entered_ns) else {
+            return;
+        };
         let recent = &mut self.locations[call.location as usize].recent;
+        if recent.len() >= RECENT {
+            recent.pop_front();
+        }
         recent.push_back(RecentWait {
             wait,
             send_entered_ns: received.send_entered_ns,
             left_ns,
+            wrong_order_ns: 0,
         });
-        if recent.len() > RECENT
-            && let Some(oldest) = recent.pop_front()
-        {
-            self.waits.add(&self.paths, &oldest.wait);
+    }
+
+    /// Returns a number for the waits of the next message or operation.
+    const fn next_operation(&mut self) -> u64 {
+        self.operations_seen += 1;
+        self.operations_seen
+    }
+
+    /// Hands out a wait and its causes. `cause_entered_ns` is when its cause entered what was waited for.
+    fn add(&mut self, wait: &WaitState, cause_entered_ns: i64) -> Option<WaitState> {
+        let handed = self.waits.add(wait);
+        let Some(cause) = wait
+            .cause
+            .filter(|cause| wait.wait_ns > 0 && *cause != wait.location)
+        else {
+            return handed;
+        };
+        let waiting = Waiting {
+            location: wait.location,
+            entered_ns: wait.from_ns,
+            cause,
+            cause_entered_ns,
+            wait_ns: wait.wait_ns,
+        };
+        let passed = self.delays.passed(&waiting);
+        let Some(handed) = handed.filter(|handed| handed.wait_ns > 0) else {
+            return handed;
+        };
+        // Of a wait that is partly outside of the window, the same share of each cost.
+        let inside = |cost_ns: i64| {
+            let share = i128::from(cost_ns) * i128::from(handed.wait_ns);
+            (share / i128::from(wait.wait_ns)) as i64
+        };
+        let passed = passed.map(|(cost_ns, root)| (inside(cost_ns), root));
+        let own_ns = handed.wait_ns - passed.map_or(0, |passed| passed.0);
+        if own_ns > 0 {
+            let extra = self.delays.extra(&waiting, own_ns);
+            self.waits.observer.delay(&Delay {
+                wait: &handed,
+                cost_ns: own_ns,
+                location: cause,
+                is_direct: true,
+                extra,
+            });
         }
+        if let Some((cost_ns, location)) = passed.filter(|passed| passed.0 > 0) {
+            self.waits.observer.delay(&Delay {
+                wait: &handed,
+                cost_ns,
+                location,
+                is_direct: false,
+                extra: &[],
+            });
+        }
+        Some(handed)
     }
 
     fn late_receiver(&mut self, call: &CallAround, left_ns: i64, receiver: &Receiver) {
         let wait = WaitState {
             pattern: WaitPattern::LateReceiver,
             path: call.tag,
+            region: Some(call.region),
             location: call.location,
             cause: Some(receiver.location),
             communicator: receiver.communicator,
             from_ns: call.entered_ns,
             wait_ns: late_receiver(receiver.entered_ns, call.entered_ns, left_ns),
-            wrong_order_ns: 0,
+            operation: self.next_operation(),
             uncertain_ns: 0,
         };
-        self.waits.add(&self.paths, &wait);
+        self.add(&wait, receiver.entered_ns);
+        // The sender could not go on before the receiver was there.
+        self.delays.message(
+            receiver.location,
+            call.location,
+            receiver.entered_ns,
+            left_ns,
+        );
     }
 
     /// Finds the waits of an operation that is over, as soon as all its calls were left. `is_last` is whether no more leaves
@@ -539,6 +682,7 @@ impl<'a, V: FnMut(&WaitState)> Engine<'a, V> {
         };
         let locations: Vec<Option<u32>> = sides.iter().map(location).collect();
         let waits = collective_waits(family, &members);
+        let operation_number = self.next_operation();
         for (number, (member, waited)) in members.iter().zip(waits).enumerate() {
             let (Some(location), Some(call)) = (locations[number], sides[number].call) else {
                 continue;
@@ -557,15 +701,17 @@ impl<'a, V: FnMut(&WaitState)> Engine<'a, V> {
             let state = WaitState {
                 pattern: wait,
                 path: call.tag,
+                region: Some(call.region),
                 location,
                 cause: waited.waited_for.and_then(|other| locations[other]),
                 communicator: sides[number].communicator,
                 from_ns: member.entered_ns,
                 wait_ns: waited.wait_ns,
-                wrong_order_ns: 0,
+                operation: operation_number,
                 uncertain_ns,
             };
-            self.waits.add(&self.paths, &state);
+            let cause_entered_ns = waited.waited_for.map_or(0, |other| members[other].begun_ns);
+            self.add(&state, cause_entered_ns);
             if let Some(pattern) = completion {
                 let state = WaitState {
                     pattern,
@@ -575,14 +721,48 @@ impl<'a, V: FnMut(&WaitState)> Engine<'a, V> {
                     uncertain_ns: 0,
                     ..state
                 };
-                self.waits.add(&self.paths, &state);
+                self.waits.add(&state);
+            }
+        }
+        self.synchronise(family, whole.communicator, &members, &locations);
+    }
+
+    /// Remembers who was synchronised with whom by a collective operation.
+    fn synchronise(
+        &mut self,
+        family: Family,
+        communicator: usize,
+        members: &[MemberPart],
+        locations: &[Option<u32>],
+    ) {
+        let each = || members.iter().zip(locations);
+        let root = each().find_map(|(member, location)| {
+            let location = location.filter(|_| member.is_root)?;
+            Some((member, location))
+        });
+        for (member, location) in each() {
+            let Some(location) = *location else { continue };
+            match (family, root) {
+                (Family::Barrier | Family::AllToAll, _) => {
+                    let communicator = communicator as u64;
+                    self.delays
+                        .operation(location, communicator, member.left_ns);
+                }
+                (Family::OneToAll, Some((root, from))) if !member.is_root => {
+                    self.delays
+                        .message(from, location, root.begun_ns, member.left_ns);
+                }
+                (Family::AllToOne, Some((root, to))) if !member.is_root => {
+                    self.delays
+                        .message(location, to, member.begun_ns, root.left_ns);
+                }
+                _ => {}
             }
         }
     }
 
-    /// Ends the trace. Sets what the locations would save on an ideal network. Returns the call paths, and the counts of
-    /// messages.
-    pub(super) fn finish(mut self, times: &mut [LocationTimes]) -> (CallPaths, MessageCounts) {
+    /// Ends the trace. Sets what the locations would save on an ideal network.
+    pub(super) fn finish(mut self, times: &mut [LocationTimes]) -> (V, Outcome) {
         let mut matched = std::mem::take(&mut self.matched);
         let messages = self.pairs.end(|message| matched.push(message));
         matched.iter().for_each(|message| self.receive(message));
@@ -592,11 +772,14 @@ impl<'a, V: FnMut(&WaitState)> Engine<'a, V> {
             .for_each(|id| self.finish_operation(id, true));
         for (location, times) in self.locations.iter_mut().zip(times) {
             times.saved_ns = location.saved_ns - location.saved_before_ns;
-            for recent in location.recent.drain(..) {
-                self.waits.add(&self.paths, &recent.wait);
-            }
+            times.calls = location.calls;
         }
-        (self.paths, messages)
+        let outcome = Outcome {
+            calls: self.calls,
+            paths: self.paths,
+            messages,
+        };
+        (self.waits.observer, outcome)
     }
 }
 

@@ -1,0 +1,4 @@
+//! Analyses of MPI programs with exact clocks, compared with values that are written out and with an oracle.
+
+mod patterns;
+mod script;

@@ -1,0 +1,211 @@
+//! Recordings of MPI programs with exact clocks: what each rank does, and when.
+
+use std::path::Path;
+
+use annals_format::{
+    BootId, ClockKind, ClockSpec, CollectiveOperation, CompressionLevel, ElementSpec, ElementType,
+    EventTypeId, LocationKind, ProcessSpec, RecordingBuilder, RecordingId, Reference, Role,
+    SourceOrder, StreamId, Value,
+};
+
+/// An event of a rank.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Deed {
+    Enter(&'static str),
+    Leave(&'static str),
+    /// To a rank, with a tag.
+    Send(u32, i64),
+    /// From a rank, with a tag.
+    Receive(u32, i64),
+    /// Operation, root.
+    Begin(CollectiveOperation, u32),
+    End(CollectiveOperation, u32),
+}
+
+/// What the ranks of a run do: times in nanoseconds, ascending.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Script {
+    pub(crate) ranks: Vec<Vec<(i64, Deed)>>,
+}
+
+/// Regions of the scripts; those whose names begin with `MPI_` are of the group `mpi`.
+const REGIONS: [&str; 16] = [
+    "main",
+    "assemble",
+    "solve",
+    "MPI_Send",
+    "MPI_Recv",
+    "MPI_Isend",
+    "MPI_Waitall",
+    "MPI_Barrier",
+    "MPI_Allreduce",
+    "MPI_Bcast",
+    "MPI_Reduce",
+    "MPI_Scan",
+    "MPI_Init",
+    "MPI_Comm_rank",
+    "MPI_Iallreduce",
+    "MPI_Wait",
+];
+
+/// Reference time at which scripts begin.
+const START_NS: i64 = 1_000_000;
+
+struct Types {
+    enter: EventTypeId,
+    leave: EventTypeId,
+    send: EventTypeId,
+    receive: EventTypeId,
+    begin: EventTypeId,
+    end: EventTypeId,
+}
+
+impl Types {
+    fn define(builder: &mut RecordingBuilder) -> Self {
+        let mut region = ElementSpec::new("region", ElementType::U32);
+        region.reference = Reference::Region;
+        let number = |name| ElementSpec::new(name, ElementType::I64);
+        let message = ["communicator", "peer", "tag", "bytes"].map(number);
+        let collective = [
+            "communicator",
+            "operation",
+            "root",
+            "size",
+            "place",
+            "bytes_sent",
+            "bytes_received",
+        ];
+        let collective = collective.map(number);
+        Self {
+            enter: builder.event_type("enter", Role::Enter, &[region]),
+            leave: builder.event_type("leave", Role::Leave, &[region]),
+            send: builder.event_type("send", Role::Send, &message),
+            receive: builder.event_type("receive", Role::Receive, &message),
+            begin: builder.event_type("begin", Role::CollectiveBegin, &collective),
+            end: builder.event_type("end", Role::CollectiveEnd, &collective),
+        }
+    }
+}
+
+/// Returns whether a rank sends something to others in an operation, and whether it receives something.
+pub(crate) fn moves(operation: CollectiveOperation, is_root: bool) -> (bool, bool) {
+    use CollectiveOperation as Op;
+    match operation {
+        Op::Broadcast => (is_root, !is_root),
+        Op::Reduce => (!is_root, is_root),
+        _ => (true, true),
+    }
+}
+
+impl Script {
+    pub(crate) fn new(ranks: usize) -> Self {
+        Self {
+            ranks: vec![Vec::new(); ranks],
+        }
+    }
+
+    /// Appends events of a rank.
+    pub(crate) fn rank(&mut self, rank: usize, deeds: &[(i64, Deed)]) -> &mut Self {
+        self.ranks[rank].extend_from_slice(deeds);
+        self
+    }
+
+    /// Writes a recording for each rank into a directory; the events of `lost` (rank, first, end) are counted as lost.
+    pub(crate) fn write(&self, directory: &Path, lost: &[(usize, usize, usize)]) {
+        for (rank, deeds) in self.ranks.iter().enumerate() {
+            let holes: Vec<(usize, usize)> = lost
+                .iter()
+                .filter(|hole| hole.0 == rank)
+                .map(|hole| (hole.1, hole.2))
+                .collect();
+            let bytes = self.recording(rank, deeds, &holes);
+            let path = directory.join(format!("script-host-{rank}.annals"));
+            std::fs::write(path, bytes).expect("a recording");
+        }
+    }
+
+    fn recording(&self, rank: usize, deeds: &[(i64, Deed)], holes: &[(usize, usize)]) -> Vec<u8> {
+        let mut id = [0x77; 16];
+        id[12..].copy_from_slice(&(rank as u32).to_be_bytes());
+        let process = ProcessSpec {
+            recording_id: RecordingId(id),
+            run: "script",
+            host: "host",
+            boot_id: BootId([7; 16]),
+            pid: 100 + rank as u32,
+            start_unix_ns: 1_700_000_000_000_000_000,
+            start_reference_ns: START_NS,
+            command: "script",
+        };
+        let mut builder =
+            RecordingBuilder::new(&process, CompressionLevel::None).expect("a compressor");
+        let ranks = self.ranks.len() as u32;
+        builder.rank(rank as u32, Some(ranks));
+        let spec = ClockSpec {
+            kind: ClockKind::Reference,
+            ticks_per_second: 1_000_000_000,
+            rate_error_ppb: 0,
+            max_ticks: u64::MAX,
+        };
+        let clock = builder.clock("clock", &spec);
+        let source = builder.source("program", SourceOrder::Ordered, clock);
+        let location = builder.location("main", LocationKind::Thread, 0);
+        let stream = builder.stream(source, location, START_NS as u64);
+        let types = Types::define(&mut builder);
+        for name in REGIONS {
+            let group = if name.starts_with("MPI_") { "mpi" } else { "" };
+            builder.region(name, "", 0, group);
+        }
+        self.rows(&mut builder, stream, &types, rank, deeds, holes);
+        builder.finish()
+    }
+
+    fn rows(
+        &self,
+        builder: &mut RecordingBuilder,
+        stream: StreamId,
+        types: &Types,
+        rank: usize,
+        deeds: &[(i64, Deed)],
+        holes: &[(usize, usize)],
+    ) {
+        let mut chunk = builder.chunk(stream, START_NS);
+        let mut last_ns = START_NS;
+        for (number, (time_ns, deed)) in deeds.iter().enumerate() {
+            let at_ns = START_NS + time_ns;
+            if let Some((first, end)) = holes
+                .iter()
+                .find(|hole| hole.0 <= number && number < hole.1)
+            {
+                if number + 1 == *end {
+                    let count = (end - first) as u64;
+                    chunk.dropped(None, count, last_ns as u64, at_ns as u64);
+                }
+                continue;
+            }
+            last_ns = at_ns;
+            let region = |name: &str| {
+                let known = REGIONS.iter().position(|known| *known == name);
+                [Value::U32(known.expect("a region") as u32)]
+            };
+            let message = |peer: u32, tag: i64| [0, peer.into(), tag, 8].map(Value::I64);
+            let collective = |operation: CollectiveOperation, root: u32| {
+                let (sends, receives) = moves(operation, root as usize == rank);
+                let (sent, received) = (8 * i64::from(sends), 8 * i64::from(receives));
+                let size = self.ranks.len() as i64;
+                let code = operation.code().into();
+                [0, code, root.into(), size, rank as i64, sent, received].map(Value::I64)
+            };
+            let tick = at_ns as u64;
+            match *deed {
+                Deed::Enter(name) => chunk.event(types.enter, tick, &region(name)),
+                Deed::Leave(name) => chunk.event(types.leave, tick, &region(name)),
+                Deed::Send(peer, tag) => chunk.event(types.send, tick, &message(peer, tag)),
+                Deed::Receive(peer, tag) => chunk.event(types.receive, tick, &message(peer, tag)),
+                Deed::Begin(op, root) => chunk.event(types.begin, tick, &collective(op, root)),
+                Deed::End(op, root) => chunk.event(types.end, tick, &collective(op, root)),
+            }
+        }
+        chunk.finish(last_ns).expect("rows of defined types");
+    }
+}

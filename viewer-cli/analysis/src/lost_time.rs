@@ -1,0 +1,511 @@
+//! Where a parallel run loses time: its efficiencies, its wait states by call path, and the ranks whose extra work caused
+//! them.
+
+use std::cmp::Reverse;
+
+use annals_format::{Definitions, ProcessId, RegionId};
+use annals_merger::{MessageCounts, Query, ReadSummary, Reader, Result};
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use crate::efficiencies::{Efficiencies, EfficiencyModel, RunTimes};
+use crate::wait_states::{
+    CommunicationTimes, Delay, LocationTimes, WaitObserver, WaitPattern, WaitState, wait_states,
+};
+
+/// Number of single waits that are kept.
+const MOST_WORST: usize = 10;
+/// Number of call paths that are kept of a cause.
+const MOST_PATHS: usize = 3;
+
+/// Where a run loses time. Times in nanoseconds; shares of the time of all ranks.
+#[derive(Clone, Debug, Serialize)]
+pub struct LostTime {
+    /// Trace time of the first event.
+    pub from_ns: i64,
+    /// Trace time of the last event.
+    pub to_ns: i64,
+    /// Times of the ranks.
+    pub ranks: Vec<RankTimes>,
+    /// Efficiencies of both models. Empty if the run has no time.
+    pub efficiencies: Vec<Efficiencies>,
+    /// Waits by pattern and call path, the longest first.
+    pub wait_states: Vec<WaitStateRow>,
+    /// Waits by the rank that caused them, the most expensive first.
+    pub causes: Vec<CauseRow>,
+    /// The longest single waits.
+    pub worst: Vec<WorstWait>,
+    /// Counts of all sends and receives.
+    pub messages: MessageCounts,
+}
+
+/// Times of a rank, nanoseconds. If several of its threads communicate, their mean.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct RankTimes {
+    /// The rank.
+    pub rank: u32,
+    /// Time outside of MPI and of what the runtime of threads waits in.
+    pub useful_ns: i64,
+    /// Time in MPI.
+    pub mpi_ns: i64,
+    /// Time in which the runtime of threads waited.
+    pub threads_ns: i64,
+    /// Time that it waited for others.
+    pub wait_ns: i64,
+    /// Time that others waited because of its extra work.
+    pub caused_ns: i64,
+}
+
+/// The waits of a pattern in a call path. Times in nanoseconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct WaitStateRow {
+    /// The pattern.
+    pub pattern: WaitPattern,
+    /// Names of the regions of the call path, from the outermost on.
+    pub path: Vec<String>,
+    /// Number of waits.
+    pub count: u64,
+    /// Their sum.
+    pub wait_ns: i64,
+    /// The longest.
+    pub max_ns: i64,
+    /// Of late senders: the part in which another message could have been received.
+    pub wrong_order_ns: i64,
+    /// Largest amount by which the sum may differ because of losses.
+    pub uncertain_ns: i64,
+    /// Share of the time of all ranks.
+    pub share: f64,
+}
+
+/// The waits that a rank caused. Times in nanoseconds.
+///
+/// With the pattern [`WaitPattern::WrongOrder`], it is the rank that waited while another message was there, on whose receive
+/// work followed that would have filled the wait. Those parts of waits are not counted among those that the senders caused.
+#[derive(Clone, Debug, Serialize)]
+pub struct CauseRow {
+    /// The rank whose extra work caused the waits.
+    pub rank: u32,
+    /// The pattern of most of the waits that it caused directly.
+    pub pattern: WaitPattern,
+    /// The region in which others waited for it, most of the time.
+    pub region: String,
+    /// Number of messages or operations in which others waited for it directly.
+    pub operations: u64,
+    /// Number of its communicating calls in that region.
+    pub calls: u64,
+    /// Number of ranks that waited for it, directly or not.
+    pub waiting_ranks: u64,
+    /// Mean of how late it was in these operations: of the longest waits for it.
+    pub mean_late_ns: i64,
+    /// How late it was at most.
+    pub max_late_ns: i64,
+    /// What others waited in all because of it.
+    pub cost_ns: i64,
+    /// The part of that in which they waited for it directly.
+    pub direct_ns: i64,
+    /// Of late senders: the part in which another message could have been received.
+    pub wrong_order_ns: i64,
+    /// Largest amount by which the cost may differ because of losses.
+    pub uncertain_ns: i64,
+    /// Share of the cost in the time of all ranks.
+    pub share: f64,
+    /// Where its extra work was, most first.
+    pub extra: Vec<ExtraWork>,
+}
+
+/// A call path in which a rank worked longer than those that waited for it.
+#[derive(Clone, Debug, Serialize)]
+pub struct ExtraWork {
+    /// Names of the regions of the call path, from the outermost on. Empty outside of all regions.
+    pub path: Vec<String>,
+    /// What others waited because of it, nanoseconds.
+    pub cost_ns: i64,
+}
+
+/// A single wait.
+#[derive(Clone, Debug, Serialize)]
+pub struct WorstWait {
+    /// Its pattern.
+    pub pattern: WaitPattern,
+    /// Rank that waited.
+    pub rank: u32,
+    /// Rank for which it waited. `None` if that is not known.
+    pub for_rank: Option<u32>,
+    /// Names of the regions of the call path, from the outermost on.
+    pub path: Vec<String>,
+    /// Trace time at which it began, nanoseconds.
+    pub from_ns: i64,
+    /// How long it took, nanoseconds.
+    pub wait_ns: i64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct WaitSum {
+    count: u64,
+    wait_ns: i64,
+    max_ns: i64,
+    wrong_order_ns: i64,
+    uncertain_ns: i64,
+}
+
+impl WaitSum {
+    fn add(&mut self, wait: &WaitState) {
+        self.count += u64::from(wait.wait_ns > 0);
+        self.wait_ns += wait.wait_ns;
+        self.max_ns = self.max_ns.max(wait.wait_ns);
+        self.uncertain_ns += wait.uncertain_ns;
+    }
+}
+
+/// The waits for a rank in a pattern and a region, from the side of the rank.
+#[derive(Clone, Copy, Default)]
+struct DirectSum {
+    cost_ns: i64,
+    operations: u64,
+    /// The last operation.
+    last: u64,
+    /// The longest wait in it.
+    last_ns: i64,
+    /// Sum of the longest waits of the operations before it.
+    late_ns: i64,
+    max_ns: i64,
+    wrong_order_ns: i64,
+    avoidable_ns: i64,
+    uncertain_ns: i64,
+}
+
+impl DirectSum {
+    fn add(&mut self, wait: &WaitState, cost_ns: i64) {
+        if self.last != wait.operation {
+            self.late_ns += self.last_ns;
+            (self.last, self.last_ns) = (wait.operation, 0);
+            self.operations += 1;
+        }
+        self.cost_ns += cost_ns;
+        self.last_ns = self.last_ns.max(cost_ns);
+        self.max_ns = self.max_ns.max(cost_ns);
+        self.uncertain_ns += wait.uncertain_ns;
+    }
+
+    const fn mean_late_ns(&self) -> i64 {
+        match self.operations {
+            0 => 0,
+            operations => (self.late_ns + self.last_ns) / operations as i64,
+        }
+    }
+}
+
+/// What a rank caused.
+#[derive(Clone, Default)]
+struct CauseSum {
+    direct: FxHashMap<(WaitPattern, Option<RegionId>), DirectSum>,
+    passed_ns: i64,
+    /// By call path.
+    extra: FxHashMap<u32, i64>,
+    /// Numbers of the locations that waited.
+    waiting: rustc_hash::FxHashSet<u32>,
+}
+
+/// Adds up waits and their causes.
+struct Sums {
+    /// By location: its process.
+    process_of: Vec<ProcessId>,
+    rows: FxHashMap<(WaitPattern, u32), WaitSum>,
+    waited_ns: FxHashMap<ProcessId, i64>,
+    causes: FxHashMap<ProcessId, CauseSum>,
+    /// By receiver and region: messages that it received in the wrong order.
+    wrong_order: FxHashMap<(ProcessId, Option<RegionId>), DirectSum>,
+    worst: Vec<WaitState>,
+}
+
+impl Sums {
+    fn new(definitions: &Definitions) -> Self {
+        let locations = definitions.locations.values();
+        Self {
+            process_of: locations.map(|location| location.process).collect(),
+            rows: FxHashMap::default(),
+            waited_ns: FxHashMap::default(),
+            causes: FxHashMap::default(),
+            wrong_order: FxHashMap::default(),
+            worst: Vec::new(),
+        }
+    }
+
+    fn process(&self, location: u32) -> ProcessId {
+        self.process_of[location as usize]
+    }
+}
+
+impl WaitObserver for Sums {
+    fn wait(&mut self, wait: &WaitState) {
+        self.rows
+            .entry((wait.pattern, wait.path))
+            .or_default()
+            .add(wait);
+        let process = self.process(wait.location);
+        *self.waited_ns.entry(process).or_default() += wait.wait_ns;
+        let shortest = self.worst.last().map_or(0, |worst| worst.wait_ns);
+        if wait.wait_ns > 0 && (self.worst.len() < MOST_WORST || wait.wait_ns > shortest) {
+            let at = self
+                .worst
+                .partition_point(|worst| worst.wait_ns >= wait.wait_ns);
+            self.worst.insert(at, *wait);
+            self.worst.truncate(MOST_WORST);
+        }
+    }
+
+    fn wrong_order(&mut self, wait: &WaitState, more_ns: i64) {
+        let sum = self.rows.entry((wait.pattern, wait.path)).or_default();
+        sum.wrong_order_ns += more_ns;
+        let Some(cause) = wait.cause else { return };
+        let process = self.process(cause);
+        let of = self.causes.entry(process).or_default();
+        let direct = of.direct.entry((wait.pattern, wait.region)).or_default();
+        direct.wrong_order_ns += more_ns;
+    }
+
+    fn avoidable(&mut self, wait: &WaitState, work_ns: i64) {
+        let receiver = self.process(wait.location);
+        let own = self.wrong_order.entry((receiver, wait.region)).or_default();
+        own.add(wait, work_ns);
+        let Some(cause) = wait.cause else { return };
+        let process = self.process(cause);
+        let of = self.causes.entry(process).or_default();
+        let direct = of.direct.entry((wait.pattern, wait.region)).or_default();
+        direct.avoidable_ns += work_ns;
+    }
+
+    fn delay(&mut self, delay: &Delay<'_>) {
+        let process = self.process(delay.location);
+        let of = self.causes.entry(process).or_default();
+        of.waiting.insert(delay.wait.location);
+        if !delay.is_direct {
+            of.passed_ns += delay.cost_ns;
+            return;
+        }
+        let key = (delay.wait.pattern, delay.wait.region);
+        let direct = of.direct.entry(key).or_default();
+        direct.add(delay.wait, delay.cost_ns);
+        for (path, cost_ns) in delay.extra {
+            *of.extra.entry(*path).or_default() += cost_ns;
+        }
+    }
+}
+
+/// Finds where a run loses time, in the query's window. `None` if the definitions are not those of a whole trace.
+///
+/// The useful time of a rank is the time between its first and its last event outside of calls of MPI and outside of what the
+/// runtime of threads waits in (see [`RegionKinds`](crate::RegionKinds)).
+///
+/// # Errors
+/// If the storage fails.
+pub fn lost_time(reader: &Reader, query: &Query) -> Result<Option<(LostTime, ReadSummary)>> {
+    let definitions = reader.definitions();
+    let Some((sums, times)) = wait_states(reader, query, Sums::new(definitions))? else {
+        return Ok(None);
+    };
+    let window = query.window();
+    let spans = || times.locations.iter().filter_map(|times| times.span_ns);
+    let from_ns = spans()
+        .map(|span| span.0)
+        .min()
+        .unwrap_or(0)
+        .max(window.from_ns);
+    let to_ns = spans()
+        .map(|span| span.1)
+        .max()
+        .unwrap_or(0)
+        .min(window.to_ns);
+    let mut ranks = Vec::new();
+    let mut ideal_end_ns = i64::MIN;
+    for id in definitions.processes.keys() {
+        let own = times.locations.iter().zip(&sums.process_of);
+        let own = own
+            .filter(|(_, process)| *process == id)
+            .map(|(times, _)| times);
+        let own: Vec<&LocationTimes> = own.filter(|times| times.span_ns.is_some()).collect();
+        // Threads that do not communicate are part of their rank's work, whatever they do.
+        let communicates = own.iter().any(|times| times.calls != 0);
+        let counted = own.iter().filter(|times| !communicates || times.calls != 0);
+        let counted: Vec<&LocationTimes> = counted.copied().collect();
+        let length = |times: &LocationTimes| {
+            times
+                .span_ns
+                .map_or(0, |(first, last)| window.clip(first, last))
+        };
+        let mean = |of: &dyn Fn(&LocationTimes) -> i64| {
+            let sum: i64 = counted.iter().map(|times| of(times)).sum();
+            sum / (counted.len() as i64).max(1)
+        };
+        let ends = counted.iter().filter_map(|times| {
+            let (_, last) = times.span_ns?;
+            Some(last.min(window.to_ns) - times.saved_ns)
+        });
+        ideal_end_ns = ideal_end_ns.max(ends.max().unwrap_or(i64::MIN));
+        let caused = sums.causes.get(id).map_or(0, |of| {
+            of.passed_ns + of.direct.values().map(|direct| direct.cost_ns).sum::<i64>()
+        });
+        if counted.is_empty() {
+            continue;
+        }
+        ranks.push(RankTimes {
+            rank: definitions.rank_of(*id),
+            useful_ns: mean(&|times| length(times) - times.mpi_ns - times.threads_ns),
+            mpi_ns: mean(&|times| times.mpi_ns),
+            threads_ns: mean(&|times| times.threads_ns),
+            wait_ns: sums.waited_ns.get(id).copied().unwrap_or(0),
+            caused_ns: caused,
+        });
+    }
+    ranks.sort_by_key(|times| times.rank);
+    let useful: Vec<i64> = ranks.iter().map(|times| times.useful_ns).collect();
+    let run_times = RunTimes::of(&useful, to_ns - from_ns, Some(ideal_end_ns - from_ns));
+    let models = [EfficiencyModel::Multiplicative, EfficiencyModel::Additive];
+    let efficiencies = run_times.iter();
+    let efficiencies =
+        efficiencies.flat_map(|times| models.map(|model| Efficiencies::of(times, model)));
+    let all_ns = (to_ns - from_ns) as f64 * ranks.len() as f64;
+    let share = |ns: i64| {
+        if all_ns > 0.0 {
+            ns as f64 / all_ns
+        } else {
+            0.0
+        }
+    };
+    let found = LostTime {
+        from_ns,
+        to_ns,
+        efficiencies: efficiencies.collect(),
+        wait_states: wait_state_rows(&sums, &times, definitions, share),
+        causes: cause_rows(&sums, &times, definitions, share),
+        worst: worst_waits(&sums, &times, definitions),
+        messages: times.messages,
+        ranks,
+    };
+    Ok(Some((found, times.summary)))
+}
+
+fn wait_state_rows(
+    sums: &Sums,
+    times: &CommunicationTimes,
+    definitions: &Definitions,
+    share: impl Fn(i64) -> f64,
+) -> Vec<WaitStateRow> {
+    let rows = sums.rows.iter().map(|((pattern, path), sum)| WaitStateRow {
+        pattern: *pattern,
+        path: times.paths.names(*path, definitions),
+        count: sum.count,
+        wait_ns: sum.wait_ns,
+        max_ns: sum.max_ns,
+        wrong_order_ns: sum.wrong_order_ns,
+        uncertain_ns: sum.uncertain_ns,
+        share: share(sum.wait_ns),
+    });
+    let mut rows: Vec<WaitStateRow> = rows.collect();
+    rows.sort_by(|a, b| {
+        let key = |row: &WaitStateRow| (Reverse(row.wait_ns), row.pattern);
+        key(a).cmp(&key(b)).then_with(|| a.path.cmp(&b.path))
+    });
+    rows
+}
+
+fn cause_rows(
+    sums: &Sums,
+    times: &CommunicationTimes,
+    definitions: &Definitions,
+    share: impl Fn(i64) -> f64,
+) -> Vec<CauseRow> {
+    let mut rows = Vec::new();
+    for (process, of) in &sums.causes {
+        let main = of.direct.iter().max_by_key(|((pattern, region), direct)| {
+            (direct.cost_ns, Reverse((*pattern, *region)))
+        });
+        let Some(((pattern, region), main)) = main else {
+            continue;
+        };
+        let each = || of.direct.values();
+        let direct_ns = each().map(|direct| direct.cost_ns - direct.avoidable_ns);
+        let direct_ns: i64 = direct_ns.sum::<i64>().max(0);
+        let cost_ns = direct_ns + of.passed_ns;
+        if cost_ns == 0 {
+            continue;
+        }
+        let extra = of.extra.iter().map(|(path, cost_ns)| ExtraWork {
+            path: times.paths.names(*path, definitions),
+            cost_ns: *cost_ns,
+        });
+        let mut extra: Vec<ExtraWork> = extra.collect();
+        extra.sort_by(|a, b| b.cost_ns.cmp(&a.cost_ns).then_with(|| a.path.cmp(&b.path)));
+        extra.truncate(MOST_PATHS);
+        let waiting = of.waiting.iter().map(|location| sums.process(*location));
+        let waiting: rustc_hash::FxHashSet<ProcessId> = waiting.collect();
+        rows.push(CauseRow {
+            rank: definitions.rank_of(*process),
+            pattern: *pattern,
+            region: region.map_or_else(String::new, |region| definitions.region_name(region)),
+            operations: main.operations,
+            calls: calls_of(sums, times, *process, *region),
+            waiting_ranks: waiting.len() as u64,
+            mean_late_ns: main.mean_late_ns(),
+            max_late_ns: main.max_ns,
+            cost_ns,
+            direct_ns,
+            wrong_order_ns: each().map(|direct| direct.wrong_order_ns).sum(),
+            uncertain_ns: each().map(|direct| direct.uncertain_ns).sum(),
+            share: share(cost_ns),
+            extra,
+        });
+    }
+    let wrong_order = sums
+        .wrong_order
+        .iter()
+        .map(|((process, region), sum)| CauseRow {
+            rank: definitions.rank_of(*process),
+            pattern: WaitPattern::WrongOrder,
+            region: region.map_or_else(String::new, |region| definitions.region_name(region)),
+            operations: sum.operations,
+            calls: calls_of(sums, times, *process, *region),
+            waiting_ranks: 1,
+            mean_late_ns: sum.mean_late_ns(),
+            max_late_ns: sum.max_ns,
+            cost_ns: sum.cost_ns,
+            direct_ns: sum.cost_ns,
+            wrong_order_ns: sum.cost_ns,
+            uncertain_ns: sum.uncertain_ns,
+            share: share(sum.cost_ns),
+            extra: Vec::new(),
+        });
+    rows.extend(wrong_order);
+    rows.sort_by_key(|row| (Reverse(row.cost_ns), row.rank));
+    rows
+}
+
+/// Returns the number of communicating calls of a process in a region.
+fn calls_of(
+    sums: &Sums,
+    times: &CommunicationTimes,
+    process: ProcessId,
+    region: Option<RegionId>,
+) -> u64 {
+    let calls = times.calls.iter().filter(|((location, called), _)| {
+        sums.process(*location) == process && Some(*called) == region
+    });
+    calls.map(|(_, calls)| calls).sum()
+}
+
+fn worst_waits(
+    sums: &Sums,
+    times: &CommunicationTimes,
+    definitions: &Definitions,
+) -> Vec<WorstWait> {
+    let rank = |location: u32| definitions.rank_of(sums.process(location));
+    let worst = sums.worst.iter().map(|wait| WorstWait {
+        pattern: wait.pattern,
+        rank: rank(wait.location),
+        for_rank: wait.cause.map(rank),
+        path: times.paths.names(wait.path, definitions),
+        from_ns: wait.from_ns,
+        wait_ns: wait.wait_ns,
+    });
+    worst.collect()
+}
