@@ -157,7 +157,7 @@ impl EventTypeSchema {
 }
 
 impl Schema {
-    /// Event types with ids from this number on have no schema. The format permits them; the limit keeps the table small.
+    /// Event types with ids from this number on have no schema. The format permits them; this limits the table.
     pub const MAX_EVENT_TYPES: usize = 1 << 20;
 
     /// Adds an event type, or ignores it if its id is [`Schema::MAX_EVENT_TYPES`] or higher.
