@@ -256,8 +256,8 @@ impl Stream {
     ///
     /// Only the writer may call this. The exchange at the end compares page numbers only: it relies
     /// on the producer not releasing the page and acquiring it again after the checks. A page that
-    /// goes to the writer cannot return, because only the writer frees it. A kept page can, if it
-    /// is the oldest one and no page is free: a gap that is not closed.
+    /// is queued for the writer cannot return, because only the writer frees it. A kept page can,
+    /// if it is the oldest one and no page is free: this case is not excluded.
     pub(crate) fn take_idle_page(&self, number: u32) -> bool {
         self.room.store(0, Ordering::SeqCst);
         // From here on, a raise that begins finds no room.
@@ -536,7 +536,7 @@ impl Stream {
         true
     }
 
-    /// Takes the slow path, for any event: gives the stream counters for it if there are none yet.
+    /// Takes the slow path, for any event: adds counters for it to the stream if there are none.
     #[cold]
     #[inline(never)]
     fn raise_any(
@@ -885,7 +885,7 @@ impl Stream {
         commit.store(events | cursor.offset_from(start) as u64, Ordering::Release);
     }
 
-    /// Gives up the current page, if any: to the writer, or to the kept pages when the stream
+    /// Hands over the current page, if any: to the writer, or to the kept pages when the stream
     /// overwrites. Returns `false` in a signal handler that interrupted a queue operation.
     fn release_page(&self) -> bool {
         let relaxed = Ordering::Relaxed;

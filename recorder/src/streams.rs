@@ -120,8 +120,8 @@ impl Streams {
         self.segments.release(number);
     }
 
-    /// Gives a stream counters for a block of 32 event types, whose gates `open` fills in. Returns
-    /// `false` if no segment is left.
+    /// Adds counters for a block of 32 event types to a stream; `open` fills in their gates.
+    /// Returns `false` if no segment is left.
     pub(crate) fn give_segment(
         &self,
         memory: &LiveMemory,
