@@ -15,7 +15,7 @@ use crate::live::{LiveHeader, LiveImage, LivePage, LiveStream, layout};
 use crate::loss::{Cause, DroppedRecord};
 use crate::read::ReadAt;
 use crate::scan::{
-    FoundFooter, Problem, check_block, check_unread, decode_with, find_footer, footer_offset,
+    FoundFooter, Problem, check_block, check_rest, decode_with, find_footer, footer_offset,
     note_tail, read_block, read_block_head, read_block_header, read_body, read_file_header,
     read_footer, scan,
 };
@@ -70,9 +70,10 @@ pub struct StreamContents {
     pub chunks: Vec<StoredChunk>,
     /// The number of raised events and what became of them, as far as heads and counters show.
     pub totals: StreamTotals,
-    /// Chunks that are missing.
+    /// Missing events.
     pub losses: Vec<StreamLoss>,
-    /// Whether the stream was still open when its process ended.
+    /// Whether the stream was still open when its process ended: the recording has no final totals of it, or a recovery
+    /// wrote them.
     pub is_open: bool,
 }
 
@@ -83,8 +84,8 @@ pub struct Recording {
     pub header: FileHeader,
     /// All definitions.
     pub definitions: Definitions,
-    /// All streams that are defined, have chunks or counters. Each on its own: a map has room for several, and most
-    /// recordings have few.
+    /// All streams that are defined, have chunks or counters. Boxed, because a map's node reserves room for several
+    /// values, and most recordings have few.
     pub streams: BTreeMap<StreamId, Box<StreamContents>>,
     /// How it ended.
     pub ended: Ended,
@@ -102,29 +103,31 @@ pub struct Recording {
     pub(crate) footer_without_tail: Option<u64>,
     /// The parts of the live file that could not be read.
     live_loss: LiveLoss,
-    /// Of the live file; their rows are read with the schema.
+    /// Pages of the live file whose events are in no intact block of the file; [`ChunkPlace::Live`] is an index.
     pages: Vec<LivePage>,
-    /// Records of what a stream overwrote before its first page, by index of that page. A recorder that finishes writes
-    /// them into the chunk.
+    /// Dropped records about what a stream overwrote before its first chunk, for streams whose first chunk is a page;
+    /// by index of that page. A recorder that finishes writes such records into the chunk.
     overwritten: BTreeMap<usize, Vec<DroppedRecord>>,
+    /// The schema that the rows of the pages are decoded by.
     schema: Schema,
 }
 
 /// The parts of a live file that could not be read.
 #[derive(Clone, Copy, Default, Debug)]
 struct LiveLoss {
-    /// Committed events that the rows of their pages do not contain, or of a page whose chunk another page has.
+    /// Number of committed events that could not be decoded from the rows of their page, or whose page has the stream
+    /// and sequence number of an earlier page.
     events: u64,
-    /// Definitions.
-    has_definitions: bool,
+    /// Whether some of its definitions could not be read.
+    definitions_unreadable: bool,
 }
 
 /// Information of a live file about streams that were open.
 #[derive(Default)]
-struct Open {
+struct OpenStreams {
     streams: BTreeMap<StreamId, LiveStream>,
-    /// Committed events of pages that their rows do not give, by stream and sequence number.
-    unread: BTreeMap<(StreamId, u64), u64>,
+    /// For pages, by stream and sequence number: how many committed events could not be decoded from their rows.
+    undecoded: BTreeMap<(StreamId, u64), u64>,
 }
 
 impl Recording {
@@ -171,21 +174,21 @@ impl Recording {
                 recording.scan_blocks(file, &limits, tail, &mut totals, &mut chunks)?;
             }
         }
-        let mut open = Open::default();
+        let mut open = OpenStreams::default();
         if let Some(live) = live.filter(|_| !recording.has_footer) {
             recording.take_live(file, live, &is_alive, &mut chunks, &mut open);
         }
         recording.definitions.tidy();
-        recording.assemble(chunks, totals, open);
+        recording.assemble_streams(chunks, totals, open);
         Ok(recording)
     }
 
-    /// Checks what [`Recording::read`] did not read of a file with a whole footer: definitions and indexes that the
-    /// footer repeats. Returns what is damaged there; nothing is lost with it.
+    /// Checks the rest of a file with a whole footer, which [`Recording::read`] did not read: definitions and indexes
+    /// that the footer repeats. Returns the damage there; it costs no data.
     ///
     /// # Errors
     /// If the storage fails.
-    pub fn check_unread(&self, file: &dyn ReadAt) -> Result<Vec<Problem>> {
+    pub fn check_rest(&self, file: &dyn ReadAt) -> Result<Vec<Problem>> {
         let Some(footer) = self.tail_footer else {
             return Ok(Vec::new());
         };
@@ -194,7 +197,7 @@ impl Recording {
             ChunkPlace::Block(offset) => Some(offset),
             _ => None,
         });
-        check_unread(file, &self.header, footer, &in_file.collect())
+        check_rest(file, &self.header, footer, &in_file.collect())
     }
 
     /// Returns a recording made of another format's files: its chunks are [`ChunkPlace::Foreign`].
@@ -228,19 +231,19 @@ impl Recording {
         problems.filter(|problem| Some(problem.offset) != self.cut_at)
     }
 
-    /// Returns what the live file has that could not be read, and a [recovery](Recording::recover) would leave out.
-    /// `None` if everything was read.
-    pub fn unread_of_live_file(&self) -> Option<String> {
+    /// Describes what could not be read of the live file, and a [recovery](Recording::recover) would leave out.
+    /// `None` means that everything was read.
+    pub fn describe_live_loss(&self) -> Option<String> {
         let events = self.live_loss.events;
-        match (events, self.live_loss.has_definitions) {
+        match (events, self.live_loss.definitions_unreadable) {
             (0, false) => None,
             (0, true) => Some("definitions that cannot be read".to_owned()),
             (events, _) => Some(format!("{events} events that cannot be read")),
         }
     }
 
-    /// Returns whether some of its events are in a live file only: reading them needs the
-    /// definitions.
+    /// Returns whether some of its events are in a live file only. [`Recording::load`] needs the definitions of their
+    /// streams, sources and clocks.
     pub const fn has_pages(&self) -> bool {
         !self.pages.is_empty()
     }
@@ -253,7 +256,7 @@ impl Recording {
         });
     }
 
-    /// Takes over what a footer has.
+    /// Takes over the definitions, totals and chunks that a footer contains.
     fn take_footer(
         &mut self,
         found: FoundFooter,
@@ -277,6 +280,8 @@ impl Recording {
         }
     }
 
+    /// Reads a file without a usable tail: scans its blocks, and takes over the footer if a scan finds one, else the
+    /// heads of the chunks, the definitions and the totals. `tail` is why the tail did not lead to a footer.
     fn scan_blocks(
         &mut self,
         file: &dyn ReadAt,
@@ -341,13 +346,15 @@ impl Recording {
         Ok(())
     }
 
+    /// Takes over what the live file has beyond the recording: how the process ended, definitions, pages as chunks,
+    /// and the counters of open streams.
     fn take_live(
         &mut self,
         file: &dyn ReadAt,
         live: LiveImage,
         is_alive: &impl Fn(&LiveHeader) -> bool,
         chunks: &mut BTreeMap<(StreamId, u64), StoredChunk>,
-        open: &mut Open,
+        open: &mut OpenStreams,
     ) {
         if live.header.recording_id != self.header.recording_id {
             self.problems.push(Problem {
@@ -369,7 +376,7 @@ impl Recording {
         };
         self.last_reference_ns = Some(live.heartbeat_ns);
         if let Err(error) = self.definitions.add_all(&live.definitions) {
-            self.live_loss.has_definitions = true;
+            self.live_loss.definitions_unreadable = true;
             self.problem(0, 0, &error);
         }
         self.define_open_streams(&live);
@@ -386,19 +393,19 @@ impl Recording {
                 _ => {}
             }
             let (mut header, _, outcome) = self.build_page(&page);
-            let unread = u64::from(page.event_count).saturating_sub(header.event_count);
+            let undecoded = u64::from(page.event_count).saturating_sub(header.event_count);
             if let Err(error) = outcome {
                 self.problem(page.offset, page.rows.len() as u64, &error);
-            } else if unread != 0 {
+            } else if undecoded != 0 {
                 self.problems.push(Problem {
                     offset: page.offset,
                     length: page.rows.len() as u64,
-                    what: format!("{unread} committed events are not in the page's rows"),
+                    what: format!("{undecoded} committed events are not in the page's rows"),
                 });
             }
-            if unread != 0 {
-                self.live_loss.events += unread;
-                open.unread.insert(key, unread);
+            if undecoded != 0 {
+                self.live_loss.events += undecoded;
+                open.undecoded.insert(key, undecoded);
             }
             header.before = page.before;
             let place = ChunkPlace::Live(self.pages.len());
@@ -444,6 +451,8 @@ impl Recording {
         }
     }
 
+    /// Decodes the rows of a page and returns the head and body of the chunk that they make. The result contains the
+    /// number of events, or the damage at which the decoding stopped: the chunk then has the events before it.
     fn build_page(&self, page: &LivePage) -> (ChunkHeader, Chunk, Result<u64>) {
         let stream = self.definitions.streams.get(&page.stream);
         let source = stream.and_then(|stream| self.definitions.sources.get(&stream.source));
@@ -460,11 +469,12 @@ impl Recording {
         (header, chunk, outcome)
     }
 
-    fn assemble(
+    /// Fills in the streams: groups the chunks by stream, and computes each stream's totals and losses.
+    fn assemble_streams(
         &mut self,
         chunks: BTreeMap<(StreamId, u64), StoredChunk>,
         mut totals: BTreeMap<StreamId, StreamTotals>,
-        mut open: Open,
+        mut open: OpenStreams,
     ) {
         let mut by_stream: BTreeMap<StreamId, Vec<StoredChunk>> = BTreeMap::new();
         for id in self.definitions.streams.keys() {
@@ -480,14 +490,14 @@ impl Recording {
             chunks.shrink_to_fit();
             let known = totals.remove(&stream);
             let live = open.streams.remove(&stream);
-            let unread = chunks.iter().map(|chunk| {
+            let undecoded = chunks.iter().map(|chunk| {
                 let header = &chunk.header;
-                let unread = open.unread.get(&(header.stream, header.sequence));
-                unread.copied().unwrap_or(0)
+                let undecoded = open.undecoded.get(&(header.stream, header.sequence));
+                undecoded.copied().unwrap_or(0)
             });
             let parts = FoundStream {
                 stream,
-                unread: unread.collect(),
+                undecoded: undecoded.collect(),
                 chunks,
                 ended: self.ended,
             };
@@ -500,7 +510,8 @@ impl Recording {
         }
     }
 
-    /// Puts records of what a stream overwrote before its first chunk, if that is a page of the live file.
+    /// Adds dropped records about what a stream overwrote before its first chunk, if that chunk is a page of the live
+    /// file. `open_tick` is the tick at which the stream was opened.
     fn note_overwritten(&mut self, contents: &mut StreamContents, open_tick: u64) {
         let Some(first) = contents.chunks.first_mut() else {
             return;
@@ -552,8 +563,8 @@ impl Recording {
     pub fn load(&self, file: &dyn ReadAt, chunk: &StoredChunk) -> Result<Chunk> {
         match chunk.place {
             ChunkPlace::Block(offset) => {
-                // Plans were made from what the index says: a head that says otherwise is damage. Its body is not
-                // read: an index may name one large block many times.
+                // Readers rely on the index: a head that differs from it is damage. The body is not read then: an index
+                // may name one large block many times.
                 let (block, head) = read_block_head(file, offset)?;
                 let header = decode_with(&head, offset, ChunkHeader::decode)?;
                 if block.kind != BlockKind::Chunk || header != chunk.header {
@@ -819,7 +830,7 @@ mod tests {
         let recording = read_as(&bytes, None, false);
         assert!(recording.has_footer, "the scan finds it");
         assert_eq!(recording.problems.len(), 1, "{:?}", recording.problems);
-        assert!(recording.check_unread(&bytes).unwrap().is_empty());
+        assert!(recording.check_rest(&bytes).unwrap().is_empty());
         let contents = &recording.streams[&STREAM];
         let loaded = contents.chunks.iter();
         let loaded = loaded.filter(|chunk| recording.load(&bytes, chunk).is_ok());

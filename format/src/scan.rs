@@ -553,7 +553,7 @@ impl Scan<'_> {
 
 /// Checks what a whole footer makes unnecessary to read: the blocks before it, except chunks, which are checked when they
 /// are loaded. `footer`: where the tail points to. `chunks`: the offsets of the chunks. Returns what is damaged.
-pub(crate) fn check_unread(
+pub(crate) fn check_rest(
     file: &dyn ReadAt,
     file_header: &FileHeader,
     footer: u64,

@@ -12,7 +12,7 @@ use crate::limits::Content;
 use crate::loss::Cause;
 use crate::read::ReadAt;
 use crate::scan::{
-    FoundBlock, FoundFooter, Problem, body_offset, check_unread, decode_with, find_footer,
+    FoundBlock, FoundFooter, Problem, body_offset, check_rest, decode_with, find_footer,
     footer_offset, note_tail, read_block, read_block_head, read_block_header, read_file_header,
     read_footer, read_stored_block, scan,
 };
@@ -150,12 +150,12 @@ impl Trace {
     ///
     /// # Errors
     /// If the storage fails.
-    pub fn check_unread(&self, file: &dyn ReadAt) -> Result<Vec<Problem>> {
+    pub fn check_rest(&self, file: &dyn ReadAt) -> Result<Vec<Problem>> {
         let Some(footer) = self.tail_footer else {
             return Ok(Vec::new());
         };
         let chunks = self.chunks.iter().map(|entry| entry.offset);
-        check_unread(file, &self.header, footer, &chunks.collect())
+        check_rest(file, &self.header, footer, &chunks.collect())
     }
 
     /// Takes over what a footer has.

@@ -467,11 +467,11 @@ impl Reader {
     ///
     /// # Errors
     /// If the storage fails.
-    pub(crate) fn check_unread(&self) -> Result<Vec<Problem>> {
+    pub(crate) fn check_rest(&self) -> Result<Vec<Problem>> {
         let Content::Trace(opened) = &self.content else {
             return Ok(Vec::new());
         };
-        let checked = opened.trace.check_unread(&opened.file);
+        let checked = opened.trace.check_rest(&opened.file);
         checked.map_err(|source| MergeError::Format {
             path: opened.path.clone(),
             error: source,

@@ -355,10 +355,10 @@ fn damage_of(
     unreadable: Vec<DamageReport>,
 ) -> Result<Vec<DamageReport>> {
     let is_reported = |problem: &&Problem| unreadable.iter().any(|d| d.offset == problem.offset);
-    let unread = opened.check_unread()?;
-    let unread = unread.iter().filter(|problem| !is_reported(problem));
+    let rest = opened.check_rest()?;
+    let rest = rest.iter().filter(|problem| !is_reported(problem));
     let damaged = outcome.damage.iter().map(|(_, problem)| problem);
-    let damage = damaged.chain(unread).map(|problem| DamageReport {
+    let damage = damaged.chain(rest).map(|problem| DamageReport {
         offset: problem.offset,
         length: problem.length,
         what: problem.what.clone(),

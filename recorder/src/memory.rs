@@ -285,13 +285,13 @@ impl LiveMemory {
     }
 
     /// Returns the counters of the 32 event types of a segment.
-    pub(crate) fn segment(&self, number: usize) -> &'static SegmentRows {
+    pub(crate) fn segment(&self, number: usize) -> &'static SegmentCounters {
         assert!(
             number < self.division.segment_count,
             "a segment that exists"
         );
         let offset = self.division.segments_offset() + number * l::SEGMENT_LEN;
-        let start = self.at(offset, l::SEGMENT_LEN).cast::<SegmentRows>();
+        let start = self.at(offset, l::SEGMENT_LEN).cast::<SegmentCounters>();
         // SAFETY: in bounds, page-aligned, atomics only; the mapping is never removed, only
         // replaced in one step (`release`), while a recorder's shared part lives, and streams keep
         // that alive.
@@ -327,17 +327,17 @@ impl LiveMemory {
 /// writer's.
 #[repr(C)]
 #[derive(Debug)]
-pub(crate) struct CounterRow {
+pub(crate) struct Counters {
     pub(crate) raised: AtomicU64,
     pub(crate) suppressed: AtomicU64,
     pub(crate) dropped: [AtomicU64; l::ROW_CAUSES],
 }
 
-const _: () = assert!(size_of::<CounterRow>() == l::ROW_LEN);
-const _: () = assert!(std::mem::offset_of!(CounterRow, suppressed) == l::ROW_SUPPRESSED);
-const _: () = assert!(std::mem::offset_of!(CounterRow, dropped) == l::ROW_DROPPED);
+const _: () = assert!(size_of::<Counters>() == l::ROW_LEN);
+const _: () = assert!(std::mem::offset_of!(Counters, suppressed) == l::ROW_SUPPRESSED);
+const _: () = assert!(std::mem::offset_of!(Counters, dropped) == l::ROW_DROPPED);
 
-impl CounterRow {
+impl Counters {
     /// Sets all counters to 0.
     pub(crate) fn clear(&self) {
         let counters = [&self.raised, &self.suppressed];
@@ -347,24 +347,26 @@ impl CounterRow {
     }
 }
 
-/// Data of a [`CounterRow`] that no reader needs.
+/// Data about an event type in one stream that is private to the process: no reader needs it.
+/// Each belongs to [`Counters`].
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
-pub(crate) struct OwnRow {
-    /// The user's rule for events of the type: [`crate::control::Gate`].
+pub(crate) struct EventState {
+    /// The user's rule for events of the type: [`crate::gate::Gate`].
     pub(crate) gate: AtomicU64,
     /// State of a rate limit: the earliest tick at which the next event passes.
     pub(crate) limiter: AtomicU64,
     /// The part of each drop count that dropped records report already, by the codes of the causes.
     pub(crate) reported: [AtomicU64; 6],
-    /// How much of the suppressed count does, or was left out by a sample.
+    /// The part of the suppressed count that dropped records report already, or that a sample left
+    /// out.
     pub(crate) reported_suppressed: AtomicU64,
     /// Tick of the stream's last event before the suppressed events that no record reports yet.
     pub(crate) suppressed_from: AtomicU64,
 }
 
-impl OwnRow {
-    /// Creates a row whose gate sends every event to the slow path.
+impl EventState {
+    /// Creates a state whose gate sends every event to the slow path.
     pub(crate) const fn shut() -> Self {
         Self {
             gate: AtomicU64::new(u64::MAX),
@@ -376,8 +378,8 @@ impl OwnRow {
     }
 }
 
-/// The rows of 32 event types.
-pub(crate) type SegmentRows = [CounterRow; l::ROWS_PER_SEGMENT];
+/// The counters of a block of 32 event types.
+pub(crate) type SegmentCounters = [Counters; l::ROWS_PER_SEGMENT];
 
 /// Adds one to a counter that only this thread writes: cheaper than an atomic addition.
 #[inline]

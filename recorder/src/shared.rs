@@ -20,7 +20,7 @@ use crate::clock::TickSource;
 use crate::elements::RowShape;
 use crate::gate::Gates;
 use crate::limits::{MAX_EVENT_TYPES, MAX_SOURCES};
-use crate::memory::{CounterRow, LiveMemory, OwnRow, Page};
+use crate::memory::{Counters, EventState, LiveMemory, Page};
 use crate::options::{Options, Overflow};
 use crate::pages::Pages;
 use crate::registry::{DefinitionSink, Registry};
@@ -181,8 +181,9 @@ impl Shared {
         let add = |event_type: EventTypeId, count: u64| {
             let block = event_type.index() / l::ROWS_PER_SEGMENT;
             if let Some(segment) = stream.segment(block).filter(|_| count != 0) {
-                let row = &self.memory.segment(segment)[event_type.index() % l::ROWS_PER_SEGMENT];
-                row.dropped[cause.code() as usize].fetch_add(count, Ordering::Relaxed);
+                let counters =
+                    &self.memory.segment(segment)[event_type.index() % l::ROWS_PER_SEGMENT];
+                counters.dropped[cause.code() as usize].fetch_add(count, Ordering::Relaxed);
             }
         };
         visit_rows(
@@ -275,9 +276,9 @@ impl Shared {
             self.count_misused();
             return;
         };
-        let row = &self.memory.segment(segment)[event_type.index() % l::ROWS_PER_SEGMENT];
-        row.raised.fetch_add(count, Ordering::Relaxed);
-        row.dropped[cause.code() as usize].fetch_add(count, Ordering::Relaxed);
+        let counters = &self.memory.segment(segment)[event_type.index() % l::ROWS_PER_SEGMENT];
+        counters.raised.fetch_add(count, Ordering::Relaxed);
+        counters.dropped[cause.code() as usize].fetch_add(count, Ordering::Relaxed);
     }
 
     /// Returns the state of a source.
@@ -314,17 +315,17 @@ impl Shared {
 
     /// Assigns the counters of 32 event types to a stream; returns false when there are none left.
     pub(crate) fn give_segment(&self, stream: &Stream, block: usize) -> bool {
-        let open = |own: &[OwnRow]| self.set_gates(stream, block, own);
+        let open = |states: &[EventState]| self.set_gates(stream, block, states);
         self.streams.give_segment(&self.memory, stream, block, open)
     }
 
-    fn set_gates(&self, stream: &Stream, block: usize, rows: &[OwnRow]) {
+    fn set_gates(&self, stream: &Stream, block: usize, states: &[EventState]) {
         let Some(state) = self.source(stream.source()) else {
             return;
         };
         let is_plain_clock =
             matches!(state.clock, TickSource::Tsc) && state.observation_interval_ns.is_none();
-        for (index, own) in rows.iter().enumerate() {
+        for (index, event_state) in states.iter().enumerate() {
             let id = EventTypeId::new((block * l::ROWS_PER_SEGMENT + index) as u32);
             // Repeated until the rules did not change meanwhile: a thread that changes them sets
             // the gates as well, and the older answer must not remain.
@@ -335,7 +336,7 @@ impl Shared {
                     self.gates.gate(id, is_off, is_plain_clock, rate)
                 };
                 let answer = gate();
-                own.gate.store(answer.0, Ordering::SeqCst);
+                event_state.gate.store(answer.0, Ordering::SeqCst);
                 if gate() == answer {
                     break;
                 }
@@ -399,25 +400,27 @@ impl Shared {
     pub(crate) fn renew_gates_of(&self, block: usize) {
         for stream in self.streams.all() {
             if let Some(segment) = stream.segment(block) {
-                self.set_gates(stream, block, self.streams.own_rows(segment));
+                self.set_gates(stream, block, self.streams.event_states(segment));
             }
         }
     }
 
-    /// Returns all counters of a stream, with their event types.
-    pub(crate) fn rows_of<'a>(
+    /// Returns all counters of a stream with their event types and states.
+    pub(crate) fn counters_of<'a>(
         &'a self,
         stream: &'a Stream,
-    ) -> impl Iterator<Item = (EventTypeId, &'a CounterRow, &'a OwnRow)> {
+    ) -> impl Iterator<Item = (EventTypeId, &'a Counters, &'a EventState)> {
         let blocks =
             (0..l::SEGMENTS_PER_SLOT).filter_map(|block| Some((block, stream.segment(block)?)));
         blocks.flat_map(|(block, segment)| {
-            let rows = self.memory.segment(segment).iter();
-            let rows = rows.zip(self.streams.own_rows(segment));
-            rows.enumerate().map(move |(index, (row, own))| {
-                let number = (block * l::ROWS_PER_SEGMENT + index) as u32;
-                (EventTypeId::new(number), row, own)
-            })
+            let counters = self.memory.segment(segment).iter();
+            let with_states = counters.zip(self.streams.event_states(segment));
+            with_states
+                .enumerate()
+                .map(move |(index, (counters, state))| {
+                    let number = (block * l::ROWS_PER_SEGMENT + index) as u32;
+                    (EventTypeId::new(number), counters, state)
+                })
         })
     }
 
@@ -471,17 +474,17 @@ impl Shared {
         // neither, and must not wait for a lock that its parent held.
         let _registry = self.guard.is_on().then(|| lock(&self.registry));
         let mut sums = std::array::from_fn(|n| self.status.closed[n].load(Ordering::Relaxed));
-        for (_, row, _) in self
+        for (_, counters, _) in self
             .streams
             .in_use()
-            .flat_map(|stream| self.rows_of(stream))
+            .flat_map(|stream| self.counters_of(stream))
         {
             let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-            let dropped = row.dropped.iter().map(load);
+            let dropped = counters.dropped.iter().map(load);
             let parts = [
-                load(&row.raised),
+                load(&counters.raised),
                 dropped.fold(0, u64::saturating_add),
-                load(&row.suppressed),
+                load(&counters.suppressed),
             ];
             for (sum, part) in sums.iter_mut().zip(parts) {
                 *sum = u64::saturating_add(*sum, part);

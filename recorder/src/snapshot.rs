@@ -226,7 +226,7 @@ fn write_stream(
 ) -> StreamTotals {
     let mut totals = StreamTotals::new(stream.id());
     totals.last_tick = stream.open_tick();
-    for (event_type, counters, _) in shared.rows_of(stream) {
+    for (event_type, counters, _) in shared.counters_of(stream) {
         let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         let (suppressed, is_any) = (load(&counters.suppressed), load(&counters.raised) != 0);
         if is_any {

@@ -25,20 +25,20 @@ use annals_format::{
 
 use crate::clock::{TickSource, reference_ns, tsc};
 use crate::gate::{Admission, Gate};
-use crate::memory::{CounterRow, OwnRow, Page, bump};
+use crate::memory::{Counters, EventState, Page, bump};
 use crate::options::Overflow;
 use crate::row::{PutRow, RowCursor, VARINT_ROOM};
 use crate::shared::Shared;
 use crate::source::SourceState;
-use crate::sys::{self, GUARD_RECORDING};
+use crate::sys::{self, GUARD_OFF, GUARD_RECORDING};
 use crate::thread::QueueUse;
 use crate::trigger::WatchedRegions;
 
 /// Means "no page".
 const NO_PAGE: u64 = u64::MAX;
 
-/// In place of a page's number: the writer took it while the stream was idle; the rest is how many
-/// events were in it.
+/// Flag in `page`: the writer took the page while the stream was idle. The lower bits are the
+/// number of the page's events.
 const TAKEN: u64 = 1 << 62;
 
 /// Room for what precedes an event's elements: an observation, the event type, the tick, and the
@@ -48,13 +48,17 @@ const ROW_OVERHEAD: usize = 6 * VARINT_ROOM;
 /// Most bytes of a dropped record's row.
 const DROPPED_ROW_ROOM: usize = 8 * VARINT_ROOM;
 
-/// Most events that a stream counts as raised through reported losses.
-const MOST_REPORTED: u64 = 1 << 63;
+/// Highest count of raised events, of one event type in one stream, that reported losses lead to.
+const MAX_RAISED_BY_REPORTS: u64 = 1 << 63;
+
+/// Busy mark of a stream that is closing. Readers take it for an event of type 0 being raised,
+/// which has no effect: the counters of that type are not one ahead of its events.
+const CLOSING_MARK: u64 = 1;
 
 /// The states of a stream's cell.
 /// A cell passes through these in this order, repeatedly.
 pub(crate) mod phase {
-    /// Nobody's.
+    /// No thread uses it.
     pub(crate) const FREE: u32 = 0;
     /// A thread fills it in.
     pub(crate) const CLAIMED: u32 = 1;
@@ -84,46 +88,58 @@ pub(crate) struct Stream {
     /// Bytes of rows that the current page takes; 0 without a page. The writer sets 0 to get the
     /// page of an idle stream.
     room: AtomicUsize,
+    /// Tick of the last recorded event, or of the opening.
     last_tick: AtomicU64,
-    /// The counters of event types below 32 in the live file, and what belongs to them in this
-    /// process.
-    first_rows: AtomicPtr<CounterRow>,
-    /// [`SHUT_ROWS`] until an event of one of them was raised.
-    first_own: AtomicPtr<OwnRow>,
+    /// The counters of event types below 32, in the live file.
+    first_counters: AtomicPtr<Counters>,
+    /// This process's state of these event types; [`SHUT_STATES`] while they have no counters.
+    first_states: AtomicPtr<EventState>,
 
     // The fields that a page needs.
+    /// Whether events were dropped that no dropped record reports yet.
     has_unreported: AtomicBool,
+    /// Code of the source's [`Overflow`] policy.
     overflow: AtomicU8,
     /// A stream that signal handlers use while they interrupt another one.
     is_companion: AtomicBool,
+    /// The recorder's shared part.
     shared: AtomicPtr<Shared>,
+    /// The state of the stream's source.
     state: AtomicPtr<SourceState>,
+    /// Number of the current page in the stream; without a page, of the next one.
     sequence: AtomicU64,
+    /// Number of events in all released pages.
     recorded: AtomicU64,
+    /// Number of events, of all types, that this thread has counted as dropped.
     dropped: AtomicU64,
+    /// Reference time of the last observation in the current page; `i64::MIN` means none.
     last_observation_ns: AtomicI64,
     /// Enters that a trigger watches, innermost last.
     pub(crate) watched: WatchedRegions,
 
     // The fields that other threads read.
+    /// A value of [`phase`].
     pub(crate) phase: AtomicU32,
+    /// Number of this cell, and of the stream's slot in the live file.
     pub(crate) slot: usize,
     id: AtomicU32,
     source: AtomicU32,
     /// Location id + 1.
     /// 0 means none (an unattributed row).
     location: AtomicU32,
+    /// Whether the stream's definition was written.
     pub(crate) is_announced: AtomicBool,
+    /// Largest tick of the source's clock, before it wraps.
     max_ticks: AtomicU64,
     open_tick: AtomicU64,
     close_tick: AtomicU64,
-    /// The page that the producer writes to; [`NO_PAGE`], or [`TAKEN`] and a number of events.
+    /// The page that the producer writes to. Else [`NO_PAGE`], or [`TAKEN`] and a number of events.
     page: AtomicU64,
     /// Full pages that wait to be overwritten.
     pub(crate) kept_pages: AtomicU32,
-    /// Number + 1 of the counter segment of 32 event types each.
+    /// For each block of event types, the number + 1 of its counter segment; 0 means none.
     segments: [AtomicU16; l::SEGMENTS_PER_SLOT],
-    /// The thread's next stream.
+    /// The next stream on the thread's list.
     pub(crate) next: AtomicPtr<Stream>,
 }
 
@@ -180,7 +196,8 @@ impl Stream {
         self.watched.clear();
         self.page.store(NO_PAGE, relaxed);
         self.kept_pages.store(0, relaxed);
-        self.first_own.store(SHUT_ROWS.as_ptr().cast_mut(), relaxed);
+        self.first_states
+            .store(SHUT_STATES.as_ptr().cast_mut(), relaxed);
         for segment in &self.segments {
             segment.store(0, relaxed);
         }
@@ -223,20 +240,24 @@ impl Stream {
         Overflow::from_code(self.overflow.load(Ordering::Relaxed)) == Overflow::Overwrite
     }
 
-    /// Takes the page that the producer writes to: called by the producer, or after the recording
-    /// was finished.
+    /// Takes the page that the producer writes to, after the recording was finished. `None` means
+    /// that there is none, or that the writer took it while the stream was idle.
     pub(crate) fn take_page(&self) -> Option<u32> {
         u32::try_from(self.page.swap(NO_PAGE, Ordering::AcqRel)).ok()
     }
 
+    /// Returns the page that the producer writes to; `None` means that it has none.
     pub(crate) fn current_page(&self) -> Option<u32> {
         u32::try_from(self.page.load(Ordering::Acquire)).ok()
     }
 
-    /// Takes this page from an idle producer, which notices at its next event.
-    /// Returns `false` if the producer is at work; it then hands the page on itself. Only the
-    /// writer may call this, because it alone frees pages: so the number means the same page
-    /// throughout.
+    /// Takes this page from an idle producer, which notices at its next event. Returns `false` if
+    /// the producer is at work; it then releases the page itself.
+    ///
+    /// Only the writer may call this. The exchange at the end compares page numbers only: it relies
+    /// on the producer not releasing the page and acquiring it again after the checks. A page that
+    /// is queued for the writer cannot return, because only the writer frees it. A kept page can,
+    /// if it is the oldest one and no page is free: this case is not excluded.
     pub(crate) fn take_idle_page(&self, number: u32) -> bool {
         self.room.store(0, Ordering::SeqCst);
         // From here on, a raise that begins finds no room.
@@ -253,18 +274,23 @@ impl Stream {
         taken.is_ok()
     }
 
+    /// Returns the number of the counter segment of a block of event types. `None` means that the
+    /// stream has no counters for them yet.
+    ///
+    /// A block is 32 event types with consecutive ids. A segment is the part of the live file with
+    /// a stream's counters of one block: a row ([`Counters`]) for each event type.
     pub(crate) fn segment(&self, block: usize) -> Option<usize> {
         let number = self.segments.get(block)?.load(Ordering::Acquire);
         usize::from(number).checked_sub(1)
     }
 
-    /// Takes a counter segment for a block of event types; false when there is one already.
+    /// Takes a counter segment for a block of event types. Returns `false` if the block has one.
     pub(crate) fn adopt_segment(
         &self,
         block: usize,
         number: usize,
-        rows: *mut CounterRow,
-        own: *mut OwnRow,
+        counters: *mut Counters,
+        states: *mut EventState,
     ) -> bool {
         let taken = self.segments[block].compare_exchange(
             0,
@@ -273,13 +299,14 @@ impl Stream {
             Ordering::SeqCst,
         );
         if taken.is_ok() && block == 0 {
-            self.first_own.store(own, Ordering::Release);
-            self.first_rows.store(rows, Ordering::Release);
+            self.first_states.store(states, Ordering::Release);
+            self.first_counters.store(counters, Ordering::Release);
         }
         taken.is_ok()
     }
 
-    pub(crate) fn drop_segments(&self) -> impl Iterator<Item = usize> {
+    /// Takes the numbers of all counter segments off the stream: each when the iterator reaches it.
+    pub(crate) fn take_segments(&self) -> impl Iterator<Item = usize> {
         let numbers = self.segments.iter().map(|s| s.swap(0, Ordering::AcqRel));
         numbers.filter_map(|number| usize::from(number).checked_sub(1))
     }
@@ -324,7 +351,8 @@ impl Stream {
         self.start.store(none, Ordering::Relaxed);
     }
 
-    /// Returns the commit word of the page with these rows.
+    /// Returns the commit word of the page with these rows. Its low 32 bits are the number of
+    /// committed bytes, its high 32 bits the number of committed events.
     #[inline]
     fn commit(&self, start: *mut u8) -> &AtomicU64 {
         const BEFORE: usize = l::PAGE_HEADER_LEN - l::PAGE_COMMIT;
@@ -335,14 +363,15 @@ impl Stream {
         unsafe { AtomicU64::from_ptr(word.cast()) }
     }
 
-    /// Returns the counters of an event type, in the live file and in this process.
-    fn rows(&self, event_type: EventTypeId) -> Option<(&CounterRow, &OwnRow)> {
+    /// Returns the counters of an event type in the live file, and its state in this process.
+    /// `None` means that the stream has no counters for its block of event types yet.
+    fn counters(&self, event_type: EventTypeId) -> Option<(&Counters, &EventState)> {
         let segment = self.segment(event_type.index() / l::ROWS_PER_SEGMENT)?;
-        let row = event_type.index() % l::ROWS_PER_SEGMENT;
+        let index = event_type.index() % l::ROWS_PER_SEGMENT;
         let shared = self.shared();
         Some((
-            &shared.memory.segment(segment)[row],
-            &shared.streams.own_rows(segment)[row],
+            &shared.memory.segment(segment)[index],
+            &shared.streams.event_states(segment)[index],
         ))
     }
 
@@ -380,10 +409,10 @@ impl Stream {
         if index >= l::ROWS_PER_SEGMENT {
             return self.raise_far(event_type, bound, put);
         }
-        // SAFETY: always the 32 rows of a segment, or of `SHUT_ROWS`.
-        let own = unsafe { &*self.first_own.load(relaxed).add(index) };
-        let row = self.first_rows.load(relaxed).wrapping_add(index);
-        self.raise_plain(event_type, row, own, bound, put)
+        // SAFETY: always the 32 states of a segment, or `SHUT_STATES`.
+        let state = unsafe { &*self.first_states.load(relaxed).add(index) };
+        let counters = self.first_counters.load(relaxed).wrapping_add(index);
+        self.raise_plain(event_type, counters, state, bound, put)
     }
 
     /// Raises two events of the same moment, with one check and one clock read.
@@ -400,12 +429,12 @@ impl Stream {
         if one >= l::ROWS_PER_SEGMENT || other >= l::ROWS_PER_SEGMENT {
             return self.raise_each(first, second);
         }
-        let own = self.first_own.load(relaxed);
-        let rows = self.first_rows.load(relaxed);
-        // SAFETY: always the 32 rows of a segment, or of `SHUT_ROWS`.
-        let gate = unsafe { &*own.add(one) }.gate.load(relaxed);
-        // SAFETY: always the 32 rows of a segment, or of `SHUT_ROWS`.
-        let other_gate = unsafe { &*own.add(other) }.gate.load(relaxed);
+        let states = self.first_states.load(relaxed);
+        let counters = self.first_counters.load(relaxed);
+        // SAFETY: always the 32 states of a segment, or `SHUT_STATES`.
+        let gate = unsafe { &*states.add(one) }.gate.load(relaxed);
+        // SAFETY: always the 32 states of a segment, or `SHUT_STATES`.
+        let other_gate = unsafe { &*states.add(other) }.gate.load(relaxed);
         let busy = self.busy();
         busy.store(u64::from(first.0.get()) + 1, relaxed);
         compiler_fence(Ordering::SeqCst);
@@ -424,7 +453,7 @@ impl Stream {
         }
         let tick = tsc();
         // SAFETY: with plain gates, the counters exist.
-        bump(&unsafe { &*rows.wrapping_add(one) }.raised);
+        bump(&unsafe { &*counters.wrapping_add(one) }.raised);
         // SAFETY: the page is this stream's until it is handed on, and has the room.
         let mut cursor = unsafe { Page::cursor(start, offset) };
         cursor.event_start(first.0, self.last_tick.load(relaxed), tick);
@@ -434,7 +463,7 @@ impl Stream {
         busy.store(u64::from(second.0.get()) + 1, Ordering::Release);
         compiler_fence(Ordering::SeqCst);
         // SAFETY: the page is this stream's until it is handed on, and has the room.
-        bump(&unsafe { &*rows.wrapping_add(other) }.raised);
+        bump(&unsafe { &*counters.wrapping_add(other) }.raised);
         cursor.event_start(second.0, tick, tick);
         second.2.put(&mut cursor);
         let length = cursor.offset_from(start) - offset;
@@ -458,16 +487,19 @@ impl Stream {
     /// Tries the fast path for event types beyond the first 32.
     #[inline(never)]
     fn raise_far(&self, event_type: EventTypeId, bound: usize, put: impl PutRow) -> bool {
-        self.rows(event_type)
-            .is_some_and(|(row, own)| self.raise_plain(event_type, row, own, bound, put))
+        self.counters(event_type).is_some_and(|(counters, state)| {
+            self.raise_plain(event_type, counters, state, bound, put)
+        })
     }
 
+    /// Tries the fast path with the given counters, which need not exist unless the gate is plain.
+    /// Returns whether the event was recorded; if not, nothing has changed.
     #[inline(always)]
     fn raise_plain(
         &self,
         event_type: EventTypeId,
-        row: *const CounterRow,
-        own: &OwnRow,
+        counters: *const Counters,
+        state: &EventState,
         bound: usize,
         put: impl PutRow,
     ) -> bool {
@@ -482,7 +514,7 @@ impl Stream {
         // The thread that finishes the recording switches the guard off, passes a barrier through
         // this thread, and then waits until the busy mark is cleared.
         if self.guard() != GUARD_RECORDING
-            || own.gate.load(relaxed) != Gate::PLAIN.0
+            || state.gate.load(relaxed) != Gate::PLAIN.0
             || offset + bound + ROW_OVERHEAD > self.room.load(relaxed)
         {
             busy.store(0, relaxed);
@@ -490,8 +522,8 @@ impl Stream {
         }
         let tick = tsc();
         // SAFETY: with a plain gate, the counters exist.
-        let row = unsafe { &*row };
-        bump(&row.raised);
+        let counters = unsafe { &*counters };
+        bump(&counters.raised);
         // SAFETY: the page is this stream's until it is handed on, and has the room.
         let mut cursor = unsafe { Page::cursor(start, offset) };
         cursor.event_start(event_type, self.last_tick.load(relaxed), tick);
@@ -504,7 +536,7 @@ impl Stream {
         true
     }
 
-    /// Raises any event, the long way.
+    /// Takes the slow path, for any event: adds counters for it to the stream if there are none.
     #[cold]
     #[inline(never)]
     fn raise_any(
@@ -523,30 +555,33 @@ impl Stream {
             self.shared().count_unrecorded();
             return;
         }
-        if self.rows(event_type).is_none() {
+        if self.counters(event_type).is_none() {
             let block = event_type.index() / l::ROWS_PER_SEGMENT;
             self.shared().give_segment(self, block);
         }
-        match self.rows(event_type) {
-            Some((row, own)) => self.raise_counted(event_type, row, own, tick, bound, put),
+        match self.counters(event_type) {
+            Some((counters, state)) => {
+                self.raise_counted(event_type, counters, state, tick, bound, put)
+            }
             None => self
                 .shared()
                 .count_without_stream(self.source(), event_type),
         }
     }
 
+    /// Takes the slow path for an event whose counters exist.
     fn raise_counted(
         &self,
         event_type: EventTypeId,
-        row: &CounterRow,
-        own: &OwnRow,
+        counters: &Counters,
+        state: &EventState,
         tick: Option<u64>,
         bound: usize,
         put: impl PutRow,
     ) {
         let relaxed = Ordering::Relaxed;
-        let gate = Gate(own.gate.load(relaxed));
-        if !gate.is_open() && !self.admits(gate, row, own, tick) {
+        let gate = Gate(state.gate.load(relaxed));
+        if !gate.is_open() && !self.admits(gate, counters, state, tick) {
             return;
         }
         let tick = tick.unwrap_or_else(|| self.source_state().clock.read());
@@ -555,15 +590,15 @@ impl Stream {
             self.shared().count_unrecorded();
             return;
         }
-        bump(&row.raised);
-        let limited = Self::limited(gate, row, own);
+        bump(&counters.raised);
+        let limited = Self::take_unreported_suppressed(gate, counters, state);
         let record_room = if limited == 0 { 0 } else { DROPPED_ROW_ROOM };
         let need = bound.saturating_add(ROW_OVERHEAD + record_room);
         let mut start = self.start.load(relaxed);
         let mut before = self.commit(start).load(relaxed);
         let used = before as u32 as usize;
         if used.saturating_add(need) > self.room.load(relaxed) {
-            if !self.open_page(row, tick, need) {
+            if !self.open_page(counters, tick, need) {
                 return;
             }
             start = self.start.load(relaxed);
@@ -574,8 +609,8 @@ impl Stream {
                 event_type,
                 cause: Cause::RateLimited,
                 count: limited,
-                cumulative: row.suppressed.load(relaxed),
-                from_tick: own.suppressed_from.load(relaxed),
+                cumulative: counters.suppressed.load(relaxed),
+                from_tick: state.suppressed_from.load(relaxed),
                 to_tick: tick,
             });
             before = self.commit(start).load(relaxed);
@@ -603,16 +638,22 @@ impl Stream {
     /// Returns whether it passes; if not, it is counted as suppressed, or not raised at all.
     #[cold]
     #[inline(never)]
-    fn admits(&self, gate: Gate, row: &CounterRow, own: &OwnRow, tick: Option<u64>) -> bool {
+    fn admits(
+        &self,
+        gate: Gate,
+        counters: &Counters,
+        state: &EventState,
+        tick: Option<u64>,
+    ) -> bool {
         let now = || tick.unwrap_or_else(|| self.source_state().clock.read());
-        match gate.admit(row.raised.load(Ordering::Relaxed), &own.limiter, now) {
+        match gate.admit(counters.raised.load(Ordering::Relaxed), &state.limiter, now) {
             Admission::Record => true,
             Admission::Suppress => {
-                let (raised, suppressed) = (&row.raised, &row.suppressed);
+                let (raised, suppressed) = (&counters.raised, &counters.suppressed);
                 let count = suppressed.load(Ordering::Relaxed);
-                if count == own.reported_suppressed.load(Ordering::Relaxed) {
+                if count == state.reported_suppressed.load(Ordering::Relaxed) {
                     let last_tick = self.last_tick.load(Ordering::Relaxed);
-                    own.suppressed_from.store(last_tick, Ordering::Relaxed);
+                    state.suppressed_from.store(last_tick, Ordering::Relaxed);
                 }
                 bump(raised);
                 bump(suppressed);
@@ -622,21 +663,21 @@ impl Stream {
         }
     }
 
-    /// Returns the number of events that a limit has suppressed since the last one that passed.
-    /// Events that a sample left out before the rule was changed are not included.
-    fn limited(gate: Gate, row: &CounterRow, own: &OwnRow) -> u64 {
+    /// Returns how many events the rate limit has suppressed since the last report, and marks them
+    /// as reported. Under a sampling rule, it only marks them and returns 0.
+    fn take_unreported_suppressed(gate: Gate, counters: &Counters, state: &EventState) -> u64 {
         if gate.is_open() {
             return 0;
         }
-        let suppressed = row.suppressed.load(Ordering::Relaxed);
-        let reported = &own.reported_suppressed;
+        let suppressed = counters.suppressed.load(Ordering::Relaxed);
+        let reported = &state.reported_suppressed;
         let count = suppressed.saturating_sub(reported.load(Ordering::Relaxed));
         reported.store(suppressed, Ordering::Relaxed);
         if gate.is_limit() { count } else { 0 }
     }
 
-    /// Writes down the reference clock when it has moved on enough: what the events of a clock that
-    /// wraps soon, or cannot be read, are placed by.
+    /// Writes the reference time into the page once per observation interval. Readers need it to
+    /// place events whose clock wraps soon or cannot be read.
     #[cold]
     #[inline(never)]
     fn observe(&self, mut cursor: RowCursor) -> RowCursor {
@@ -652,13 +693,14 @@ impl Stream {
     }
 
     #[cold]
-    fn drop_event(&self, row: &CounterRow, cause: Cause) {
-        bump(&row.dropped[cause.code() as usize]);
+    fn drop_event(&self, counters: &Counters, cause: Cause) {
+        bump(&counters.dropped[cause.code() as usize]);
         bump(&self.dropped);
         self.has_unreported.store(true, Ordering::Relaxed);
     }
 
-    /// Counts events that others dropped, and writes a dropped record immediately if there is room.
+    /// Counts events that did not reach the recorder: their source dropped them, or no callback
+    /// could take them. Writes a dropped record immediately if there is room.
     pub(crate) fn count_lost(&self, event_type: EventTypeId, count: u64, cause: Cause) {
         let _mark = BusyMark::set(self.busy(), u64::from(event_type.get()) + 1);
         if self.guard() != GUARD_RECORDING {
@@ -667,16 +709,17 @@ impl Stream {
         }
         let block = event_type.index() / l::ROWS_PER_SEGMENT;
         self.shared().give_segment(self, block);
-        let Some((row, _)) = self.rows(event_type) else {
+        let Some((counters, _)) = self.counters(event_type) else {
             self.shared().count_misused();
             return;
         };
         // Counters stay where events can still be added to them.
-        let count = count.min(MOST_REPORTED.saturating_sub(row.raised.load(Ordering::Relaxed)));
+        let count = count
+            .min(MAX_RAISED_BY_REPORTS.saturating_sub(counters.raised.load(Ordering::Relaxed)));
         // Dropped first: a kill in between shows in a sum that is larger than what was raised.
         for counter in [
-            &row.dropped[cause.code() as usize],
-            &row.raised,
+            &counters.dropped[cause.code() as usize],
+            &counters.raised,
             &self.dropped,
         ] {
             let sum = counter.load(Ordering::Relaxed).saturating_add(count);
@@ -687,8 +730,9 @@ impl Stream {
         self.report_drops(now, 0);
     }
 
-    /// Takes a free page, as the overflow policy has it; or the cause why there is none.
-    fn free_page(&self) -> Result<u32, Cause> {
+    /// Gets an empty page: a free one, else the oldest kept one, else (policy `Block`) waits for
+    /// one. The error is the cause to count the drop under.
+    fn acquire_page(&self) -> Result<u32, Cause> {
         let shared = self.shared();
         // A handler that interrupted this thread in a queue must not wait there for itself.
         let Some(_use) = QueueUse::begin() else {
@@ -727,25 +771,26 @@ impl Stream {
         Err(Cause::BufferFull)
     }
 
-    /// Hands the full page on and takes a free one; false when the event was counted as dropped.
+    /// Releases the full page and gets an empty one. Returns `false` if the event was counted as
+    /// dropped: there is no page, or it is too long for one.
     #[cold]
     #[inline(never)]
-    fn open_page(&self, row: &CounterRow, tick: u64, need: usize) -> bool {
+    fn open_page(&self, counters: &Counters, tick: u64, need: usize) -> bool {
         let relaxed = Ordering::Relaxed;
         let shared = self.shared();
         let whole_room = shared.memory.division().page_bytes - l::PAGE_HEADER_LEN;
         if need > whole_room {
-            self.drop_event(row, Cause::TooBig);
+            self.drop_event(counters, Cause::TooBig);
             return false;
         }
-        if !self.hand_on_page() {
-            self.drop_event(row, Cause::BufferFull);
+        if !self.release_page() {
+            self.drop_event(counters, Cause::BufferFull);
             return false;
         }
-        let number = match self.free_page() {
+        let number = match self.acquire_page() {
             Ok(number) => number,
             Err(cause) => {
-                self.drop_event(row, cause);
+                self.drop_event(counters, cause);
                 return false;
             }
         };
@@ -756,8 +801,8 @@ impl Stream {
         store(l::PAGE_OPEN_REFERENCE, reference_ns() as u64);
         // The event that opens the page is counted as raised already, but belongs into it.
         let raised = shared
-            .rows_of(self)
-            .map(|(_, row, _)| row.raised.load(relaxed))
+            .counters_of(self)
+            .map(|(_, counters, _)| counters.raised.load(relaxed))
             .fold(0, u64::saturating_add);
         store(l::PAGE_RAISED, raised.saturating_sub(1));
         store(l::PAGE_RECORDED, self.recorded.load(relaxed));
@@ -781,13 +826,13 @@ impl Stream {
     /// The rest waits for the next page (the counts are cumulative).
     fn report_drops(&self, tick: u64, need: usize) {
         let relaxed = Ordering::Relaxed;
-        for (event_type, row, own) in self.shared().rows_of(self) {
-            for (code, reported) in own.reported.iter().enumerate() {
+        for (event_type, counters, state) in self.shared().counters_of(self) {
+            for (code, reported) in state.reported.iter().enumerate() {
                 let cause = Cause::RECORDER[code];
                 if cause.is_counted_by_writer() {
                     continue;
                 }
-                let cumulative = row.dropped[code].load(relaxed);
+                let cumulative = counters.dropped[code].load(relaxed);
                 let count = cumulative.saturating_sub(reported.load(relaxed));
                 if count == 0 {
                     continue;
@@ -840,9 +885,9 @@ impl Stream {
         commit.store(events | cursor.offset_from(start) as u64, Ordering::Release);
     }
 
-    /// Passes the current page to the writer; returns false when that is not possible now (a
-    /// handler that interrupted this thread in a queue).
-    fn hand_on_page(&self) -> bool {
+    /// Hands over the current page, if any: to the writer, or to the kept pages when the stream
+    /// overwrites. Returns `false` in a signal handler that interrupted a queue operation.
+    fn release_page(&self) -> bool {
         let relaxed = Ordering::Relaxed;
         if self.page.load(relaxed) == NO_PAGE {
             return true;
@@ -858,7 +903,7 @@ impl Stream {
         let recorded = self.recorded.load(relaxed) + events;
         self.recorded.store(recorded, relaxed);
         let shared = self.shared();
-        // Before the page is handed on: from then on a reader that finds neither page nor chunk
+        // Before the page is released: from then on a reader that finds neither page nor chunk
         // knows that events are missing.
         let slot = shared.memory.slot(self.slot);
         slot.recorded().store(recorded, Ordering::Release);
@@ -875,15 +920,15 @@ impl Stream {
     /// Closes the stream, whose thread ends, and hands its page to the writer.
     pub(crate) fn close(&self) {
         self.key.store(0, Ordering::Relaxed);
-        if self.guard() == 0 {
+        if self.guard() == GUARD_OFF {
             return;
         }
         {
-            let _mark = BusyMark::set(self.busy(), 1);
-            if self.guard() == 0 {
+            let _mark = BusyMark::set(self.busy(), CLOSING_MARK);
+            if self.guard() == GUARD_OFF {
                 return;
             }
-            self.hand_on_page();
+            self.release_page();
             let close_tick = match &self.source_state().clock {
                 TickSource::Unreadable(_) => self.last_tick(),
                 clock => clock.read(),
@@ -918,7 +963,8 @@ struct DroppedRow {
     to_tick: u64,
 }
 
-/// A stream's busy mark while an event is being raised.
+/// A stream's busy mark while its thread is at work on it: the event type's id + 1, or
+/// [`CLOSING_MARK`].
 struct BusyMark<'a>(&'a AtomicU64);
 
 impl<'a> BusyMark<'a> {
@@ -949,8 +995,9 @@ static NO_ROWS: NoRows = NoRows {
     rows: [const { AtomicU64::new(0) }],
 };
 
-/// Replaces the rows of counters that do not exist yet: every gate sends events to the slow path.
-static SHUT_ROWS: [OwnRow; l::ROWS_PER_SEGMENT] = [const { OwnRow::shut() }; l::ROWS_PER_SEGMENT];
+/// Replaces the states of event types without counters: every gate sends events to the slow path.
+static SHUT_STATES: [EventState; l::ROWS_PER_SEGMENT] =
+    [const { EventState::shut() }; l::ROWS_PER_SEGMENT];
 
 #[cfg(test)]
 mod tests {

@@ -8,21 +8,21 @@ use annals_format::live::layout as l;
 use memmap2::MmapMut;
 
 use crate::id_pool::IdPool;
-use crate::memory::{LiveMemory, OwnRow};
+use crate::memory::{EventState, LiveMemory};
 use crate::stream::{Stream, phase};
 use crate::sys::{self, ForkGuard};
 
-type OwnRows = [OwnRow; l::ROWS_PER_SEGMENT];
+type EventStates = [EventState; l::ROWS_PER_SEGMENT];
 
 /// All cells and segments of a recorder.
 #[derive(Debug)]
 pub(crate) struct Streams {
     cells: WipedCells,
     segments: IdPool,
-    own: Box<[OwnRows]>,
+    states: Box<[EventStates]>,
 }
 
-/// Cells in private memory that reads 0 in a forked child: no stream is open there.
+/// Cells in state memory that reads 0 in a forked child: no stream is open there.
 #[derive(Debug)]
 struct WipedCells {
     map: MmapMut,
@@ -55,8 +55,8 @@ impl Streams {
                 cell.prepare(slot, guard.word(), memory.slot(slot).busy());
             })?,
             segments: IdPool::new(division.segment_count),
-            own: (0..division.segment_count)
-                .map(|_| OwnRows::default())
+            states: (0..division.segment_count)
+                .map(|_| EventStates::default())
                 .collect(),
         })
     }
@@ -99,35 +99,35 @@ impl Streams {
         cells.filter(|cell| cell.phase.load(Ordering::Acquire) == phase::CLOSED)
     }
 
-    /// Returns the counters of a segment that are private to this process.
-    pub(crate) fn own_rows(&self, segment: usize) -> &OwnRows {
-        &self.own[segment]
+    /// Returns the states of a segment's event types that are private to this process.
+    pub(crate) fn event_states(&self, segment: usize) -> &EventStates {
+        &self.states[segment]
     }
 
     /// Returns a segment to the pool, with its counters at 0.
     pub(crate) fn release_segment(&self, memory: &LiveMemory, number: usize) {
-        for (row, own) in memory.segment(number).iter().zip(&self.own[number]) {
-            row.clear();
+        for (counters, state) in memory.segment(number).iter().zip(&self.states[number]) {
+            counters.clear();
             let words = [
-                &own.gate,
-                &own.limiter,
-                &own.reported_suppressed,
-                &own.suppressed_from,
+                &state.gate,
+                &state.limiter,
+                &state.reported_suppressed,
+                &state.suppressed_from,
             ];
-            let words = words.into_iter().chain(&own.reported);
+            let words = words.into_iter().chain(&state.reported);
             words.for_each(|word| word.store(0, Ordering::Relaxed));
         }
         self.segments.release(number);
     }
 
-    /// Counters for a block of 32 event types of a stream, `open` having filled in their gates;
-    /// false when there is no segment left.
+    /// Adds counters for a block of 32 event types to a stream; `open` fills in their gates.
+    /// Returns `false` if no segment is left.
     pub(crate) fn give_segment(
         &self,
         memory: &LiveMemory,
         stream: &Stream,
         block: usize,
-        open: impl Fn(&[OwnRow]),
+        open: impl Fn(&[EventState]),
     ) -> bool {
         if stream.segment(block).is_some() {
             return true;
@@ -135,10 +135,10 @@ impl Streams {
         let Some(number) = self.segments.claim() else {
             return false;
         };
-        let own = &self.own[number];
-        open(own);
-        let rows = memory.segment(number).as_ptr().cast_mut();
-        if !stream.adopt_segment(block, number, rows, own.as_ptr().cast_mut()) {
+        let states = &self.states[number];
+        open(states);
+        let counters = memory.segment(number).as_ptr().cast_mut();
+        if !stream.adopt_segment(block, number, counters, states.as_ptr().cast_mut()) {
             // Two threads count in an unattributed row, and the other one was first.
             self.release_segment(memory, number);
             return true;
@@ -147,7 +147,7 @@ impl Streams {
         entry.store(number as u16 + 1, Ordering::Release);
         // If the rules changed meanwhile, either the thread that changed them found the segment, or
         // they are read here.
-        open(own);
+        open(states);
         true
     }
 
@@ -158,7 +158,7 @@ impl Streams {
         for block in 0..l::SEGMENTS_PER_SLOT {
             slot.segment(block).store(0, Ordering::Release);
         }
-        for number in stream.drop_segments() {
+        for number in stream.take_segments() {
             self.release_segment(memory, number);
         }
         stream.phase.store(phase::FREE, Ordering::Release);

@@ -13,6 +13,8 @@ use annals_format::BootId;
 
 use memmap2::MmapMut;
 
+/// Value of the guard's word in a finished recording, and in every forked child.
+pub(crate) const GUARD_OFF: u32 = 0;
 /// Value of the guard's word while events are recorded.
 pub(crate) const GUARD_RECORDING: u32 = 1;
 /// Value of the guard's word while the user has switched recording off.
@@ -46,7 +48,7 @@ impl ForkGuard {
     /// Returns whether the recording is this process's and not finished.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
-        self.word().load(Ordering::Relaxed) != 0
+        self.word().load(Ordering::Relaxed) != GUARD_OFF
     }
 
     /// Switches recording off and on again, unless it is off for good.
@@ -62,7 +64,7 @@ impl ForkGuard {
 
     /// Switches off for good; true for the call that did it.
     pub(crate) fn switch_off(&self) -> bool {
-        self.word().swap(0, Ordering::SeqCst) != 0
+        self.word().swap(GUARD_OFF, Ordering::SeqCst) != GUARD_OFF
     }
 }
 

@@ -476,7 +476,7 @@ impl Writer {
         totals.largest_lateness = progress.largest_lateness;
         let slot = self.shared.memory.slot(stream.slot);
         let busy = slot.busy().load(Ordering::Acquire);
-        for (event_type, counters, _) in self.shared.rows_of(stream) {
+        for (event_type, counters, _) in self.shared.counters_of(stream) {
             let raised = counters.raised.load(Ordering::Relaxed);
             let recorded = progress.recorded.get(&event_type).copied().unwrap_or(0);
             if raised == 0 && recorded == 0 {

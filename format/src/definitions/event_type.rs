@@ -1,7 +1,9 @@
 //! Event types, and the schemas that rows and columns are decoded by.
 
 use super::codes::{Reference, Role, Verbosity};
-use super::record::{Record, put_option, read_code, read_code_or, read_option, read_string};
+use super::record::{
+    Record, put_optional_u32, read_code, read_code_or, read_optional_u32, read_string,
+};
 use crate::error::{FormatError, Result};
 use crate::ids::{EventTypeId, StringId};
 use crate::value::ElementType;
@@ -23,7 +25,7 @@ pub struct Element {
     pub reference: Reference,
     /// Unit of the values; the empty string if they have none.
     pub unit: StringId,
-    /// Width in bits in the program that raised it; 0 if that is the width of the element type.
+    /// Width of the value, in bits, in the program that raised the event; 0 means the width of the element type.
     pub original_bits: u8,
 }
 
@@ -62,7 +64,8 @@ pub struct EventType {
     pub verbosity: Verbosity,
     /// Meaning of its events for analyses.
     pub role: Role,
-    /// Index of the element that ties begin to end. `None` if there is no such element.
+    /// Index of the element whose value an interval's begin and end have in common, so that readers can match them.
+    /// `None` means that there is no such element.
     pub key_element: Option<u8>,
     /// Its fields, in order.
     pub elements: Vec<Element>,
@@ -81,7 +84,7 @@ impl Record for EventType {
         out.put_varint(self.description.get().into());
         out.push(self.verbosity.code());
         out.push(self.role.code());
-        put_option(out, self.key_element.map(u32::from));
+        put_optional_u32(out, self.key_element.map(u32::from));
         out.put_varint(self.elements.len() as u64);
         self.elements.iter().for_each(|element| element.put(out));
     }
@@ -98,7 +101,7 @@ impl Record for EventType {
         )?;
         let role = read_code_or(w, "role", Role::from_code, Role::Point)?;
         let start = w.position();
-        let key_element = read_option(w, "key element")?;
+        let key_element = read_optional_u32(w, "key element")?;
         let count = w.count(6, "number of elements")?;
         if count > MAX_ELEMENTS || key_element.is_some_and(|key| key as usize >= count) {
             return Err(FormatError::invalid(
@@ -154,10 +157,10 @@ impl EventTypeSchema {
 }
 
 impl Schema {
-    /// Event types from this number on have no schema: it bounds the table, not the format.
+    /// Event types with ids from this number on have no schema. The format permits them; this limits the table.
     pub const MAX_EVENT_TYPES: usize = 1 << 20;
 
-    /// Adds an event type.
+    /// Adds an event type, or ignores it if its id is [`Schema::MAX_EVENT_TYPES`] or higher.
     pub fn add(&mut self, event_type: &EventType) {
         let index = event_type.id.index();
         if index >= Self::MAX_EVENT_TYPES {
@@ -169,7 +172,7 @@ impl Schema {
         self.event_types[index] = Some(EventTypeSchema::of(event_type));
     }
 
-    /// Returns the schema of an event type, or `None` if the type is not defined.
+    /// Returns the schema of an event type, or `None` if [`Schema::add`] was not called for it or ignored it.
     pub fn get(&self, id: EventTypeId) -> Option<&EventTypeSchema> {
         self.event_types.get(id.index())?.as_ref()
     }

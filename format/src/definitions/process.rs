@@ -3,7 +3,7 @@
 
 use super::codes::{LocationKind, SourceOrder};
 use super::record::{
-    Record, put_option, read_code, read_code_or, read_option, read_process, read_string,
+    Record, put_optional_u32, read_code, read_code_or, read_optional_u32, read_process, read_string,
 };
 use crate::error::Result;
 use crate::ids::{
@@ -92,7 +92,7 @@ impl Record for Rank {
     fn put(&self, out: &mut Vec<u8>) {
         out.put_varint(self.process.get().into());
         out.put_varint(self.rank.into());
-        put_option(out, self.rank_count);
+        put_optional_u32(out, self.rank_count);
         out.push(self.is_assigned.into());
     }
 
@@ -100,7 +100,7 @@ impl Record for Rank {
         Ok(Self {
             process: read_process(w)?,
             rank: w.varint_u32("rank")?,
-            rank_count: read_option(w, "number of ranks")?,
+            rank_count: read_optional_u32(w, "number of ranks")?,
             is_assigned: w.u8("assigned flag")? != 0,
         })
     }
@@ -286,14 +286,14 @@ impl Record for Stream {
     fn put(&self, out: &mut Vec<u8>) {
         out.put_varint(self.id.get().into());
         out.put_varint(self.source.get().into());
-        put_option(out, self.location.map(LocationId::get));
+        put_optional_u32(out, self.location.map(LocationId::get));
     }
 
     fn read(w: &mut Wire<'_>) -> Result<Self> {
         Ok(Self {
             id: StreamId::new(w.varint_u32("stream id")?),
             source: SourceId::new(w.varint_u32("source id")?),
-            location: read_option(w, "location id")?.map(LocationId::new),
+            location: read_optional_u32(w, "location id")?.map(LocationId::new),
         })
     }
 }
@@ -356,14 +356,14 @@ impl Record for Registration {
     fn put(&self, out: &mut Vec<u8>) {
         out.put_varint(self.process.get().into());
         out.put_varint(self.event_type.get().into());
-        put_option(out, self.object.map(ObjectId::get));
+        put_optional_u32(out, self.object.map(ObjectId::get));
     }
 
     fn read(w: &mut Wire<'_>) -> Result<Self> {
         Ok(Self {
             process: read_process(w)?,
             event_type: EventTypeId::new(w.varint_u32("event type id")?),
-            object: read_option(w, "object id")?.map(ObjectId::new),
+            object: read_optional_u32(w, "object id")?.map(ObjectId::new),
         })
     }
 }

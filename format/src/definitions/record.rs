@@ -10,8 +10,8 @@ pub(super) trait Record: Sized {
     /// Number of the kind in SPEC.md's table of definitions.
     const KIND: u64;
 
-    /// Returns the id that the record defines or describes: the highest one if there are several,
-    /// 0 if there is none. Ids are indices of tables, so a file's length bounds them.
+    /// Returns the id that the record defines or describes: the highest one if there are several, 0 if there is none.
+    /// Readers refuse a record whose id exceeds what a file of this length can define.
     fn highest_id(&self) -> u32;
 
     /// Appends the body of the record.
@@ -24,13 +24,16 @@ pub(super) trait Record: Sized {
     fn read(wire: &mut Wire<'_>) -> Result<Self>;
 }
 
-/// Appends an optional id.
-pub(super) fn put_option(out: &mut Vec<u8>, value: Option<u32>) {
+/// Appends an optional number as a varint: 0 if it is absent, else the number + 1.
+pub(super) fn put_optional_u32(out: &mut Vec<u8>, value: Option<u32>) {
     out.put_varint(value.map_or(0, |value| u64::from(value) + 1));
 }
 
-/// Reads an optional id.
-pub(super) fn read_option(wire: &mut Wire<'_>, expected: &'static str) -> Result<Option<u32>> {
+/// Reads an optional number, a varint: 0 if it is absent, else the number + 1.
+pub(super) fn read_optional_u32(
+    wire: &mut Wire<'_>,
+    expected: &'static str,
+) -> Result<Option<u32>> {
     let start = wire.position();
     match wire.varint(expected)? {
         0 => Ok(None),

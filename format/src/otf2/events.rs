@@ -241,7 +241,8 @@ fn read_values(input: &mut Input<'_>, fields: &[Field], values: &mut Vec<u64>) -
     Ok(())
 }
 
-/// Returns how many values an item of a record's list has, and before which value the list starts.
+/// Returns the index of a record's list among its fields, and how many values each item of the list has. `None` means
+/// that the record has no list.
 pub fn list_of(record: &Record) -> Option<(usize, usize)> {
     let place = record
         .fields

@@ -1,4 +1,4 @@
-//! Events, written into the chunks of a location's file.
+//! Writes events into the chunks of a location's file.
 
 use super::container::{CHUNK_HEADER_LEN, ChunkHeader, END_OF_BUFFER, END_OF_FILE};
 use super::describe::{Field, FieldType, Frame, Record};
@@ -11,10 +11,10 @@ use crate::error::{FormatError, Result};
 const TIMESTAMP_LEN: usize = 9;
 /// Bytes left in a chunk for the file's end.
 const END_LEN: usize = 2;
-/// Free bytes that a write of a short event and its timestamp needs. This is more than their size, because an integer
-/// is stored in full width first: a write may touch this number of bytes after the end of the written data.
+/// Number of free bytes that the fast path needs in the buffer for a timestamp and an event with a shape. They take
+/// fewer, but the fast path stores each integer in full width first, and so touches up to 8 bytes after the event.
 const ROOM: usize = 128;
-/// Room that a writer starts with.
+/// Length of the buffer that a writer starts with.
 const FIRST_ROOM: usize = 4096;
 
 /// An event to be written.
@@ -32,43 +32,52 @@ pub struct EventToWrite<'a> {
     pub payload: &'a [u8],
 }
 
-/// How a field is written.
+/// The encoding of a field.
 #[derive(Clone, Copy)]
 enum Code {
     Byte,
-    Narrow,
-    Wide,
+    /// A compressed integer of at most 32 bits; all 32 set means undefined.
+    Compressed32,
+    /// A compressed integer of at most 64 bits; all set means undefined.
+    Compressed64,
+    /// A compressed signed integer, without an undefined value.
     Signed,
+    /// Eight bytes.
     Fixed,
 }
 
-/// A record without a list, in the form that the writer iterates over.
+/// The encoding of an event record without a list: a fixed number of fields, each with its [`Code`].
 #[derive(Clone, Copy)]
 struct RecordShape {
-    /// Most bytes that it takes; 0: it has a list, or is not known.
-    at_most: u8,
+    /// Maximum size of id, length and fields in bytes. 0 means that there is no shape: the record has a list, or is not
+    /// known.
+    max_len: u8,
+    /// Whether the frame is [`Frame::Single`].
     is_single: bool,
+    /// Number of fields.
     count: u8,
+    /// The encoding of each field; those from `count` on are not used.
     codes: [Code; 12],
 }
 
+/// Returns the shape of a record; its `max_len` is 0 if the record has a list.
 const fn shape_of(record: &Record) -> RecordShape {
     let is_single = matches!(record.frame, Frame::Single);
     let mut shape = RecordShape {
-        at_most: 0,
+        max_len: 0,
         is_single,
         count: record.fields.len() as u8,
         codes: [Code::Byte; 12],
     };
-    let mut at_most = if is_single { 1 } else { 2 };
+    let mut max_len = if is_single { 1 } else { 2 };
     let mut index = 0;
     while index < record.fields.len() {
         let (code, most) = match record.fields[index].what {
             FieldType::U8 | FieldType::Enum8(_) | FieldType::Ref8(_) | FieldType::Type => {
                 (Code::Byte, 1)
             }
-            FieldType::C32 | FieldType::Ref32(_) | FieldType::Enum32(_) => (Code::Narrow, 5),
-            FieldType::C64 | FieldType::Ref64(_) => (Code::Wide, 9),
+            FieldType::C32 | FieldType::Ref32(_) | FieldType::Enum32(_) => (Code::Compressed32, 5),
+            FieldType::C64 | FieldType::Ref64(_) => (Code::Compressed64, 9),
             FieldType::Ci64 => (Code::Signed, 9),
             FieldType::U64 | FieldType::F64 => (Code::Fixed, 8),
             FieldType::List8(_)
@@ -80,21 +89,21 @@ const fn shape_of(record: &Record) -> RecordShape {
             }
         };
         shape.codes[index] = code;
-        at_most += most;
+        max_len += most;
         index += 1;
     }
     assert!(
-        TIMESTAMP_LEN + at_most as usize + 8 <= ROOM,
+        TIMESTAMP_LEN + max_len as usize + 8 <= ROOM,
         "a short event fits its room"
     );
-    shape.at_most = at_most;
+    shape.max_len = max_len;
     shape
 }
 
-/// By the id of the record.
+/// The shapes of event records, by id.
 static SHAPES: [RecordShape; 256] = {
     let mut shapes = [RecordShape {
-        at_most: 0,
+        max_len: 0,
         is_single: false,
         count: 0,
         codes: [Code::Byte; 12],
@@ -107,7 +116,7 @@ static SHAPES: [RecordShape; 256] = {
     shapes
 };
 
-/// Writes into room that is there. What does not fit is an error of the caller: it knows how much it takes at most.
+/// Writes into existing memory. The caller provides enough for the maximum size; a write past the end panics.
 struct Cursor<'a> {
     bytes: &'a mut [u8],
     at: usize,
@@ -137,12 +146,12 @@ impl Output for Cursor<'_> {
 }
 
 impl Cursor<'_> {
-    /// Writes what `put` puts, with its length before it: in the long form when what it takes at most does not fit
-    /// the short.
+    /// Writes what `put` writes, with its length before it. `max_len` is the maximum of this length: below 255, the
+    /// length takes one byte, else the long form with nine bytes.
     #[inline]
-    fn put_framed(&mut self, at_most: usize, put: impl FnOnce(&mut Self)) {
+    fn put_framed(&mut self, max_len: usize, put: impl FnOnce(&mut Self)) {
         let place = self.at;
-        if at_most < 255 {
+        if max_len < 255 {
             self.put_byte(0);
             put(self);
             self.bytes[place] = (self.at - place - 1) as u8;
@@ -160,8 +169,8 @@ impl Cursor<'_> {
             let value = values.get(index).copied().unwrap_or(0);
             match code {
                 Code::Byte => self.put_byte(value as u8),
-                Code::Narrow => self.put_c32(value as u32),
-                Code::Wide => self.put_c64(value),
+                Code::Compressed32 => self.put_c32(value as u32),
+                Code::Compressed64 => self.put_c64(value),
                 Code::Signed => self.put_ci64(value as i64),
                 Code::Fixed => self.put_u64(value),
             }
@@ -170,7 +179,7 @@ impl Cursor<'_> {
 
     fn put_attributes(&mut self, attributes: &[AttributeValue]) {
         self.put_byte(ATTRIBUTE_LIST);
-        self.put_framed(most_of_attributes(attributes.len()), |out| {
+        self.put_framed(max_attributes_len(attributes.len()), |out| {
             out.put_c32(attributes.len() as u32);
             for value in attributes {
                 out.put_c32(value.attribute);
@@ -183,19 +192,20 @@ impl Cursor<'_> {
     fn put_event(&mut self, event: &EventToWrite<'_>) {
         self.put_byte(event.id);
         let shape = &SHAPES[usize::from(event.id)];
-        if shape.at_most == 0 {
-            self.put_long(event);
+        if shape.max_len == 0 {
+            self.put_unshaped(event);
         } else if shape.is_single {
             self.put_shaped(shape, event.values);
         } else {
+            // A record with a shape is short.
             self.put_framed(0, |out| out.put_shaped(shape, event.values));
         }
     }
 
-    fn put_long(&mut self, event: &EventToWrite<'_>) {
+    fn put_unshaped(&mut self, event: &EventToWrite<'_>) {
         match event_record(event.id) {
             Some(record) => {
-                self.put_framed(most_of_list(record, event.values.len()), |out| {
+                self.put_framed(max_list_record_len(record, event.values.len()), |out| {
                     put_values(record.fields, event.values, out);
                 });
             }
@@ -204,7 +214,8 @@ impl Cursor<'_> {
     }
 }
 
-/// Writes a compressed integer at a position; returns the position after it.
+/// Writes a compressed integer at a position: the number of its bytes, then the bytes. An undefined integer is the
+/// single byte 0xff. Returns the position after it. Always touches 9 bytes.
 #[inline(always)]
 fn put_integer(place: &mut [u8; ROOM], at: usize, value: u64, is_undefined: bool) -> usize {
     let length = 8 - value.leading_zeros() as usize / 8;
@@ -217,11 +228,11 @@ fn put_integer(place: &mut [u8; ROOM], at: usize, value: u64, is_undefined: bool
 #[inline(always)]
 fn put_field(place: &mut [u8; ROOM], at: usize, code: Code, value: u64) -> usize {
     match code {
-        Code::Narrow => {
+        Code::Compressed32 => {
             let value = value as u32;
             put_integer(place, at, value.into(), value == u32::MAX)
         }
-        Code::Wide => put_integer(place, at, value, value == u64::MAX),
+        Code::Compressed64 => put_integer(place, at, value, value == u64::MAX),
         Code::Signed => put_integer(place, at, value, false),
         Code::Byte => {
             place[at] = value as u8;
@@ -235,25 +246,26 @@ fn put_field(place: &mut [u8; ROOM], at: usize, code: Code, value: u64) -> usize
 }
 
 /// Returns the maximum size of a list of attributes, without id and length.
-const fn most_of_attributes(count: usize) -> usize {
+const fn max_attributes_len(count: usize) -> usize {
     5 + 15 * count
 }
 
-/// Returns the maximum size of id, length and `at_most` bytes.
-const fn framed(at_most: usize) -> usize {
-    at_most + if at_most < 255 { 2 } else { 10 }
+/// Returns the maximum size of a record whose fields take at most `max_len` bytes: with its id and length.
+const fn max_framed_len(max_len: usize) -> usize {
+    max_len + if max_len < 255 { 2 } else { 10 }
 }
 
-/// Returns the maximum size of the fields of a record with a list.
-fn most_of_list(record: &Record, values: usize) -> usize {
+/// Returns the maximum size of the fields of a record with a list. `values` is the number of values of the event.
+fn max_list_record_len(record: &Record, values: usize) -> usize {
     let least = record.fields.len() - usize::from(list_of(record).is_some());
-    most_bytes(record.fields, values.max(least))
+    max_fields_len(record.fields, values.max(least))
 }
 
-/// Returns the maximum size of an event's fields.
-fn most_bytes(fields: &[Field], values: usize) -> usize {
+/// Returns the maximum size of fields that have the given number of values together.
+fn max_fields_len(fields: &[Field], values: usize) -> usize {
+    // All fields but the list take one value each; the list has the rest.
     let of_list = |inner: &[Field]| {
-        (values + 1 - fields.len()) / inner.len() * most_bytes(inner, inner.len())
+        (values + 1 - fields.len()) / inner.len() * max_fields_len(inner, inner.len())
     };
     let of_fields = fields.iter().map(|field| match field.what {
         FieldType::U8 | FieldType::Enum8(_) | FieldType::Ref8(_) | FieldType::Type => 1,
@@ -267,6 +279,7 @@ fn most_bytes(fields: &[Field], values: usize) -> usize {
     of_fields.sum()
 }
 
+/// Writes fields. A value that is missing is written as 0.
 fn put_values(fields: &[Field], values: &[u64], out: &mut Cursor<'_>) {
     for (index, field) in fields.iter().enumerate() {
         let value = values.get(index).copied().unwrap_or(0);
@@ -302,27 +315,35 @@ fn put_values(fields: &[Field], values: &[u64], out: &mut Cursor<'_>) {
     }
 }
 
-/// Writes the events of a location. Bytes are handed out as they come; of a chunk that was begun, the header
-/// is completed later.
+/// Writes the events of a location as the chunks of its file. The caller appends [`EventWriter::bytes`] to the file at
+/// any time, also in the middle of a chunk; so the header of a chunk is completed later, by [`EventWriter::patches`].
 #[derive(Debug)]
 pub struct EventWriter {
+    /// Size of each chunk in bytes.
     chunk_size: usize,
-    /// Where the current chunk starts in the file.
+    /// Offset of the current chunk in the file.
     chunk_start: u64,
+    /// Whether a chunk was begun.
     has_chunk: bool,
+    /// Number of the current chunk's first event in the file, from 1.
     first: u64,
+    /// Number of events written.
     count: u64,
     /// The time of the last timestamp; 0 means that this chunk has none yet.
     stamp: u64,
+    /// The time of the last event.
     last_time: u64,
     /// Data to append to the file, up to `at`; the rest is free.
     buffer: Vec<u8>,
+    /// Position in the buffer at which the next event is written.
     at: usize,
-    /// Where the current chunk ends, counted as `at` is.
+    /// Position at which the current chunk ends, counted from the start of the buffer; it may be beyond the buffer.
     chunk_end: usize,
-    /// Up to where an event may take bytes: of the room and of the chunk.
+    /// Position before which the fast path must end an event: the end of the chunk, or [`ROOM`] bytes before the end of
+    /// the buffer if that is earlier.
     limit: usize,
-    /// Where in the file eight bytes have to be replaced by this number.
+    /// Changes that the caller has to make in the file after it has appended the bytes: (offset, number), where eight
+    /// bytes, little-endian, are replaced by the number. They complete the headers of chunks.
     pub patches: Vec<(u64, u64)>,
 }
 
@@ -379,11 +400,12 @@ impl EventWriter {
         self.clear();
     }
 
+    /// Sets [`EventWriter::limit`] after the buffer or the chunk has changed.
     fn set_limit(&mut self) {
         self.limit = self.chunk_end.min(self.buffer.len().saturating_sub(ROOM));
     }
 
-    /// Makes room for the given number of bytes.
+    /// Grows the buffer so that the given number of bytes, and [`ROOM`], are free.
     fn reserve(&mut self, bytes: usize) {
         let needed = self.at + bytes + ROOM;
         if self.buffer.len() < needed {
@@ -427,9 +449,9 @@ impl EventWriter {
     #[inline]
     pub fn write(&mut self, event: EventToWrite<'_>) -> Result<()> {
         let shape = &SHAPES[usize::from(event.id)];
-        let at_most = usize::from(shape.at_most);
-        let is_short = at_most != 0 && event.attributes.is_empty();
-        if !is_short || self.at + TIMESTAMP_LEN + at_most + END_LEN > self.limit {
+        let max_len = usize::from(shape.max_len);
+        let is_short = max_len != 0 && event.attributes.is_empty();
+        if !is_short || self.at + TIMESTAMP_LEN + max_len + END_LEN > self.limit {
             return self.write_any(&event);
         }
         let Some(place) = self.buffer[self.at..].first_chunk_mut() else {
@@ -460,11 +482,11 @@ impl EventWriter {
         Ok(())
     }
 
-    /// Appends an event of any length, in the next chunk if it must.
+    /// Appends an event of any length, in the next chunk if it does not fit the current one.
     fn write_any(&mut self, event: &EventToWrite<'_>) -> Result<()> {
-        let at_most = most_of(event);
-        if self.at + TIMESTAMP_LEN + at_most + END_LEN > self.limit {
-            self.make_room(event, at_most)?;
+        let max_len = max_event_len(event);
+        if self.at + TIMESTAMP_LEN + max_len + END_LEN > self.limit {
+            self.make_room(event, max_len)?;
         }
         let mut out = Cursor {
             bytes: &mut self.buffer[self.at..],
@@ -485,19 +507,21 @@ impl EventWriter {
         Ok(())
     }
 
-    /// Makes room for an event of at most `at_most` bytes, in the next chunk if necessary.
+    /// Makes room for an event of at most `max_len` bytes: begins the next chunk if necessary, and grows the buffer.
     #[cold]
     #[inline(never)]
-    fn make_room(&mut self, event: &EventToWrite<'_>, at_most: usize) -> Result<()> {
-        let needed = TIMESTAMP_LEN + at_most + END_LEN;
+    fn make_room(&mut self, event: &EventToWrite<'_>, max_len: usize) -> Result<()> {
+        let needed = TIMESTAMP_LEN + max_len + END_LEN;
         if CHUNK_HEADER_LEN + needed > self.chunk_size {
             let expected = "an event that fits a chunk";
-            return Err(FormatError::invalid(0, expected, at_most));
+            return Err(FormatError::invalid(0, expected, max_len));
         }
-        // Decides as the reference library does, so that files are identical, with one exception: two bytes must be
-        // left for the file's end. The reference writes past the end when only one is left.
+        // The reference library begins the next chunk unless a timestamp, the event at its maximum size and one more
+        // byte fit the current chunk. The condition is the same, so that files are identical, with one exception: an
+        // event that takes its maximum size needs two more bytes, because the file's end may follow it ([`END_LEN`]).
+        // With only one left, the reference writes the file's end past the chunk.
         let free = self.chunk_end - self.at;
-        let has_room = free >= needed || free + 1 == needed && length_of(event, at_most) < at_most;
+        let has_room = free >= needed || free + 1 == needed && length_of(event, max_len) < max_len;
         if !self.has_chunk {
             self.start_chunk();
         } else if !has_room {
@@ -522,23 +546,23 @@ impl EventWriter {
     }
 }
 
-/// Returns the maximum size of an event and its additional values.
-fn most_of(event: &EventToWrite<'_>) -> usize {
-    let most = usize::from(SHAPES[usize::from(event.id)].at_most);
+/// Returns the maximum size of an event and its additional values, without its timestamp.
+fn max_event_len(event: &EventToWrite<'_>) -> usize {
+    let most = usize::from(SHAPES[usize::from(event.id)].max_len);
     let most = match (most, event_record(event.id)) {
-        (0, Some(record)) => framed(most_of_list(record, event.values.len())),
+        (0, Some(record)) => max_framed_len(max_list_record_len(record, event.values.len())),
         (0, None) => event.payload.len() + 10,
         (most, _) => most,
     };
     match event.attributes.len() {
         0 => most,
-        count => most + framed(most_of_attributes(count)),
+        count => most + max_framed_len(max_attributes_len(count)),
     }
 }
 
-/// Returns the size in bytes of an event of at most `at_most` bytes.
-fn length_of(event: &EventToWrite<'_>, at_most: usize) -> usize {
-    let mut bytes = vec![0; at_most + ROOM];
+/// Returns the actual size in bytes of an event of at most `max_len` bytes, without its timestamp.
+fn length_of(event: &EventToWrite<'_>, max_len: usize) -> usize {
+    let mut bytes = vec![0; max_len + ROOM];
     let mut out = Cursor {
         bytes: &mut bytes,
         at: 0,

@@ -23,8 +23,8 @@ pub(super) fn sum(counts: impl Iterator<Item = u64>) -> u64 {
 pub(super) struct FoundStream {
     pub(super) stream: StreamId,
     pub(super) chunks: Vec<StoredChunk>,
-    /// For each chunk, committed events that its page does not give.
-    pub(super) unread: Vec<u64>,
+    /// For each chunk, the number of committed events that could not be decoded from the rows of its page.
+    pub(super) undecoded: Vec<u64>,
     pub(super) ended: Ended,
 }
 
@@ -158,7 +158,7 @@ impl FoundStream {
         let mut losses = Vec::new();
         let mut expected_sequence = 0;
         let mut recorded = 0_u64;
-        for (index, (chunk, unread)) in self.chunks.iter().zip(&self.unread).enumerate() {
+        for (index, (chunk, undecoded)) in self.chunks.iter().zip(&self.undecoded).enumerate() {
             let header = &chunk.header;
             let missing = header.before.recorded.saturating_sub(recorded);
             if header.sequence > expected_sequence {
@@ -179,13 +179,13 @@ impl FoundStream {
                 // No chunk is missing, but one before has fewer events than its stream recorded.
                 self.lose(&mut losses, missing, index);
             }
-            self.lose(&mut losses, *unread, index + 1);
+            self.lose(&mut losses, *undecoded, index + 1);
             expected_sequence = header.sequence.saturating_add(1);
             recorded = header
                 .before
                 .recorded
                 .saturating_add(header.event_count)
-                .saturating_add(*unread);
+                .saturating_add(*undecoded);
         }
         (losses, recorded)
     }

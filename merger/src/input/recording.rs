@@ -139,11 +139,11 @@ impl InputRecording {
     ///
     /// # Errors
     /// If the storage fails.
-    pub(crate) fn check_unread(&mut self) -> Result<()> {
+    pub(crate) fn check_rest(&mut self) -> Result<()> {
         let ChunkOrigin::File(file) = &self.origin else {
             return Ok(());
         };
-        let damaged = self.recording.check_unread(file);
+        let damaged = self.recording.check_rest(file);
         let damaged = damaged.map_err(|source| MergeError::Format {
             path: self.path.clone(),
             error: source,

@@ -91,7 +91,7 @@ fn recover_with(
     if let Some(live) = input.live_file_left().filter(|_| directory.is_none()) {
         remove(&live)?;
     }
-    let unread = input.recording.unread_of_live_file();
+    let unread = input.recording.describe_live_loss();
     if let Some(what) = unread.clone().filter(|_| directory.is_none()) {
         let live = input.live_path.clone().unwrap_or_default();
         return Err(MergeError::LiveFileUnread { live, what });

@@ -49,7 +49,7 @@ impl InputTrace {
         };
         let file = FileAt::open(path)?;
         let mut trace = Trace::read(&file).map_err(format)?;
-        let damaged = trace.check_unread(&file).map_err(format)?;
+        let damaged = trace.check_rest(&file).map_err(format)?;
         trace.problems.extend(damaged);
         Ok(Self {
             path: path.to_owned(),

@@ -127,7 +127,7 @@ fn open_recordings(
 ) -> Result<Vec<InputRecording>> {
     let is_packed = paths.len() > MOST_UNPACKED;
     let (inputs, more) = open_each(paths, |input| {
-        input.check_unread()?;
+        input.check_rest()?;
         name_functions(symbols, &mut input.recording.definitions);
         if is_packed {
             input.pack_definitions();

@@ -2,7 +2,7 @@
 //! events, references and damage. Each process of the archive then is a recording like any other, whose chunks are
 //! decoded from the archive's files when the merge reaches them.
 
-mod names;
+mod numbering;
 mod read;
 mod write;
 

@@ -430,7 +430,7 @@ fn record(comm: &'static Communicator, values: Collective, id: u64) -> Record {
         bytes,
         received,
         sequence: sequence as u64,
-        ..Record::NONE
+        ..Record::DEFAULTS
     }
 }
 

@@ -121,7 +121,7 @@ pub(crate) fn comm_idup<const N: usize, S: Site>(call: Call<N, S>) -> usize {
             comm: Some(parent),
             bytes: number,
             place: call.word(call.at().newcomm),
-            ..Record::NONE
+            ..Record::DEFAULTS
         };
         if mpi.is_complete_at_once(request) {
             duplicated(mpi, &record);

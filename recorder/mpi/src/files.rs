@@ -146,7 +146,7 @@ pub(crate) fn file_request<const N: usize, S: Site>(call: Call<N, S>) -> usize {
             id,
             kind: RequestKind::File,
             object: file.object,
-            ..Record::NONE
+            ..Record::DEFAULTS
         };
         if !mpi.is_complete_at_once(request) {
             requests::put(request, record);

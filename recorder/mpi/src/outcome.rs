@@ -41,7 +41,7 @@ pub(crate) fn outcome(mpi: &Mpi, record: &Record, status: usize) -> RequestOutco
                 }
                 return RequestOutcome::Cancelled(record.id);
             };
-            let number = record.number(peer, tag, mpi.thread());
+            let number = record.complete_receive(peer, tag, mpi.thread());
             RequestOutcome::Received((record.object, peer, tag, bytes, number as i64, record.id))
         }
         RequestKind::Collective => {

@@ -172,9 +172,9 @@ pub(crate) fn isend<const N: usize, S: Site>(call: Call<N, S>) -> usize {
             object: comm.object,
             peer: peer as i32,
             tag: call.int(call.at().tag),
-            ..Record::NONE
+            ..Record::DEFAULTS
         };
-        record.count(mpi.thread());
+        record.assign_sequence(mpi.thread());
         record
     };
     let known = known.map(|(comm, peer)| record(comm, peer));
@@ -343,7 +343,7 @@ pub(crate) fn recv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
 fn start_receive(mpi: &Mpi, comm: &'static Communicator, source: i32, tag: i32) -> Record {
     let (peer, tag) = awaited(mpi, comm, source, tag);
     let mut record = Record::receive(requests::next_id(), comm, peer, tag);
-    record.count(mpi.thread());
+    record.assign_sequence(mpi.thread());
     record
 }
 
@@ -644,7 +644,7 @@ fn make_persistent<const N: usize, S: Site>(
             tag,
             bytes,
             has_status: !is_partitioned,
-            ..Record::NONE
+            ..Record::DEFAULTS
         };
         requests::put(call.place(call.at().request).handle(&mpi.abi, 0), record);
     }
@@ -655,7 +655,7 @@ fn make_persistent<const N: usize, S: Site>(
 /// Records what a persistent request does when it is started.
 fn started(mpi: &Mpi, record: &mut Record) {
     let types = &mpi.types;
-    record.count(mpi.thread());
+    record.assign_sequence(mpi.thread());
     match record.kind {
         RequestKind::Send if record.peer >= 0 => {
             mpi.raise(&types.isend, sent(record, record.bytes))
@@ -745,7 +745,7 @@ fn take_message<const N: usize, S: Site>(frame: Frame, mpi: &Mpi, call: &Call<N,
             bytes,
             ..Record::receive(id, comm, peer as i32, tag as i32)
         };
-        record.count(mpi.thread());
+        record.assign_sequence(mpi.thread());
         Some(record)
     });
     let Some(record) = found else {
@@ -842,7 +842,7 @@ pub(crate) fn mrecv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
         });
     match got {
         Some((record, (peer, tag, bytes))) => {
-            let number = record.number(peer, tag, mpi.thread()) as i64;
+            let number = record.complete_receive(peer, tag, mpi.thread()) as i64;
             let values = (record.object, peer, tag, bytes, number, record.id);
             frame.leave_with(&mpi.types.ireceive, values);
         }

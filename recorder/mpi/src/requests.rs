@@ -5,15 +5,15 @@
 //! the request is not done. So another thread that gets the same handle a moment later finds no
 //! stale record. No lock, except where a bucket is full.
 //!
-//! Why the records are sound without a model of their interleavings. A record is accessed only by
-//! the thread that changed its entry's phase to busy, by an exchange with acquire order; the next
-//! thread can do so only after a store of the phase with release order. Where the program has
-//! promised MPI that no two threads call it at a time, a plain store is enough, because the program
-//! orders the calls. The handle of an entry is read before the claim, and may be outdated; it is
-//! read again after the claim, and an entry of another handle is put back unchanged.
+//! Why this is sound: a record is accessed only by the thread that claimed its entry, that is, that
+//! changed the entry's phase to [`phase::BUSY`] by an exchange with acquire order. The next thread
+//! can claim it only after a store of the phase with release order. Where the program has promised
+//! MPI that no two threads call it at a time, a plain store is enough, because the program orders
+//! the calls. The handle of an entry is read before the claim, and may be outdated; it is read
+//! again after the claim, and an entry of another handle is released unchanged.
 #![expect(
     unsafe_code,
-    reason = "records lie in cells that one thread owns at a time"
+    reason = "records are in cells that one thread owns at a time"
 )]
 
 use std::cell::{Cell, UnsafeCell};
@@ -27,36 +27,39 @@ use crate::communicator::Communicator;
 use crate::handles::hash;
 use crate::sync::lock;
 
-/// What was started.
+/// The kind of operation that was started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RequestKind {
     Send,
     Receive,
     Collective,
-    /// A duplicate of a communicator: its parent, in `bytes` the number of the call, in `place`
-    /// where its handle will be.
+    /// A duplicate of a communicator. [`Record::comm`] is the parent, [`Record::bytes`] its number
+    /// among the communicators made from the parent.
     Duplicate,
     Rma,
-    /// In `object` the file.
+    /// [`Record::object`] is the file.
     File,
 }
 
 /// Data about a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record {
-    /// Number of the request in events.
+    /// Number that identifies the request in events, from [`next_id`].
     pub(crate) id: u64,
     pub(crate) kind: RequestKind,
     /// Whether it can be started repeatedly.
     pub(crate) is_persistent: bool,
+    /// Whether it was started and is not complete. Only a persistent request can be inactive.
     pub(crate) is_active: bool,
     /// Whether the program has requested its cancellation.
     pub(crate) is_cancelling: bool,
     /// For a receive, whether its status contains the message. Otherwise the record contains what
     /// the receive waited for.
     pub(crate) has_status: bool,
+    /// The communicator. `None` means that the operation is on a window or a file.
     pub(crate) comm: Option<&'static Communicator>,
-    /// Object of the communicator or file, as in events.
+    /// Object of the communicator or file in events. The messages of a partitioned request have a
+    /// separate object, different from that of `comm`.
     pub(crate) object: u32,
     /// Rank of the peer in the run; -1 means any. For a collective operation, the root.
     pub(crate) peer: i32,
@@ -70,11 +73,13 @@ pub(crate) struct Record {
     /// For a receive with a wildcard, its number among these receives. For a persistent collective
     /// operation, the number of the next start.
     pub(crate) sequence: u64,
+    /// For a duplicate, the address that its handle will be written to.
     pub(crate) place: usize,
 }
 
 impl Record {
-    pub(crate) const NONE: Self = Self {
+    /// Values of the fields that a constructor does not set.
+    pub(crate) const DEFAULTS: Self = Self {
         id: 0,
         kind: RequestKind::Send,
         is_persistent: false,
@@ -91,7 +96,7 @@ impl Record {
         place: 0,
     };
 
-    /// Makes the record of a receive that has begun.
+    /// Creates the record of a receive that has begun.
     #[inline(always)]
     pub(crate) const fn receive(id: u64, comm: &'static Communicator, peer: i32, tag: i32) -> Self {
         Self {
@@ -101,7 +106,7 @@ impl Record {
             object: comm.object,
             peer,
             tag,
-            ..Self::NONE
+            ..Self::DEFAULTS
         }
     }
 
@@ -111,13 +116,15 @@ impl Record {
         Channel {
             peer: self.peer as u32,
             tag: self.tag as u32,
+            // See [`Record::object`].
             is_partitioned: comm.object != self.object,
         }
     }
 
-    /// Counts a send or a receive that starts.
+    /// Sets the sequence number of a send or a receive that starts. `thread` is the number of the
+    /// calling thread, or `None` where no two threads call MPI concurrently.
     #[inline(always)]
-    pub(crate) fn count(&mut self, thread: Option<u32>) {
+    pub(crate) fn assign_sequence(&mut self, thread: Option<u32>) {
         let Some(comm) = self.comm else { return };
         let is_wildcard = self.peer < 0 || self.tag < 0;
         self.sequence = match self.kind {
@@ -131,16 +138,18 @@ impl Record {
         };
     }
 
-    /// Returns the number of the message that a receive has taken, given its peer and tag.
+    /// Completes a receive, given peer and tag of the message that it has taken: a receive with a
+    /// wildcard is not pending any more. Returns the message's number in its channel. `thread` is
+    /// the number of the calling thread, or `None` where no two threads call MPI concurrently.
     #[inline(always)]
-    pub(crate) fn number(&self, peer: u32, tag: u32, thread: Option<u32>) -> u64 {
+    pub(crate) fn complete_receive(&self, peer: u32, tag: u32, thread: Option<u32>) -> u64 {
         let Some(comm) = self.comm else {
             return UNKNOWN;
         };
         let channel = Channel {
             peer,
             tag,
-            is_partitioned: comm.object != self.object,
+            ..self.channel(comm)
         };
         if self.peer < 0 || self.tag < 0 {
             let taken = Some(channel);
@@ -166,18 +175,26 @@ impl Record {
     }
 }
 
+/// Number of buckets of the table; a request's handle determines its bucket.
 const BUCKETS: usize = 4096;
-const BUCKET: usize = 8;
+/// Number of entries of a bucket.
+const BUCKET_LEN: usize = 8;
 
+/// The phases of an entry.
 mod phase {
+    /// The entry has no record.
     pub(super) const FREE: u32 = 0;
     /// One thread has claimed the entry.
     pub(super) const BUSY: u32 = 1;
-    pub(super) const FULL: u32 = 2;
+    /// The entry has the record of its handle.
+    pub(super) const OCCUPIED: u32 = 2;
 }
 
+/// An entry of the table.
 struct Entry {
+    /// A value of [`phase`].
     phase: AtomicU32,
+    /// The request's handle; outdated in an entry that is free.
     handle: AtomicUsize,
     record: UnsafeCell<MaybeUninit<Record>>,
 }
@@ -185,26 +202,27 @@ struct Entry {
 // SAFETY: the record is touched only by the thread that set the phase to busy.
 unsafe impl Sync for Entry {}
 
-static ENTRIES: [[Entry; BUCKET]; BUCKETS] = [const {
+static ENTRIES: [[Entry; BUCKET_LEN]; BUCKETS] = [const {
     [const {
         Entry {
             phase: AtomicU32::new(phase::FREE),
             handle: AtomicUsize::new(0),
             record: UnsafeCell::new(MaybeUninit::uninit()),
         }
-    }; BUCKET]
+    }; BUCKET_LEN]
 }; BUCKETS];
 
 /// Records of requests whose bucket is full.
 static OTHERS: Mutex<Option<HashMap<usize, Record>>> = Mutex::new(None);
+/// Length of [`OTHERS`]. If it is 0, [`take`] need not take the lock.
 static OTHER_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether several threads may access the entries concurrently.
-static IS_SHARED: AtomicBool = AtomicBool::new(true);
+static IS_MULTITHREADED: AtomicBool = AtomicBool::new(true);
 
 /// Sets whether several threads of the program may call MPI concurrently.
-pub(crate) fn share(is_shared: bool) {
-    IS_SHARED.store(is_shared, Ordering::Release);
+pub(crate) fn set_multithreaded(is_multithreaded: bool) {
+    IS_MULTITHREADED.store(is_multithreaded, Ordering::Release);
 }
 
 impl Entry {
@@ -215,7 +233,7 @@ impl Entry {
         if self.phase.load(seen) != from {
             return false;
         }
-        if !IS_SHARED.load(seen) {
+        if !IS_MULTITHREADED.load(seen) {
             // The program has promised MPI that no two threads call it at a time: this saves a
             // locked instruction.
             self.phase.store(phase::BUSY, seen);
@@ -235,7 +253,7 @@ pub(crate) fn put(handle: usize, record: Record) {
             // SAFETY: the entry is this thread's (module docs).
             unsafe { (*entry.record.get()).write(record) };
             entry.handle.store(handle, Ordering::Relaxed);
-            entry.phase.store(phase::FULL, Ordering::Release);
+            entry.phase.store(phase::OCCUPIED, Ordering::Release);
             return;
         }
     }
@@ -254,16 +272,16 @@ fn put_elsewhere(handle: usize, record: Record) {
 #[inline]
 pub(crate) fn take(handle: usize) -> Option<Record> {
     for entry in &ENTRIES[hash(handle) % BUCKETS] {
-        if entry.handle.load(Ordering::Relaxed) == handle && entry.claim(phase::FULL) {
+        if entry.handle.load(Ordering::Relaxed) == handle && entry.claim(phase::OCCUPIED) {
             // SAFETY: the entry is this thread's (module docs), and was filled before it was marked
-            // full.
+            // occupied.
             let record = unsafe { (*entry.record.get()).assume_init() };
-            // Another thread may have filled it with another's in between.
+            // Another thread may have filled it with another request's record in between.
             if entry.handle.load(Ordering::Relaxed) == handle {
                 entry.phase.store(phase::FREE, Ordering::Release);
                 return Some(record);
             }
-            entry.phase.store(phase::FULL, Ordering::Release);
+            entry.phase.store(phase::OCCUPIED, Ordering::Release);
         }
     }
     if OTHER_COUNT.load(Ordering::Acquire) == 0 {

@@ -226,7 +226,7 @@ pub(crate) fn rma_request<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         let record = Record {
             id,
             kind: RequestKind::Rma,
-            ..Record::NONE
+            ..Record::DEFAULTS
         };
         requests::put(request, record);
     }

@@ -133,7 +133,7 @@ impl Mpi {
             let place = place.to_string();
             let _ = self.recorder.add_property("mpi.qmpi-tool", &place);
         }
-        requests::share(is_multiple);
+        requests::set_multithreaded(is_multiple);
         let has_known_status = knows_status(&self.abi, &self.pmpi);
         self.has_known_status
             .store(has_known_status, Ordering::Release);

@@ -16,10 +16,10 @@ use crate::views::{region_sentence, region_table};
 
 /// Calls and times of every region, and the time outside of all.
 ///
-/// A call is counted at its enter; in a window, when it was entered there, and its times are the parts
-/// that lie there. Inclusive time counts recursion once; min, mean, max and percentiles are those of single calls
-/// that were entered and left there (percentiles within 1.6 %). Losses are taken into account: the true
-/// number of calls lies within calls ± uncertain; `~` marks times that a loss may have changed.
+/// With a window, only calls entered in it are counted, and times are those inside it. Inclusive time counts
+/// recursion once; min, mean, max and percentiles are those of single calls that were entered and left in the
+/// window (percentiles within 1.6 %). Losses are taken into account: the true number of calls lies within
+/// calls ± uncertain; `~` marks times that a loss may have changed.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Examples:\n  trace-cli regions run.annals --by rank --sort inclusive --top 20\n  \
@@ -38,7 +38,7 @@ pub struct RegionsArguments {
     #[arg(long, value_name = "WHAT")]
     by: Option<By>,
 
-    /// Order of the rows
+    /// Order of the rows; in a tree, max and name order by inclusive time
     #[arg(long, value_name = "WHAT", default_value = "exclusive")]
     sort: Sort,
 
@@ -177,7 +177,7 @@ pub fn run(arguments: &RegionsArguments, out: &mut dyn Write) -> anyhow::Result<
 /// A place in the call tree.
 #[derive(Clone, Debug, Serialize)]
 struct TreeRow {
-    /// Number of the row of the caller; null: nothing called it.
+    /// Index of the caller's row; `null` means that it has none.
     parent: Option<usize>,
     depth: usize,
     name: String,
@@ -190,10 +190,12 @@ struct TreeRow {
 #[derive(Clone, Debug, Serialize)]
 struct Tree {
     tree: Vec<TreeRow>,
-    /// Calls that are counted with their callers, because there were too many places.
+    /// Number of calls that are counted with their callers, because the tree has too many places.
     left_out: u64,
 }
 
+/// Prints the call tree. The calls of one caller are in the order of `--sort`; a tree has no longest calls, and is not
+/// ordered by name: `max` and `name` order it by inclusive time.
 fn run_tree(
     arguments: &RegionsArguments,
     opened: &Reader,

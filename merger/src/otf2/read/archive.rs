@@ -1,24 +1,30 @@
-//! An opened archive: everything that its parts are decoded with.
+//! An opened archive, as its processes' recordings share it.
 
 use super::event_types::EventTypes;
 use super::file::LocationFile;
 use super::markers::Markers;
 use super::world::World;
-use crate::otf2::names::Numberings;
+use crate::otf2::numbering::Numberings;
 use annals_format::otf2::{Anchor, GlobalDefinitions};
 use std::path::PathBuf;
 
-/// An opened archive.
+/// An opened archive: its files, and everything that is needed to decode their events.
 #[derive(Debug)]
 pub(crate) struct Archive {
-    /// Its anchor's file.
+    /// Path of the anchor file.
     pub(crate) path: PathBuf,
+    /// The contents of the anchor file.
     pub(crate) anchor: Anchor,
+    /// The definitions that all locations share.
     pub(crate) definitions: GlobalDefinitions,
+    /// The event types that its events have in the recordings.
     pub(crate) event_types: EventTypes,
+    /// The numbers that its definitions have in the recordings.
     pub(crate) numberings: Numberings,
+    /// The ranks in its communicators, as ranks of the run.
     pub(crate) world: World,
-    /// By their numbers.
+    /// Its locations with their files, by the location's number in the recordings.
     pub(crate) locations: Vec<LocationFile>,
+    /// The markers, if it has any.
     pub(crate) markers: Option<Markers>,
 }

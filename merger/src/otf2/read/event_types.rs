@@ -2,7 +2,7 @@
 //! an element for each field and each additional value that some event of it has.
 
 use super::scan::{FIRST_COMPOSITION, Key, MOST_ARGUMENTS, MOST_VALUES, Scanned};
-use crate::otf2::names::Strings;
+use crate::otf2::numbering::Strings;
 use annals_format::otf2::records::ids;
 use annals_format::otf2::{
     DefinitionKind, Enumeration, Field, FieldType, GlobalDefinitions, Record, enums, event_record,
@@ -175,11 +175,11 @@ impl Elements<'_> {
                 )
         );
         self.elements.push(Element {
-            name: self.strings.id(&unique),
+            name: self.strings.intern(&unique),
             element_type,
             is_optional,
             reference,
-            unit: self.strings.id(""),
+            unit: self.strings.intern(""),
             original_bits: 0,
         });
         self.sources.push(from);
@@ -324,7 +324,7 @@ fn add_fields(record: &Record, arguments: usize, elements: &mut Elements<'_>) {
                 elements.add(name, ElementType::I64, ElementSource::Value(index));
             }
             FieldType::U64 | FieldType::F64 => {
-                let unit = elements.strings.id("ticks");
+                let unit = elements.strings.intern("ticks");
                 elements
                     .add(name, ElementType::U64, ElementSource::Time(index))
                     .unit = unit;
@@ -457,8 +457,8 @@ impl EventTypesBuilder<'_> {
         }
         let definition = EventType {
             id,
-            name: self.strings.id(&unique),
-            description: self.strings.id(&description),
+            name: self.strings.intern(&unique),
+            description: self.strings.intern(&description),
             verbosity: Verbosity::UserBasic,
             role,
             key_element: None,
@@ -609,7 +609,7 @@ fn add_marker(elements: &mut Elements<'_>) -> (String, String, Role) {
     add("duration", ElementType::U64, MarkerField::Duration);
     add("definition", ElementType::U32, MarkerField::Definition);
     if let Some(duration) = elements.elements.iter_mut().rev().nth(1) {
-        duration.unit = elements.strings.id("ticks");
+        duration.unit = elements.strings.intern("ticks");
     }
     let names = |enumeration: &Enumeration| {
         let values = enumeration.values.iter();
@@ -656,7 +656,7 @@ fn add_metric(
             None => format!("value {index}"),
         };
         let unit = member.map(|member| unit_of(definitions, member));
-        let unit = elements.strings.id(&unit.unwrap_or_default());
+        let unit = elements.strings.intern(&unit.unwrap_or_default());
         let (element_type, _) = type_of(match *type_code {
             types::INT64 => types::INT64,
             types::DOUBLE => types::DOUBLE,

@@ -12,7 +12,7 @@ use super::world::World;
 use crate::error::{MergeError, Result};
 use crate::input::file::FileAt;
 use crate::input::recording::InputRecording;
-use crate::otf2::names::{Numberings, Strings};
+use crate::otf2::numbering::{Numberings, Strings};
 use annals_format::Problem;
 use annals_format::otf2::{
     Anchor, ClockCorrection, DefinitionKind, GlobalDefinitions, LocalDefinitions,

@@ -4,9 +4,7 @@ use super::archive::Archive;
 use super::file::LocationFile;
 use super::scan::FilePart;
 use super::world::World;
-use crate::otf2::names::{
-    FIRST_OF_MARKERS, FORMAT, IO_PARADIGM, OBJECTS, Strings, text_of_undefined,
-};
+use crate::otf2::numbering::{FIRST_OF_MARKERS, FORMAT, OBJECTS, Strings, text_of_undefined};
 use annals_format::otf2::{DefinitionKind, GlobalDefinition, GlobalDefinitions};
 use annals_format::wire::Put;
 use annals_format::{
@@ -165,7 +163,7 @@ struct ProcessDefinitions {
 
 impl<'a> Maker<'a> {
     fn string(&mut self, own: &mut ProcessDefinitions, text: &str) -> StringId {
-        let id = self.strings.id(text);
+        let id = self.strings.intern(text);
         own.definitions
             .strings
             .entry(id)
@@ -440,7 +438,7 @@ impl<'a> Maker<'a> {
             body.put_varint(archive.locations[*number].id);
             add(Reference::Location, *number as u32, body);
         }
-        for kind in OBJECTS.into_iter().chain([IO_PARADIGM]) {
+        for kind in OBJECTS {
             let numbering = archive.numberings.of_kind(kind);
             for (number, id) in (numbering.base..).zip(&numbering.ids) {
                 if !self.taken_objects.contains(&number) {
@@ -544,7 +542,7 @@ impl<'a> Maker<'a> {
             own.definitions.add(Definition::Region(region));
         }
         self.taken_objects.clear();
-        for kind in OBJECTS.into_iter().chain([IO_PARADIGM]) {
+        for kind in OBJECTS {
             for id in used(kind) {
                 let number = archive.numberings.of_kind(kind).get(id);
                 self.taken_objects.insert(number);

@@ -2,7 +2,7 @@
 //! must be, and those made of our own.
 
 use super::inputs::{InputArchive, ParadigmLocations, UNDEFINED, bits, groups_of, renumbered};
-use crate::otf2::names::{self, FIRST_OF_MARKERS, FORMAT};
+use crate::otf2::numbering::{self, FIRST_OF_MARKERS, FORMAT};
 use crate::otf2::read::markers::definition_record;
 use annals_format::otf2::enums::{PARADIGM_MPI, group_type};
 use annals_format::otf2::{
@@ -296,8 +296,7 @@ impl<'a> OutputDefinitions<'a> {
                 Reference::Object => {
                     let kind = wire.u8("kind").ok();
                     let kind = kind.and_then(|code| {
-                        let kinds = names::OBJECTS.into_iter();
-                        let mut kinds = kinds.chain([names::IO_PARADIGM]);
+                        let mut kinds = numbering::OBJECTS.into_iter();
                         kinds.find(|kind| *kind as u8 == code)
                     });
                     let number = wire.varint("number").ok();
@@ -463,7 +462,7 @@ impl<'a> OutputDefinitions<'a> {
 
     /// Returns the number of a string that the only archive refers to and does not define: it stays undefined.
     fn undefined_string(&mut self, text: &str) -> Option<u64> {
-        let number = names::number_of_undefined(text)?;
+        let number = numbering::number_of_undefined(text)?;
         let [archive] = &self.incoming[..] else {
             return None;
         };

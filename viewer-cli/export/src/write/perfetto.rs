@@ -1,8 +1,8 @@
 //! Perfetto's trace format: packets in protocol buffers (`perfetto/trace/trace_packet.proto`).
 //!
-//! Processes and locations are tracks; below a location's track is one for each source, which has the points as instants,
-//! and one for each metric. Names are interned at the beginning, so that packets depend on no other packet than the
-//! first.
+//! Processes and locations are tracks; below a location's track is one for each source, which has the points as
+//! instants, and one for each metric. Names are interned and tracks are described at the beginning; so packets depend
+//! on no other packets than these. The exception is the track of a metric: it is described before its first value.
 
 use annals_format::{EventType, EventTypeId, Reference, RegionId, Role, StreamId, Value};
 use rustc_hash::FxHashMap;
@@ -17,10 +17,10 @@ use crate::write::proto::{bytes, fixed, message, number};
 use crate::write::tables::{kind_of, metrics_of};
 use annals_merger::ByStream;
 
-/// Bytes that wait to be written.
+/// Length of the buffer, in bytes, beyond which it is written to the output.
 const BUFFER_BYTES: usize = 1 << 20;
 
-// Fields of the messages, as the protos number them.
+// Numbers of the messages' fields in the schema.
 mod trace {
     pub(super) const PACKET: u64 = 1;
 }
@@ -64,30 +64,36 @@ mod track {
     pub(super) const COUNTER: u64 = 8;
 }
 
-const CLEARED: u64 = 1;
-const NEEDS: u64 = 2;
+// Values of `TracePacket.sequence_flags`. The incremental state of a sequence is its interned names.
+/// `SEQ_INCREMENTAL_STATE_CLEARED`: the packet begins a new state.
+const STATE_CLEARED: u64 = 1;
+/// `SEQ_NEEDS_INCREMENTAL_STATE`: the packet refers to interned names.
+const NEEDS_STATE: u64 = 2;
 
+// Values of `TrackEvent.type`.
 const SLICE_BEGIN: u64 = 1;
 const SLICE_END: u64 = 2;
 const INSTANT: u64 = 3;
 const COUNTER: u64 = 4;
 
-/// Sequence of all packets but those of losses, which say that packets are missing.
+/// Id of the sequence of all packets but those of losses.
 const SEQUENCE: u64 = 1;
-/// First sequence of losses.
+/// Id of the first sequence of losses. Each stream with losses has one, because a packet of a loss marks its whole
+/// sequence as incomplete.
 const LOSSES: u64 = 2;
 
+// Ids of Perfetto's built-in clocks.
 const REALTIME: u64 = 1;
 const BOOTTIME: u64 = 6;
 
 /// The form of an event type in the output.
 #[derive(Clone, Debug)]
 struct EventForm {
-    /// Number of its interned name.
+    /// Id of its interned name.
     name: u64,
-    /// Elements: number of the interned name.
+    /// For each element, the id of its interned name.
     elements: Vec<u64>,
-    /// A metric: which element is its value.
+    /// Index of the element that is the value of the metric; `None` means that the type is no metric.
     metric: Option<usize>,
 }
 
@@ -95,16 +101,18 @@ struct EventForm {
 pub(crate) struct Perfetto<'a> {
     context: &'a Context<'a>,
     out: Output,
+    /// Packets that are not yet written to the output.
     buffer: Vec<u8>,
     layout: Layout,
-    kinds: FxHashMap<EventTypeId, EventForm>,
-    /// Interned names of regions, and their source locations.
+    forms: FxHashMap<EventTypeId, EventForm>,
+    /// Ids of each region's interned name and source location; the latter is 0 if it is not known.
     regions: FxHashMap<RegionId, (u64, u64)>,
-    /// Tracks of sources.
+    /// The track of each stream's source.
     streams: ByStream<u64>,
+    /// The tracks of metrics that have had a value.
     counters: FxHashMap<(StreamId, EventTypeId), u64>,
+    /// Id of the next track that is described.
     next_uuid: u64,
-    scratch: String,
 }
 
 fn annotate(name: &str, field: u64, value: u64, out: &mut Vec<u8>) {
@@ -126,13 +134,13 @@ fn timestamp(time_ns: i64) -> u64 {
     u64::try_from(time_ns).unwrap_or(0)
 }
 
-/// Writes a packet of the sequence that has the interned names.
+/// Writes a packet with one track event, which `fill` fills in.
 #[inline]
 fn event_packet(time_ns: i64, out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
     message(trace::PACKET, out, |out| {
         number(packet::TIMESTAMP, timestamp(time_ns), out);
         number(packet::SEQUENCE_ID, SEQUENCE, out);
-        number(packet::SEQUENCE_FLAGS, NEEDS, out);
+        number(packet::SEQUENCE_FLAGS, NEEDS_STATE, out);
         message(packet::TRACK_EVENT, out, |out| {
             fill(out);
             if time_ns < 0 {
@@ -149,14 +157,13 @@ impl<'a> Perfetto<'a> {
             context,
             out,
             buffer: Vec::with_capacity(BUFFER_BYTES + (1 << 16)),
-            // Tracks of processes and locations are called by these numbers.
+            // The ids up to here are those of processes' and locations' tracks.
             next_uuid: (layout.processes.len() + layout.threads.len()) as u64 + 1,
             layout,
-            kinds: FxHashMap::default(),
+            forms: FxHashMap::default(),
             regions: FxHashMap::default(),
             streams: ByStream::default(),
             counters: FxHashMap::default(),
-            scratch: String::new(),
         };
         perfetto.put_clocks();
         perfetto.put_names();
@@ -165,6 +172,7 @@ impl<'a> Perfetto<'a> {
         Ok(perfetto)
     }
 
+    /// Writes the buffer to the output if it has more than `limit` bytes.
     fn flush(&mut self, limit: usize) -> anyhow::Result<()> {
         if self.buffer.len() > limit {
             self.out.put(&self.buffer)?;
@@ -224,12 +232,12 @@ impl<'a> Perfetto<'a> {
                 }
                 iid
             });
-            let kind = EventForm {
+            let form = EventForm {
                 name,
                 elements: each.collect(),
                 metric: metrics.get(id).copied(),
             };
-            self.kinds.insert(*id, kind);
+            self.forms.insert(*id, form);
         }
         let mut places = 0;
         for (id, region) in &d.regions {
@@ -250,11 +258,12 @@ impl<'a> Perfetto<'a> {
         }
         message(trace::PACKET, &mut self.buffer, |out| {
             number(packet::SEQUENCE_ID, SEQUENCE, out);
-            number(packet::SEQUENCE_FLAGS, CLEARED, out);
+            number(packet::SEQUENCE_FLAGS, STATE_CLEARED, out);
             bytes(packet::INTERNED_DATA, &data, out);
         });
     }
 
+    /// Writes a packet that describes a track, which `fill` fills in.
     fn put_track(&mut self, fill: impl FnOnce(&mut Vec<u8>)) {
         message(trace::PACKET, &mut self.buffer, |out| {
             number(packet::SEQUENCE_ID, SEQUENCE, out);
@@ -262,22 +271,24 @@ impl<'a> Perfetto<'a> {
         });
     }
 
+    /// Describes the tracks of processes, locations and sources.
     fn put_tracks(&mut self) {
         let context = self.context;
         // Only processes and locations with contents are shown.
-        let mut is_shown = vec![false; context.locations.len()];
-        let mut is_process = vec![false; self.layout.processes.len() + 1];
+        let mut location_is_shown = vec![false; context.locations.len()];
+        let mut process_is_shown = vec![false; self.layout.processes.len() + 1];
         for (_, place) in context.streams() {
             let number = place.location_id.and_then(|id| context.number_of(id));
             if let Some(number) = number {
-                is_shown[number] = true;
+                location_is_shown[number] = true;
             }
-            if let Some(process) = is_process.get_mut(self.layout.pid(place.process) as usize) {
+            if let Some(process) = process_is_shown.get_mut(self.layout.pid(place.process) as usize)
+            {
                 *process = true;
             }
         }
         for process in self.layout.processes.clone() {
-            if is_process[process.pid as usize] {
+            if process_is_shown[process.pid as usize] {
                 self.put_track(|out| {
                     number(track::UUID, process.pid.into(), out);
                     message(track::PROCESS, out, |out| {
@@ -291,8 +302,8 @@ impl<'a> Perfetto<'a> {
                 });
             }
         }
-        for (number_of, thread) in self.layout.threads.clone().into_iter().enumerate() {
-            if is_shown[number_of] {
+        for (location, thread) in self.layout.threads.clone().into_iter().enumerate() {
+            if location_is_shown[location] {
                 self.put_track(|out| {
                     number(track::UUID, thread.tid.into(), out);
                     number(track::PARENT, thread.pid.into(), out);
@@ -329,7 +340,8 @@ impl<'a> Perfetto<'a> {
         }
     }
 
-    fn counter(&mut self, stream: StreamId, event_type: EventTypeId, element: usize) -> u64 {
+    /// Returns the track of a metric in a stream. Describes it if this is the metric's first value.
+    fn counter_track(&mut self, stream: StreamId, event_type: EventTypeId, element: usize) -> u64 {
         if let Some(uuid) = self.counters.get(&(stream, event_type)) {
             return *uuid;
         }
@@ -352,12 +364,14 @@ impl<'a> Perfetto<'a> {
         uuid
     }
 
-    fn region(&self, region: RegionId) -> (u64, u64) {
+    /// Returns the ids of a region's interned name and source location. 0 means that there is none.
+    fn interned_region(&self, region: RegionId) -> (u64, u64) {
         self.regions.get(&region).copied().unwrap_or((0, 0))
     }
 
-    fn put_region(&self, region: RegionId, out: &mut Vec<u8>) {
-        match self.region(region) {
+    /// Writes a region's name and source location into an event: interned, or as text if it is not defined.
+    fn put_region_name(&self, region: RegionId, out: &mut Vec<u8>) {
+        match self.interned_region(region) {
             (0, _) => {
                 let name = self.context.definitions.region_name(region);
                 bytes(event::NAME, name.as_bytes(), out);
@@ -371,7 +385,7 @@ impl<'a> Perfetto<'a> {
         }
     }
 
-    /// Elements as annotations.
+    /// Writes the elements of an event into it, as annotations.
     fn put_elements(
         &self,
         events: &Events<'_>,
@@ -414,6 +428,7 @@ impl<'a> Perfetto<'a> {
         }
     }
 
+    /// Writes a value of a metric.
     fn put_counter(&mut self, time_ns: i64, track: u64, value: Value<'_>) {
         event_packet(time_ns, &mut self.buffer, |out| {
             number(event::TYPE, COUNTER, out);
@@ -451,7 +466,7 @@ impl Exporter for Perfetto<'_> {
         event_packet(enter.time_ns, &mut buffer, |out| {
             number(event::TYPE, SLICE_BEGIN, out);
             number(event::TRACK_UUID, track.into(), out);
-            self.put_region(enter.region, out);
+            self.put_region_name(enter.region, out);
         });
         self.buffer = buffer;
         self.flush(BUFFER_BYTES)
@@ -490,26 +505,26 @@ impl Exporter for Perfetto<'_> {
 
     fn events(&mut self, events: &Events<'_>) -> anyhow::Result<()> {
         let d = self.context.definitions;
-        let kinds = events.event_types().enumerate().map(|(at, id)| {
+        let forms = events.event_types().enumerate().map(|(at, id)| {
             // Calls are slices; what has no location cannot be one.
-            let kind = self.kinds.get(&id).cloned();
+            let form = self.forms.get(&id).cloned();
             let definition = d.event_types.get(&id);
-            (events.is_move[at], kind.zip(definition))
+            (events.is_move[at], form.zip(definition))
         });
-        let kinds: Vec<(bool, Option<(EventForm, &EventType)>)> = kinds.collect();
+        let forms: Vec<(bool, Option<(EventForm, &EventType)>)> = forms.collect();
         for nth in 0..events.len() {
-            let (is_move, kind) = &kinds[events.type_place(nth)];
+            let (is_move, form) = &forms[events.type_place(nth)];
             let (time_ns, stream) = (events.time(nth), events.stream(nth));
             if *is_move && self.context.places.get(stream).location_id.is_some() {
                 continue;
             }
-            let Some((kind, event_type)) = kind else {
+            let Some((form, event_type)) = form else {
                 continue;
             };
-            if let Some(element) = kind.metric {
+            if let Some(element) = form.metric {
                 let value = events.value(nth, element);
                 if value != Value::Absent {
-                    let track = self.counter(stream, event_type.id, element);
+                    let track = self.counter_track(stream, event_type.id, element);
                     self.put_counter(time_ns, track, value);
                     self.flush(BUFFER_BYTES)?;
                     continue;
@@ -520,8 +535,8 @@ impl Exporter for Perfetto<'_> {
             event_packet(time_ns, &mut buffer, |out| {
                 number(event::TYPE, INSTANT, out);
                 number(event::TRACK_UUID, track, out);
-                number(event::NAME_IID, kind.name, out);
-                self.put_elements(events, nth, event_type, &kind.elements, out);
+                number(event::NAME_IID, form.name, out);
+                self.put_elements(events, nth, event_type, &form.elements, out);
                 let is_side = matches!(event_type.role, Role::Send | Role::Receive);
                 if is_side && let Some(flow) = events.message(nth) {
                     // 0 is no flow.
@@ -559,14 +574,13 @@ impl Exporter for Perfetto<'_> {
             let d = self.context.definitions;
             let event_type = loss.event_type.map(|id| d.event_type_name(id));
             let least = if loss.is_lower_bound { "at least " } else { "" };
-            self.scratch = format!(
+            let name = format!(
                 "{}: {least}{} {} ({})",
                 kind_of(loss),
                 loss.count,
                 event_type.as_deref().unwrap_or("events of any type"),
                 loss.cause.name()
             );
-            let name = std::mem::take(&mut self.scratch);
             message(trace::PACKET, &mut self.buffer, |out| {
                 number(packet::TIMESTAMP, timestamp(loss.to_ns), out);
                 number(packet::SEQUENCE_ID, sequence, out);

@@ -1,4 +1,4 @@
-//! Numbers that definitions of an archive have in the recordings made of it: dense, whatever they are there.
+//! Maps an archive's definition ids to dense numbers in the recordings made from it.
 
 use super::read::scan::Scanned;
 use annals_format::StringId;
@@ -9,7 +9,8 @@ use std::collections::HashMap;
 /// The format's name in foreign records.
 pub(crate) const FORMAT: &str = "OTF2";
 
-/// The number of the first definition of markers among the foreign records of the whole.
+/// Id of the first foreign record of an archive that contains a definition of markers. Those with lower ids contain its
+/// anchor and its other definitions.
 pub(crate) const FIRST_OF_MARKERS: u32 = 1 << 31;
 
 /// Returns the text that replaces an undefined string.
@@ -23,11 +24,14 @@ pub(crate) fn number_of_undefined(text: &str) -> Option<u64> {
     (text_of_undefined(number) == text).then_some(number)
 }
 
-/// Strings in addition to those of the archive.
+/// Strings of the recordings that the archive does not have, such as names of event types. Their ids follow those of
+/// the archive's strings, and are common to all processes.
 #[derive(Debug)]
 pub(crate) struct Strings {
+    /// The lowest id.
     first: u32,
     ids: HashMap<String, StringId>,
+    /// The texts by id, from `first` on.
     texts: Vec<String>,
 }
 
@@ -41,7 +45,8 @@ impl Strings {
         }
     }
 
-    pub(crate) fn id(&mut self, text: &str) -> StringId {
+    /// Returns the id of a text, and adds the text if it is new.
+    pub(crate) fn intern(&mut self, text: &str) -> StringId {
         if let Some(id) = self.ids.get(text) {
             return *id;
         }
@@ -51,25 +56,29 @@ impl Strings {
         id
     }
 
+    /// Returns the text with an id. `None` means that [`Strings::intern`] has not returned this id.
     pub(crate) fn text(&self, id: StringId) -> Option<&str> {
         let index = id.get().checked_sub(self.first)?;
         self.texts.get(index as usize).map(String::as_str)
     }
 }
 
-/// Dense numbers of one kind of definition.
+/// Dense numbers of one kind of definition: `base` + the index of the id among the ids of this kind.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Numbering {
     /// Ids of the archive, ascending.
     pub(crate) ids: Vec<u64>,
+    /// The numbers of ids below [`Numbering::TABLE_IDS`], by id; `u32::MAX` means that there is no such id.
     table: Vec<u32>,
+    /// The numbers of the other ids.
     far: FxHashMap<u64, u32>,
-    /// Added to each number.
+    /// The number of the first id.
     pub(crate) base: u32,
 }
 
 impl Numbering {
-    const DENSE: u64 = 1 << 22;
+    /// Ids below this are in the table, the others in the map.
+    const TABLE_IDS: u64 = 1 << 22;
 
     fn new(mut ids: Vec<u64>, base: u32) -> Self {
         ids.sort_unstable();
@@ -80,7 +89,7 @@ impl Numbering {
         };
         for (index, id) in ids.iter().enumerate() {
             let number = base + index as u32;
-            if *id < Self::DENSE {
+            if *id < Self::TABLE_IDS {
                 numbering.table.resize(*id as usize + 1, u32::MAX);
                 numbering.table[*id as usize] = number;
             } else {
@@ -91,30 +100,33 @@ impl Numbering {
         numbering
     }
 
-    /// Returns the number for an id; all bits set: undefined.
+    /// Returns the number of an id. `u32::MAX` means that the archive has no definition with this id and nothing refers
+    /// to one.
     #[inline]
     pub(crate) fn get(&self, id: u64) -> u32 {
         match self.table.get(id as usize) {
-            Some(number) if id < Self::DENSE => *number,
+            Some(number) if id < Self::TABLE_IDS => *number,
             _ => self.far.get(&id).copied().unwrap_or(u32::MAX),
         }
     }
 
-    /// Returns the id with a number.
+    /// Returns the id with a number, or `None` if no id has it.
     pub(crate) fn id(&self, number: u32) -> Option<u64> {
         let index = number.checked_sub(self.base)?;
         self.ids.get(index as usize).copied()
     }
 }
 
-/// Numbers of all kinds.
+/// The numberings of all kinds of definitions.
 #[derive(Debug)]
 pub(crate) struct Numberings {
+    /// By [`DefinitionKind`]; empty for kinds that are not numbered.
     kinds: Vec<Numbering>,
 }
 
-/// Kinds that are objects to us.
-pub(crate) const OBJECTS: [DefinitionKind; 12] = [
+/// The kinds of definitions that are objects ([`annals_format::Object`]) in recordings. Objects have one sequence of
+/// ids, in this order.
+pub(crate) const OBJECTS: [DefinitionKind; 13] = [
     DefinitionKind::Attribute,
     DefinitionKind::Group,
     DefinitionKind::Metric,
@@ -127,10 +139,8 @@ pub(crate) const OBJECTS: [DefinitionKind; 12] = [
     DefinitionKind::IoFile,
     DefinitionKind::IoHandle,
     DefinitionKind::LocationGroup,
+    DefinitionKind::IoParadigm,
 ];
-
-/// The last of the kinds that are objects.
-pub(crate) const IO_PARADIGM: DefinitionKind = DefinitionKind::IoParadigm;
 
 impl Numberings {
     /// Numbers all definitions, and those that are only referred to.
@@ -152,7 +162,7 @@ impl Numberings {
             kinds[kind as usize] = number(kind, 0);
         }
         let mut base = 0;
-        for kind in OBJECTS.into_iter().chain([IO_PARADIGM]) {
+        for kind in OBJECTS {
             let numbering = number(kind, base);
             base += numbering.ids.len() as u32;
             kinds[kind as usize] = numbering;
@@ -160,6 +170,7 @@ impl Numberings {
         Self { kinds }
     }
 
+    /// Returns the numbering of a kind of definition.
     #[inline]
     pub(crate) fn of_kind(&self, kind: DefinitionKind) -> &Numbering {
         &self.kinds[kind as usize]
