@@ -9,6 +9,9 @@ use crate::script::{Deed, Script};
 /// Pattern, rank that waited, rank for which it waited, from when, how long.
 pub(crate) type Found = (WaitPattern, u32, Option<u32>, i64, i64);
 
+/// Rank that waited, rank whose work caused it, cost, whether directly, the first call path with extra work.
+pub(crate) type HeardDelay = (u32, u32, i64, bool, Option<(u32, i64)>);
+
 /// What an analysis hands out. A location's number is its rank.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
@@ -16,8 +19,7 @@ pub(crate) struct Heard {
     /// Rank that waited, nanoseconds.
     pub(crate) wrong_order: Vec<(u32, i64)>,
     pub(crate) avoidable: Vec<(u32, i64)>,
-    /// Rank that waited, rank whose work caused it, cost, whether directly, the first call path with extra work.
-    pub(crate) delays: Vec<(u32, u32, i64, bool, Option<(u32, i64)>)>,
+    pub(crate) delays: Vec<HeardDelay>,
 }
 
 impl WaitObserver for Heard {

@@ -1,4 +1,4 @@
-//! Where a parallel run loses time: its efficiencies, its wait states by call path, and the ranks whose extra work caused
+//! The lost time of a parallel run: its efficiencies, its wait states by call path, and the ranks whose extra work caused
 //! them.
 
 use std::cmp::Reverse;
@@ -18,7 +18,7 @@ const MOST_WORST: usize = 10;
 /// Number of call paths that are kept of a cause.
 const MOST_PATHS: usize = 3;
 
-/// Where a run loses time. Times in nanoseconds; shares of the time of all ranks.
+/// The lost time of a run. Times in nanoseconds; shares of the time of all ranks.
 #[derive(Clone, Debug, Serialize)]
 pub struct LostTime {
     /// Trace time of the first event.
@@ -292,7 +292,7 @@ impl WaitObserver for Sums {
     }
 }
 
-/// Finds where a run loses time, in the query's window. `None` if the definitions are not those of a whole trace.
+/// Finds the lost time of a run, in the query's window. `None` if the definitions are not those of a whole trace.
 ///
 /// The useful time of a rank is the time between its first and its last event outside of calls of MPI and outside of what the
 /// runtime of threads waits in (see [`RegionKinds`](crate::RegionKinds)).

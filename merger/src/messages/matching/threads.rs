@@ -115,7 +115,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::messages::collectives::Carry;
     use crate::messages::{
         ANY_TAG, Mark, MessageBatch, MessageContent, MessageEvent, NONE, PointToPoint,
         PointToPointKind,

@@ -124,7 +124,7 @@ struct RecentWait {
 struct Location {
     /// By how much it would be earlier on an ideal network.
     saved_ns: i64,
-    /// The same at the start of the window.
+    /// [`Location::saved_ns`] at the start of the window.
     saved_before_ns: i64,
     open: Option<OpenCall>,
     recent: VecDeque<RecentWait>,
@@ -157,7 +157,7 @@ pub(super) struct Engine<'a, V> {
     operations: FxHashMap<u64, Operation>,
     /// Number of calls in the window, by location and region.
     calls: FxHashMap<(u32, RegionId), u64>,
-    /// Messages that were matched and not looked at.
+    /// Messages that were matched and not processed yet.
     matched: Vec<Message>,
     delays: Delays,
     /// Number of messages and operations that made others wait.
@@ -727,7 +727,7 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
         self.synchronise(family, whole.communicator, &members, &locations);
     }
 
-    /// Remembers who was synchronised with whom by a collective operation.
+    /// Remembers the locations that a collective operation synchronised.
     fn synchronise(
         &mut self,
         family: Family,
