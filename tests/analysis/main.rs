@@ -1,4 +1,5 @@
 //! Analyses of MPI programs with exact clocks, compared with values that are written out and with an oracle.
 
+mod oracle;
 mod patterns;
 mod script;

@@ -29,7 +29,7 @@ pub(crate) struct Script {
 }
 
 /// Regions of the scripts; those whose names begin with `MPI_` are of the group `mpi`.
-const REGIONS: [&str; 16] = [
+pub(crate) const REGIONS: [&str; 16] = [
     "main",
     "assemble",
     "solve",
