@@ -31,8 +31,8 @@ impl WaitObserver for Heard {
         self.wrong_order.push((wait.location, more_ns));
     }
 
-    fn avoidable(&mut self, wait: &WaitState, work_ns: i64) {
-        self.avoidable.push((wait.location, work_ns));
+    fn avoidable(&mut self, wait: &WaitState, cost_ns: i64) {
+        self.avoidable.push((wait.location, cost_ns));
     }
 
     fn delay(&mut self, delay: &Delay<'_>) {

@@ -63,17 +63,17 @@ void pipeline(void) {
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* Rank 0 receives from rank 1 first, which sends late, and only then from rank 2, whose message it could work on. */
+/* Rank 0 receives from rank 1 first, which sends late, and only then from rank 2, whose message it could work on. All
+ * have the same work. */
 void wrong_order(void) {
     if (rank == 0) {
         receive_from(1);
         receive_from(2);
         assemble();
-    } else if (rank == 1) {
-        rest(LATE);
-        send_to(0);
-    } else if (rank == 2) {
-        send_to(0);
+    } else {
+        if (rank == 2) send_to(0);
+        assemble();
+        if (rank == 1) send_to(0);
     }
     MPI_Barrier(MPI_COMM_WORLD);
 }

@@ -3,6 +3,7 @@
 //! equals the count of a library that is generated from the MPI's own header. Every message has its
 //! receive, with the same number of bytes.
 
+mod causes;
 mod hangs;
 mod losses;
 mod support;

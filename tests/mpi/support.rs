@@ -186,7 +186,7 @@ pub(crate) fn flavours() -> impl Iterator<Item = Flavour> {
 }
 
 /// Runs a command that must succeed, and returns its output.
-fn output(command: &mut Command) -> String {
+pub(crate) fn output(command: &mut Command) -> String {
     let output = command
         .output()
         .unwrap_or_else(|e| panic!("{command:?}: {e}"));
@@ -196,6 +196,11 @@ fn output(command: &mut Command) -> String {
 }
 
 impl Flavour {
+    /// Returns the command of the C compiler.
+    pub(crate) fn compile(&self) -> Command {
+        Command::new(self.directory.join(self.compiler))
+    }
+
     pub(crate) fn has_fortran(&self) -> bool {
         self.fortran.is_some()
     }

@@ -79,8 +79,8 @@ pub struct WaitStateRow {
 
 /// The waits that a rank caused. Times in nanoseconds.
 ///
-/// With the pattern [`WaitPattern::WrongOrder`], it is the rank that waited while another message was there, on whose receive
-/// work followed that would have filled the wait. Those parts of waits are not counted among those that the senders caused.
+/// With the pattern [`WaitPattern::WrongOrder`], it is the rank that waited because it received its messages in the wrong
+/// order (see [`WaitObserver::avoidable`]). Those parts of waits are not counted among those that the senders caused.
 #[derive(Clone, Debug, Serialize)]
 pub struct CauseRow {
     /// The rank whose extra work caused the waits.
@@ -215,6 +215,8 @@ struct Sums {
     causes: FxHashMap<ProcessId, CauseSum>,
     /// By receiver and region: messages that it received in the wrong order.
     wrong_order: FxHashMap<(ProcessId, Option<RegionId>), DirectSum>,
+    /// By receiver: what others waited because of that.
+    wrong_order_passed_ns: FxHashMap<ProcessId, i64>,
     worst: Vec<WaitState>,
 }
 
@@ -227,6 +229,7 @@ impl Sums {
             waited_ns: FxHashMap::default(),
             causes: FxHashMap::default(),
             wrong_order: FxHashMap::default(),
+            wrong_order_passed_ns: FxHashMap::default(),
             worst: Vec::new(),
         }
     }
@@ -264,19 +267,23 @@ impl WaitObserver for Sums {
         direct.wrong_order_ns += more_ns;
     }
 
-    fn avoidable(&mut self, wait: &WaitState, work_ns: i64) {
+    fn avoidable(&mut self, wait: &WaitState, cost_ns: i64) {
         let receiver = self.process(wait.location);
         let own = self.wrong_order.entry((receiver, wait.region)).or_default();
-        own.add(wait, work_ns);
+        own.add(wait, cost_ns);
         let Some(cause) = wait.cause else { return };
         let process = self.process(cause);
         let of = self.causes.entry(process).or_default();
         let direct = of.direct.entry((wait.pattern, wait.region)).or_default();
-        direct.avoidable_ns += work_ns;
+        direct.avoidable_ns += cost_ns;
     }
 
     fn delay(&mut self, delay: &Delay<'_>) {
         let process = self.process(delay.location);
+        if delay.is_wrong_order {
+            *self.wrong_order_passed_ns.entry(process).or_default() += delay.cost_ns;
+            return;
+        }
         let of = self.causes.entry(process).or_default();
         of.waiting.insert(delay.wait.location);
         if !delay.is_direct {
@@ -413,7 +420,7 @@ fn cause_rows(
     sums: &Sums,
     times: &CommunicationTimes,
     definitions: &Definitions,
-    share: impl Fn(i64) -> f64,
+    share: impl Fn(i64) -> f64 + Copy,
 ) -> Vec<CauseRow> {
     let mut rows = Vec::new();
     for (process, of) in &sums.causes {
@@ -456,10 +463,33 @@ fn cause_rows(
             extra,
         });
     }
-    let wrong_order = sums
-        .wrong_order
-        .iter()
-        .map(|((process, region), sum)| CauseRow {
+    rows.extend(wrong_order_rows(sums, times, definitions, share));
+    rows.sort_by_key(|row| (Reverse(row.cost_ns), row.rank));
+    rows
+}
+
+/// Returns the rows of ranks that received in the wrong order. What others waited because of that is in the row with the
+/// largest cost of the rank.
+fn wrong_order_rows(
+    sums: &Sums,
+    times: &CommunicationTimes,
+    definitions: &Definitions,
+    share: impl Fn(i64) -> f64,
+) -> Vec<CauseRow> {
+    let mut rows = Vec::new();
+    for ((process, region), sum) in &sums.wrong_order {
+        let own = sums
+            .wrong_order
+            .iter()
+            .filter(|((other, _), _)| other == process);
+        let largest = own.max_by_key(|((_, region), sum)| (sum.cost_ns, Reverse(*region)));
+        let is_largest = largest.is_some_and(|((_, largest), _)| largest == region);
+        let passed_ns = sums
+            .wrong_order_passed_ns
+            .get(process)
+            .filter(|_| is_largest);
+        let cost_ns = sum.cost_ns + passed_ns.copied().unwrap_or(0);
+        rows.push(CauseRow {
             rank: definitions.rank_of(*process),
             pattern: WaitPattern::WrongOrder,
             region: region.map_or_else(String::new, |region| definitions.region_name(region)),
@@ -468,15 +498,14 @@ fn cause_rows(
             waiting_ranks: 1,
             mean_late_ns: sum.mean_late_ns(),
             max_late_ns: sum.max_ns,
-            cost_ns: sum.cost_ns,
+            cost_ns,
             direct_ns: sum.cost_ns,
             wrong_order_ns: sum.cost_ns,
             uncertain_ns: sum.uncertain_ns,
-            share: share(sum.cost_ns),
+            share: share(cost_ns),
             extra: Vec::new(),
         });
-    rows.extend(wrong_order);
-    rows.sort_by_key(|row| (Reverse(row.cost_ns), row.rank));
+    }
     rows
 }
 

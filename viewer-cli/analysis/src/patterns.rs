@@ -101,7 +101,8 @@ impl PartWait {
 /// send and receive: for them, own leave − max(min of their leaves, max enters).
 ///
 /// Of an operation that is begun in one call and completed in another, the enters of other members are those of the calls
-/// that began it, and the own enter and leave are those of the call that completed it.
+/// that began it, and the own enter and leave are those of the call that completed it; its completion is from its own enter
+/// on at the earliest.
 pub fn collective_waits(family: Family, parts: &[MemberPart]) -> Vec<PartWait> {
     let numbered = || parts.iter().enumerate();
     let last = |is_wanted: &dyn Fn(&MemberPart) -> bool| {
@@ -169,7 +170,7 @@ fn complete(parts: &[MemberPart], waits: &mut [PartWait], counts: impl Fn(&Membe
     let from_ns = first_left.max(last_entered);
     for (part, wait) in parts.iter().zip(waits) {
         if counts(part) {
-            wait.completion_ns = (part.left_ns - from_ns).max(0);
+            wait.completion_ns = (part.left_ns - from_ns.max(part.entered_ns)).max(0);
         }
     }
 }

@@ -87,6 +87,8 @@ pub struct Delay<'a> {
     pub location: u32,
     /// Whether that location caused it directly, and not by making others wait that made this one wait.
     pub is_direct: bool,
+    /// Whether it caused the wait by receiving its messages in the wrong order, and not by extra work.
+    pub is_wrong_order: bool,
     /// Where the extra work was: numbers of call paths, and shares of the cost, nanoseconds. Empty if it is not known, or if
     /// the cause is not direct.
     pub extra: &'a [(u32, i64)],
@@ -101,9 +103,10 @@ pub trait WaitObserver: Send {
     /// received later. Called again if that part is longer than was reported: `more_ns` is by how much.
     fn wrong_order(&mut self, wait: &WaitState, more_ns: i64);
 
-    /// Receives how much work, nanoseconds, the receiver did right after it had received such another message, up to the
-    /// length of that part: so much of the wait could have been filled with it.
-    fn avoidable(&mut self, wait: &WaitState, work_ns: i64);
+    /// Receives how much of such a part, nanoseconds, the order of the receives cost: all of it if the other message is of
+    /// the same sender; otherwise as long as the receiver worked right after it had received the other message, because
+    /// that work would have filled the wait.
+    fn avoidable(&mut self, wait: &WaitState, cost_ns: i64);
 
     /// Receives the causes of a wait, after the wait. Their costs add up to the wait, unless a cause is not known.
     fn delay(&mut self, delay: &Delay<'_>);
@@ -118,7 +121,7 @@ pub struct LocationTimes {
     pub mpi_ns: i64,
     /// Time in which the runtime of threads waited, nanoseconds.
     pub threads_ns: i64,
-    /// By how much the last event would be earlier on a network that needs no time, nanoseconds.
+    /// By how much its time in the window would be shorter on a network that needs no time, nanoseconds.
     pub saved_ns: i64,
     /// Number of calls with messages or collective operations.
     pub calls: u64,
@@ -159,12 +162,20 @@ struct OpenCall {
     has_events: bool,
 }
 
+/// Time in calls without events, nanoseconds.
+#[derive(Clone, Copy, Default, Debug)]
+struct Quick {
+    all_ns: i64,
+    /// The part of it in the window.
+    inside_ns: i64,
+}
+
 /// What a slice knows of a location.
 #[derive(Clone, Debug, Default)]
 struct SliceLocation {
     open: Option<OpenCall>,
-    /// Time in calls without events since the last step, nanoseconds.
-    quick_ns: i64,
+    /// Time in calls without events since the last step.
+    quick: Quick,
     /// Work since the last step: call paths, and nanoseconds.
     work: Vec<(u32, i64)>,
     times: LocationTimes,
@@ -238,11 +249,7 @@ impl<V: WaitObserver> SliceState<'_, V> {
         self.work.clear();
         self.last_event = None;
         for (number, location) in self.locations.iter_mut().enumerate() {
-            engine.work(
-                number,
-                std::mem::take(&mut location.quick_ns),
-                &location.work,
-            );
+            engine.work(number, std::mem::take(&mut location.quick), &location.work);
             location.work.clear();
             let open = location.open.as_mut();
             open.into_iter().for_each(|open| open.sends.clear());
@@ -299,7 +306,8 @@ impl<V: WaitObserver> CallSink for SliceState<'_, V> {
             of.times.mpi_ns += self.shared.window.clip(open.call.entered_ns, left_ns);
         }
         if !open.has_events {
-            of.quick_ns += left_ns - open.call.entered_ns;
+            of.quick.all_ns += left_ns - open.call.entered_ns;
+            of.quick.inside_ns += self.shared.window.clip(open.call.entered_ns, left_ns);
             return;
         }
         for send in &open.sends {
@@ -344,13 +352,13 @@ impl<V: WaitObserver> Sink for SliceState<'_, V> {
         let Some(number) = self.events.set_call(event, open.call) else {
             return;
         };
-        if !open.has_events && (of.quick_ns != 0 || !of.work.is_empty()) {
+        if !open.has_events && (of.quick.all_ns != 0 || !of.work.is_empty()) {
             let first = self.work.len();
             self.work.append(&mut of.work);
             self.steps.push(Step::Work {
                 at: number,
                 location: location as u32,
-                quick_ns: std::mem::take(&mut of.quick_ns),
+                quick: std::mem::take(&mut of.quick),
                 work: (first, self.work.len()),
             });
         }
@@ -383,7 +391,7 @@ impl<V: WaitObserver> CallState for SliceState<'_, V> {
             .for_each(|work| work.0 = new(work.0));
         engine.run(&mut later.events, &later.steps, &later.work);
         for (location, of) in later.locations.iter().enumerate() {
-            engine.work(location, of.quick_ns, &of.work);
+            engine.work(location, of.quick, &of.work);
         }
         for (times, later) in self.locations.iter_mut().zip(&later.locations) {
             let (times, later) = (&mut times.times, &later.times);

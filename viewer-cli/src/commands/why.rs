@@ -2,19 +2,21 @@
 
 use std::io::Write;
 
-use annals_analysis::{LostTime, lost_time};
+use annals_analysis::{LostTime, bounded, lost_time};
+use annals_merger::Window;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 
 use super::{InputArguments, warn_of_damage};
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding};
-use crate::time;
 use crate::views::{pattern_name, rank_table, wait_state_table, why_sentence, why_text};
+use crate::{time, timeline};
 
 /// Why a parallel run is slow: its efficiencies, and which rank makes others wait, where.
 ///
-/// The first sentence names the rank whose extra work cost most. Waits are those of messages and collective operations;
+/// The first sentence names the rank whose extra work cost most. Of an MPI program, the time between `MPI_Init` and
+/// `MPI_Finalize` counts. Waits are those of messages and collective operations;
 /// what made a rank late is found by going back to when it was last synchronised with those that waited. `±` is by how
 /// much losses may change a time. The chapter "Why a run is slow" of the manual defines every word and figure.
 #[derive(Clone, Debug, Args)]
@@ -28,6 +30,9 @@ pub struct WhyArguments {
     #[command(flatten)]
     filter: FilterArguments,
 
+    /// Count MPI_Init and MPI_Finalize, too
+    #[arg(long, conflicts_with_all = ["from", "to"])]
+    all: bool,
     /// A table instead: times of ranks, or wait states by region and call path
     #[arg(long)]
     by: Option<By>,
@@ -48,7 +53,13 @@ enum By {
 /// If the input cannot be read, or the output cannot be written.
 pub fn run(arguments: &WhyArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
     let (opened, window) = arguments.input.open_window(&arguments.window)?;
-    let query = arguments.filter.query(opened.definitions(), window)?;
+    let mut query = arguments.filter.query(opened.definitions(), window)?;
+    if window == Window::ALL && !arguments.all {
+        let whole = bounded(&opened, window);
+        if let Some(found) = timeline::without_start_and_end(&opened, &query, whole)? {
+            query = query.within(found);
+        }
+    }
     let Some((lost, outcome)) = lost_time(&opened, &query)? else {
         bail!("the definitions of this input are incomplete: merge its recordings first");
     };

@@ -67,6 +67,7 @@ fn how_often(cause: &CauseRow) -> String {
 /// - *In each of N calls* it was late if it was in all of its calls of that region.
 /// - The cost includes what others waited because those waited that waited for it.
 /// - Its extra time is in the region that has at least half of the cost that is known by region; otherwise none is named.
+/// - *Through other ranks* is the part of the cost that is not direct, if it is at least a tenth.
 /// - `±` is by how much the cost may differ because of losses.
 pub fn cause_sentence(cause: &CauseRow) -> String {
     let rank = cause.rank;
@@ -94,6 +95,11 @@ pub fn cause_sentence(cause: &CauseRow) -> String {
         _ => format!("Rank {rank} enters {region} {late} late {often}"),
     };
     let mut sentence = format!("{event}, {} of the run", percent(cause.share));
+    let indirect_ns = cause.cost_ns - cause.direct_ns;
+    if 10 * indirect_ns >= cause.cost_ns {
+        let share = indirect_ns as f64 / cause.cost_ns as f64;
+        let _ = write!(sentence, ", {} of that through other ranks", percent(share));
+    }
     if cause.uncertain_ns > 0 {
         let _ = write!(sentence, " (± {})", time::duration(cause.uncertain_ns));
     }
@@ -122,8 +128,47 @@ pub fn main_causes(lost: &LostTime) -> impl Iterator<Item = &CauseRow> {
     causes.filter(|cause| cause.share >= LEAST_SHARE)
 }
 
+/// Returns the sentence about ranks that work one after another, and its causes. `None` if that is not what costs most.
+///
+/// It is if the most expensive cause is a late sender with extra work in some region, if at least one other rank's cause is a
+/// late sender with extra work in the same region, and if at least a quarter of the cost of all of these is indirect.
+fn chain_sentence(lost: &LostTime) -> Option<String> {
+    let place = |cause: &CauseRow| Some(cause.extra.first()?.path.last()?.clone());
+    let first = main_causes(lost).next()?;
+    let region = place(first)?;
+    let is_alike = |cause: &&CauseRow| {
+        cause.pattern == WaitPattern::LateSender
+            && cause.share >= LEAST_SHARE
+            && place(cause).as_ref() == Some(&region)
+    };
+    let mut chain: Vec<&CauseRow> = lost.causes.iter().filter(is_alike).collect();
+    let cost_ns: i64 = chain.iter().map(|cause| cause.cost_ns).sum();
+    let direct_ns: i64 = chain.iter().map(|cause| cause.direct_ns).sum();
+    if !is_alike(&first) || chain.len() < 2 || 4 * (cost_ns - direct_ns) < cost_ns {
+        return None;
+    }
+    chain.sort_by_key(|cause| cause.rank);
+    let ranks: Vec<String> = chain.iter().map(|cause| cause.rank.to_string()).collect();
+    let share = chain.iter().map(|cause| cause.share).sum();
+    let ranks = match &ranks[..] {
+        [one, other] => format!("{one} and {other}"),
+        [one, .., last] if ranks.len() > 4 => format!("{one} to {last} ({} of them)", ranks.len()),
+        [some @ .., last] => format!("{} and {last}", some.join(", ")),
+        [] => return None,
+    };
+    Some(format!(
+        "Ranks {ranks} work one after another in {}: each makes the next wait in {}, {} of the run.",
+        name(&region),
+        name(&first.region),
+        percent(share)
+    ))
+}
+
 /// Returns the sentence about the whole run.
 pub fn why_sentence(lost: &LostTime) -> String {
+    if let Some(sentence) = chain_sentence(lost) {
+        return sentence;
+    }
     if let Some(cause) = main_causes(lost).next() {
         return cause_sentence(cause);
     }
@@ -159,7 +204,9 @@ pub fn why_text(lost: &LostTime) -> String {
         let run = time::duration(lost.to_ns - lost.from_ns);
         let _ = writeln!(text, "({ranks}, {run}; 100 % is no time lost)");
     }
-    let mut causes = main_causes(lost).skip(1).peekable();
+    // If a sentence about several ranks is the first, each of them has its own sentence as well.
+    let said = usize::from(chain_sentence(lost).is_none());
+    let mut causes = main_causes(lost).skip(said).peekable();
     if causes.peek().is_some() {
         text.push_str("\nNext causes\n");
         for cause in causes {

@@ -8,15 +8,14 @@
 //! own    = w − passed
 //! ```
 //!
-//! `own` is the *direct* cost of the extra work of C, and `passed` the cost of what C waited for: of the location whose extra
-//! work caused the longest of these waits of C. So the costs of a wait add up to the wait, and each nanosecond of waiting
-//! has one cause. The extra work is in the call paths in which C has worked longer than W; their differences are scaled
-//! to `own`.
+//! `own` is the *direct* cost of the extra work of C, and `passed` the cost of what C waited for: it goes to the locations
+//! whose extra work caused these waits of C, in proportion. So the costs of a wait add up to the wait, and each nanosecond
+//! of waiting has one cause. The extra work is in the call paths in which C has worked longer than W; their differences are
+//! scaled to `own`.
 //!
 //! It follows the delay analysis of Böhme, Geimer, Wolf and Arnold ("Identifying the root causes of wait states in
-//! large-scale parallel applications", ICPP 2010), but for two simplifications that let it run forward, in one pass and in
-//! bounded memory: of the waits of C only the longest one's cause counts, and each location keeps the last [`RECENT_WAITS`]
-//! waits and [`RECENT_WORK`] pieces of work.
+//! large-scale parallel applications", ICPP 2010), but runs forward, in one pass and in bounded memory: each location keeps
+//! the last [`RECENT_WAITS`] waits, with at most [`MOST_ROOTS`] causes each, and [`RECENT_WORK`] pieces of work.
 
 use std::collections::VecDeque;
 
@@ -26,16 +25,58 @@ use rustc_hash::FxHashMap;
 const RECENT_WAITS: usize = 64;
 /// Number of pieces of work that are kept of a location.
 const RECENT_WORK: usize = 256;
+/// Number of causes that are kept of a wait. The smallest ones are added to the largest.
+const MOST_ROOTS: usize = 4;
 /// Number of pairs of locations whose last message is kept.
 const MOST_PAIRS: usize = 1 << 20;
+
+/// A location that caused a wait, and how much of it.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Root {
+    pub(super) location: u32,
+    /// Whether it caused the wait by receiving its messages in the wrong order, and not by extra work.
+    pub(super) is_wrong_order: bool,
+    pub(super) cost_ns: i64,
+}
+
+/// Locations that caused a wait.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Roots {
+    roots: [Root; MOST_ROOTS],
+    count: usize,
+}
+
+impl Roots {
+    fn add(&mut self, root: Root) {
+        let known = &mut self.roots[..self.count];
+        let is_same = |known: &&mut Root| {
+            (known.location, known.is_wrong_order) == (root.location, root.is_wrong_order)
+        };
+        if let Some(same) = known.iter_mut().find(is_same) {
+            same.cost_ns += root.cost_ns;
+        } else if self.count < MOST_ROOTS {
+            self.roots[self.count] = root;
+            self.count += 1;
+        } else if let Some(largest) = known.iter_mut().max_by_key(|known| known.cost_ns) {
+            largest.cost_ns += root.cost_ns;
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Root> {
+        self.roots[..self.count].iter()
+    }
+
+    pub(super) fn sum_ns(&self) -> i64 {
+        self.iter().map(|root| root.cost_ns).sum()
+    }
+}
 
 /// A wait that is over.
 #[derive(Clone, Copy, Debug)]
 struct PastWait {
     end_ns: i64,
     wait_ns: i64,
-    /// The location whose extra work caused it.
-    root: u32,
+    roots: Roots,
 }
 
 /// What is remembered of a location.
@@ -137,9 +178,9 @@ impl Delays {
         (at_waiting_ns, at_cause_ns)
     }
 
-    /// Remembers a wait. Returns the part of it that its cause passed on, nanoseconds, and the location whose extra work made
-    /// the cause wait. `None` if all of it is the cause's own.
-    pub(super) fn passed(&mut self, waiting: &Waiting) -> Option<(i64, u32)> {
+    /// Remembers a wait. Returns the parts of it that its cause passed on, with the locations that made the cause wait. The
+    /// rest is the cause's own.
+    pub(super) fn passed(&mut self, waiting: &Waiting) -> Roots {
         let (since_ns, cause_since_ns) = self.last_synchronised(waiting);
         let own = &self.locations[waiting.location as usize];
         let cause = &self.locations[waiting.cause as usize];
@@ -147,21 +188,29 @@ impl Delays {
         let waited_ns: i64 = waited.map(|wait| wait.wait_ns).sum();
         let waits = || cause.waits_since(cause_since_ns, waiting.cause_entered_ns);
         let cause_waited_ns: i64 = waits().map(|wait| wait.wait_ns).sum();
-        let longest = waits().max_by_key(|wait| wait.wait_ns);
         let passed_ns = (cause_waited_ns - waited_ns).clamp(0, waiting.wait_ns);
-        // That a location made another wait that then made it wait is no cause outside of it.
-        let root = longest.map(|wait| wait.root).filter(|_| passed_ns > 0);
-        let passed = root.map(|root| (passed_ns, root));
-        let own_ns = waiting.wait_ns - passed.map_or(0, |passed| passed.0);
-        let main = match passed {
-            Some((passed_ns, root)) if passed_ns > own_ns => root,
-            _ => waiting.cause,
-        };
-        self.remember(waiting, main);
-        passed
-    }
-
-    fn remember(&mut self, waiting: &Waiting, root: u32) {
+        let mut roots = Roots::default();
+        if passed_ns > 0 {
+            for root in waits().flat_map(|wait| wait.roots.iter()) {
+                let share = i128::from(root.cost_ns) * i128::from(passed_ns);
+                let cost_ns = (share / i128::from(cause_waited_ns)) as i64;
+                roots.add(Root { cost_ns, ..*root });
+            }
+            // What rounding has left.
+            let rest_ns = passed_ns - roots.sum_ns();
+            if let Some(first) = roots.roots.first_mut().filter(|_| roots.count > 0) {
+                first.cost_ns += rest_ns;
+            }
+        }
+        let mut all = roots;
+        let cost_ns = waiting.wait_ns - roots.sum_ns();
+        if cost_ns > 0 {
+            all.add(Root {
+                location: waiting.cause,
+                is_wrong_order: false,
+                cost_ns,
+            });
+        }
         let waits = &mut self.locations[waiting.location as usize].waits;
         if waits.len() >= RECENT_WAITS {
             waits.pop_front();
@@ -169,8 +218,32 @@ impl Delays {
         waits.push_back(PastWait {
             end_ns: waiting.entered_ns + waiting.wait_ns,
             wait_ns: waiting.wait_ns,
-            root,
+            roots: all,
         });
+        roots
+    }
+
+    /// Gives a part of a location's wait that began at a time to the location itself: it received its messages in the wrong
+    /// order. The parts of the other causes become smaller in proportion.
+    pub(super) fn receive_in_wrong_order(&mut self, location: u32, end_ns: i64, cost_ns: i64) {
+        let waits = &mut self.locations[location as usize].waits;
+        let Some(wait) = waits.iter_mut().rev().find(|wait| wait.end_ns == end_ns) else {
+            return;
+        };
+        let cost_ns = cost_ns.min(wait.wait_ns);
+        let rest_ns = wait.wait_ns - cost_ns;
+        let mut roots = Roots::default();
+        for root in wait.roots.iter() {
+            let share = i128::from(root.cost_ns) * i128::from(rest_ns);
+            let cost_ns = (share / i128::from(wait.wait_ns.max(1))) as i64;
+            roots.add(Root { cost_ns, ..*root });
+        }
+        roots.add(Root {
+            location,
+            is_wrong_order: true,
+            cost_ns: wait.wait_ns - roots.sum_ns(),
+        });
+        wait.roots = roots;
     }
 
     /// Returns the call paths in which the cause of a wait worked longer than the location that waited, scaled to a cost.

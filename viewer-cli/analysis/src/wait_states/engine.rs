@@ -13,7 +13,7 @@ use annals_merger::{
 use rustc_hash::FxHashMap;
 
 use super::delays::{Delays, Waiting};
-use super::{Delay, LocationTimes, Shared, WaitObserver, WaitPattern, WaitState};
+use super::{Delay, LocationTimes, Quick, Shared, WaitObserver, WaitPattern, WaitState};
 use crate::call_paths::CallPaths;
 use crate::patterns::{
     Family, MemberPart, collective_waits, late_receiver, late_sender, wrong_order,
@@ -25,11 +25,11 @@ const RECENT: usize = 64;
 /// What happens to a location, before the event of the slice with number `at`.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
-    /// It has worked, and was in calls without events: a range of the slice's work, and nanoseconds.
+    /// It has worked, a range of the slice's work, and was in calls without events.
     Work {
         at: usize,
         location: u32,
-        quick_ns: i64,
+        quick: Quick,
         work: (usize, usize),
     },
     /// It left a call.
@@ -51,7 +51,7 @@ impl Step {
 /// How calls of a region pass messages.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct RegionManner {
-    /// Sends may end before they are received.
+    /// Sends may end before they are received, or the call waits for a receive of its own as well.
     is_non_blocking: bool,
     /// Receives were begun by an earlier call.
     is_completion: bool,
@@ -69,7 +69,7 @@ impl RegionManner {
         };
         let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| function.starts_with(prefix));
         Self {
-            is_non_blocking: starts(&["is", "ib", "ir", "bsend", "rsend"]),
+            is_non_blocking: starts(&["is", "ib", "ir", "bsend", "rsend", "sendrecv"]),
             is_completion: starts(&["wait", "test"]),
             is_test: starts(&["test", "iprobe", "improbe"]),
         }
@@ -124,12 +124,13 @@ struct RecentWait {
 struct Location {
     /// By how much it would be earlier on an ideal network.
     saved_ns: i64,
-    /// [`Location::saved_ns`] at the start of the window.
-    saved_before_ns: i64,
+    /// The part of that in the window.
+    saved_inside_ns: i64,
     open: Option<OpenCall>,
     recent: VecDeque<RecentWait>,
-    /// Waits during which a message was there that the last call received, and how long it was there.
-    passed_over: Vec<(WaitState, i64)>,
+    /// Waits during which a message was there that the last call received, how long it was there, and whether it was of the
+    /// sender for which it waited.
+    passed_over: Vec<(WaitState, i64, bool)>,
     /// When the last communicating call was left. `None` before the first.
     left_ns: Option<i64>,
     /// Work and time in calls without events since then, nanoseconds.
@@ -248,10 +249,11 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
     }
 
     /// Takes work by call path, and time in calls without events: on an ideal network, these need none.
-    pub(super) fn work(&mut self, location: usize, quick_ns: i64, work: &[(u32, i64)]) {
+    pub(super) fn work(&mut self, location: usize, quick: Quick, work: &[(u32, i64)]) {
         let of = &mut self.locations[location];
-        of.saved_ns += quick_ns;
-        of.known_ns += quick_ns;
+        of.saved_ns += quick.all_ns;
+        of.saved_inside_ns += quick.inside_ns;
+        of.known_ns += quick.all_ns;
         let mut end_ns = of.left_ns.unwrap_or(0) + of.known_ns;
         for (path, work_ns) in work {
             of.known_ns += work_ns;
@@ -269,10 +271,10 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
             match *step {
                 Step::Work {
                     location,
-                    quick_ns,
+                    quick,
                     work: (first, end),
                     ..
-                } => self.work(location as usize, quick_ns, &work[first..end]),
+                } => self.work(location as usize, quick, &work[first..end]),
                 Step::Leave {
                     call, is_uncertain, ..
                 } => self.leave(&call, is_uncertain),
@@ -328,11 +330,17 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
             let outside_ns = passed_ns - of.known_ns;
             // Work that could have been done earlier: each nanosecond of it once.
             let mut work_ns = passed_ns;
-            for (wait, there_ns) in of.passed_over.drain(..) {
-                let avoidable_ns = there_ns.min(work_ns);
-                work_ns -= avoidable_ns;
+            for (wait, there_ns, is_same) in of.passed_over.drain(..) {
+                let mut avoidable_ns = there_ns;
+                if !is_same {
+                    avoidable_ns = there_ns.min(work_ns);
+                    work_ns -= avoidable_ns;
+                }
                 if avoidable_ns > 0 {
                     self.waits.observer.avoidable(&wait, avoidable_ns);
+                    let end_ns = wait.from_ns + wait.wait_ns;
+                    self.delays
+                        .receive_in_wrong_order(call.location, end_ns, avoidable_ns);
                 }
             }
             if outside_ns > 0 {
@@ -388,7 +396,8 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
                 let more_ns = wrong_ns - recent.wrong_order_ns;
                 recent.wrong_order_ns = wrong_ns;
                 self.waits.observer.wrong_order(wait, more_ns);
-                of.passed_over.push((*wait, more_ns));
+                let is_same = wait.cause == received.sender;
+                of.passed_over.push((*wait, more_ns, is_same));
             }
         }
         match of.open.as_mut().filter(|open| open.is(&call)) {
@@ -466,13 +475,12 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
         // No earlier than it was entered, and no later than it was left.
         let earliest_ns = call.entered_ns - of.saved_ns;
         let ideal_ns = ideal_ns.clamp(earliest_ns, earliest_ns.max(left_ns - of.saved_ns));
-        of.saved_ns = left_ns - ideal_ns;
+        let saved_ns = left_ns - ideal_ns - of.saved_ns;
+        of.saved_ns += saved_ns;
+        of.saved_inside_ns += saved_ns.min(window.clip(call.entered_ns, left_ns));
         (of.left_ns, of.known_ns) = (Some(left_ns), 0);
         if window.contains(left_ns) {
             of.calls += u64::from(open.is_some());
-        }
-        if left_ns < window.from_ns {
-            of.saved_before_ns = of.saved_ns;
         }
         let Some(open) = open else { return };
         if window.contains(left_ns) {
@@ -587,8 +595,7 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
             let share = i128::from(cost_ns) * i128::from(handed.wait_ns);
             (share / i128::from(wait.wait_ns)) as i64
         };
-        let passed = passed.map(|(cost_ns, root)| (inside(cost_ns), root));
-        let own_ns = handed.wait_ns - passed.map_or(0, |passed| passed.0);
+        let own_ns = handed.wait_ns - passed.iter().map(|root| inside(root.cost_ns)).sum::<i64>();
         if own_ns > 0 {
             let extra = self.delays.extra(&waiting, own_ns);
             self.waits.observer.delay(&Delay {
@@ -596,17 +603,22 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
                 cost_ns: own_ns,
                 location: cause,
                 is_direct: true,
+                is_wrong_order: false,
                 extra,
             });
         }
-        if let Some((cost_ns, location)) = passed.filter(|passed| passed.0 > 0) {
-            self.waits.observer.delay(&Delay {
-                wait: &handed,
-                cost_ns,
-                location,
-                is_direct: false,
-                extra: &[],
-            });
+        for root in passed.iter() {
+            let cost_ns = inside(root.cost_ns);
+            if cost_ns > 0 {
+                self.waits.observer.delay(&Delay {
+                    wait: &handed,
+                    cost_ns,
+                    location: root.location,
+                    is_direct: false,
+                    is_wrong_order: root.is_wrong_order,
+                    extra: &[],
+                });
+            }
         }
         Some(handed)
     }
@@ -771,7 +783,7 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
         ids.into_iter()
             .for_each(|id| self.finish_operation(id, true));
         for (location, times) in self.locations.iter_mut().zip(times) {
-            times.saved_ns = location.saved_ns - location.saved_before_ns;
+            times.saved_ns = location.saved_inside_ns;
             times.calls = location.calls;
         }
         let outcome = Outcome {

@@ -1,0 +1,150 @@
+//! Real programs in which one cause makes ranks wait: `trace-cli why` names its rank, its region and what it is, first.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::{Flavour, flavours, output, prefix, scratch, source};
+
+/// Instances of a cause, and how long each makes a rank late: as in `causes.c`.
+const STEPS: u64 = 20;
+const LATE_NS: i64 = 20_000_000;
+
+struct Cause {
+    name: &'static str,
+    pattern: &'static str,
+    /// Rank and region that cause it.
+    rank: u64,
+    region: &'static str,
+    /// What the first sentence says.
+    says: &'static [&'static str],
+}
+
+const CAUSES: [Cause; 6] = [
+    Cause {
+        name: "late_sender",
+        pattern: "late-sender",
+        rank: 2,
+        region: "assemble",
+        says: &[
+            "Rank 2 sends",
+            "late to MPI_Recv in 20 messages",
+            "its extra time is in assemble.",
+        ],
+    },
+    Cause {
+        name: "late_broadcast",
+        pattern: "late-broadcast",
+        rank: 3,
+        region: "assemble",
+        says: &[
+            "Rank 3, the root, enters MPI_Bcast",
+            "late in each of 20 calls",
+            "its extra time is in assemble.",
+        ],
+    },
+    Cause {
+        name: "imbalance",
+        pattern: "barrier",
+        rank: 1,
+        region: "assemble",
+        says: &[
+            "Rank 1 enters MPI_Barrier",
+            "late in",
+            "its extra time is in assemble.",
+        ],
+    },
+    Cause {
+        name: "pipeline",
+        pattern: "late-sender",
+        rank: 0,
+        region: "assemble",
+        says: &[
+            "Ranks 0, 1 and 2 work one after another in assemble",
+            "wait in MPI_Recv",
+        ],
+    },
+    Cause {
+        name: "wrong_order",
+        pattern: "wrong-order",
+        rank: 0,
+        region: "",
+        says: &["Rank 0 receives in the wrong order: MPI_Recv waits"],
+    },
+    Cause {
+        name: "overload",
+        pattern: "late-sender",
+        rank: 0,
+        region: "assemble",
+        says: &[
+            "Rank 0 sends",
+            "through other ranks",
+            "its extra time is in assemble.",
+        ],
+    },
+];
+
+/// Records the program with one cause, and returns what `trace-cli why` says of it, as text and as JSON.
+fn why(flavour: &Flavour, program: &std::path::Path, cause: &Cause, round: u32) -> (String, Value) {
+    let recording = scratch().join(format!("cause-{}-{}-{round}", flavour.name, cause.name));
+    let mut record = Command::new(prefix().join("bin/trace-cli"));
+    record.arg("record").arg("-o").arg(&recording).arg("--");
+    let launch = flavour.launch("");
+    record.arg(launch.get_program()).args(launch.get_args());
+    for (name, value) in launch.get_envs() {
+        match value {
+            Some(value) => record.env(name, value),
+            None => record.env_remove(name),
+        };
+    }
+    // Ranks that wait leave the processors to those that work.
+    record.env("OMPI_MCA_mpi_yield_when_idle", "1");
+    output(record.arg(program).arg(cause.name));
+    let ask = |more: &[&str]| {
+        let mut ask = Command::new(prefix().join("bin/trace-cli"));
+        output(ask.arg("why").arg(&recording).args(more))
+    };
+    let json = serde_json::from_str(&ask(&["--json"])).expect("JSON");
+    (ask(&[]), json)
+}
+
+/// Checks that the first row of the causes is the one that was planted, and that each instance costs what was planted.
+fn check(found: &Value, cause: &Cause, what: &str) {
+    let row = &found["causes"][0];
+    assert_eq!(row["rank"], cause.rank, "{what}: {row}");
+    assert_eq!(row["pattern"], cause.pattern, "{what}: {row}");
+    let path = row["extra"][0]["path"].as_array();
+    let region = path.and_then(|path| path.last()?.as_str()).unwrap_or("");
+    assert_eq!(region, cause.region, "{what}: {row}");
+    let operations = row["operations"].as_u64().expect("a number");
+    assert!((STEPS..=STEPS + 1).contains(&operations), "{what}: {row}");
+    // Single instances may be late for other reasons: there are more processes than processors.
+    let late_ns = row["mean_late_ns"].as_i64().expect("a number");
+    assert!((late_ns - LATE_NS).abs() < LATE_NS / 2, "{what}: {row}");
+}
+
+#[test]
+fn why_names_the_rank_the_region_and_the_cause_that_was_planted() {
+    let rounds = if std::env::var_os("ANNALS_LONG").is_some() {
+        5
+    } else {
+        1
+    };
+    for flavour in flavours().filter(|flavour| ["mpich", "openmpi"].contains(&flavour.name)) {
+        let program = scratch().join(format!("causes-{}", flavour.name));
+        let mut compile = flavour.compile();
+        compile.args(["-O1", "-g", "-finstrument-functions", "-rdynamic"]);
+        output(compile.arg(source("causes.c")).arg("-o").arg(&program));
+        for cause in &CAUSES {
+            for round in 0..rounds {
+                let what = format!("{} {} {round}", flavour.name, cause.name);
+                let (text, found) = why(&flavour, &program, cause, round);
+                let first = text.lines().next().unwrap_or_default();
+                for part in cause.says {
+                    assert!(first.contains(part), "{what}: {part}: {text}");
+                }
+                check(&found, cause, &what);
+            }
+        }
+    }
+}
