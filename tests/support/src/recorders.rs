@@ -21,8 +21,7 @@ pub fn small_pages(directory: &Path, buffer_bytes: usize) -> Options {
 
 const BLOCK_LIMIT: Duration = Duration::from_millis(30);
 
-/// Options with few pages, whose streams keep them; a thread that needs one waits for
-/// [`BLOCK_LIMIT`].
+/// Options with few pages, whose streams keep them; a thread that needs one waits for 30 ms.
 pub fn few_pages_and_a_limit(directory: &Path) -> Options {
     let mut options = small_pages(directory, 1);
     options.overflow = Overflow::Block;
