@@ -26,8 +26,8 @@ fn a_build_with_one_increment_removed_fails_the_check() {
     let event_path = copy.join("recorder/src/stream.rs");
     let whole = std::fs::read_to_string(&event_path).expect("the event path");
     let increments = [
-        "bump(&row.raised);",
-        "bump(&row.dropped[cause.code() as usize]);",
+        "bump(&counters.raised);",
+        "bump(&counters.dropped[cause.code() as usize]);",
     ];
     assert_eq!(
         check_of(&copy, &broken),
