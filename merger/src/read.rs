@@ -106,7 +106,8 @@ impl Reader {
     /// If a path does not exist, or nothing can be read.
     pub fn open_all(paths: &[PathBuf], symbols: &Symbols) -> Result<Self> {
         let found = find(paths, None)?;
-        let has_others = !found.recordings.is_empty() || !found.archives.is_empty();
+        let has_others =
+            !found.recordings.is_empty() || !found.archives.is_empty() || !found.paraver.is_empty();
         let only_trace = !has_others && found.traces.len() == 1;
         if only_trace {
             let mut opened = Self::open_trace(&found.traces[0])?;

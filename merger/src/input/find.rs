@@ -24,12 +24,15 @@ pub struct Found {
     pub traces: Vec<PathBuf>,
     /// Anchors of OTF2 archives.
     pub archives: Vec<PathBuf>,
+    /// Traces of the Paraver format.
+    pub paraver: Vec<PathBuf>,
     /// Files that are neither, or cannot be read.
     pub rejected: Vec<RejectedInput>,
 }
 
 /// Finds inputs among files and directories. In a directory, these are the files named `*.annals` (and `*.annals-live`
-/// of killed processes) except `skip`, which is the output. In a directory without them, these are archives (`*.otf2`).
+/// of killed processes) except `skip`, which is the output. In a directory without them, these are
+/// archives (`*.otf2`), or else traces of the Paraver format (`*.prv`, `*.prv.gz`).
 ///
 /// # Errors
 /// If a path does not exist or a directory cannot be listed.
@@ -66,6 +69,9 @@ pub fn find(paths: &[PathBuf], skip: Option<&Path>) -> Result<Found> {
                 files = anchors_in(path).map_err(io)?;
             }
             if files.is_empty() {
+                files = crate::paraver::traces_in(path).map_err(io)?;
+            }
+            if files.is_empty() {
                 let anchors = archives_without_anchor(path).map_err(io)?;
                 if !anchors.is_empty() {
                     let new = anchors
@@ -97,6 +103,10 @@ pub fn find(paths: &[PathBuf], skip: Option<&Path>) -> Result<Found> {
             }
             if crate::otf2::is_anchor(&file) || crate::otf2::anchor_for(&file).is_some() {
                 found.archives.push(file);
+                continue;
+            }
+            if crate::paraver::is_trace(&file) {
+                found.paraver.push(file);
                 continue;
             }
             match kind_of(&file) {

@@ -26,6 +26,8 @@ pub struct InputRecording {
     /// Definitions of it that were packed.
     packed: Vec<u8>,
     pub(crate) origin: ChunkOrigin,
+    /// The temporary directory of a recording that was converted; it is removed with the last of them.
+    pub(crate) directory: Option<std::sync::Arc<tempfile::TempDir>>,
 }
 
 /// Where the chunks of a recording are.
@@ -108,6 +110,7 @@ impl InputRecording {
             recording,
             packed: Vec::new(),
             origin: ChunkOrigin::File(file),
+            directory: None,
         })
     }
 
@@ -208,6 +211,7 @@ impl InputRecording {
             recording,
             packed: Vec::new(),
             origin: ChunkOrigin::Archive(part),
+            directory: None,
         }
     }
 

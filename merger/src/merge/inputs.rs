@@ -79,10 +79,12 @@ pub(crate) fn open(
     let Found {
         recordings,
         archives,
+        paraver,
         mut rejected,
         ..
     } = found;
-    if recordings.is_empty() && traces.is_empty() && archives.is_empty() && rejected.is_empty() {
+    let are_others = !archives.is_empty() || !paraver.is_empty();
+    if recordings.is_empty() && traces.is_empty() && !are_others && rejected.is_empty() {
         return Err(MergeError::NoRecordings {
             path: paths.first().cloned().unwrap_or_default(),
         });
@@ -90,6 +92,7 @@ pub(crate) fn open(
     let mut inputs = open_recordings(&recordings, symbols, &mut rejected)?;
     let copies = reject_without_process(&mut inputs, &mut rejected);
     inputs.extend(open_archives(archives, symbols, jobs, &mut rejected));
+    inputs.extend(open_paraver(paraver, &mut rejected));
     let traces = open_traces(traces, symbols, &mut rejected);
     if inputs.is_empty() && traces.is_empty() {
         return Err(nothing_readable(&rejected));
@@ -105,6 +108,7 @@ pub(crate) fn open(
 /// input if it is named itself, or is next to traces only.
 fn named_traces(paths: &[PathBuf], found: &Found) -> Vec<PathBuf> {
     let others = found.recordings.iter().chain(&found.archives);
+    let others = others.chain(&found.paraver);
     let others = others.chain(found.rejected.iter().map(|input| &input.path));
     let with_others: BTreeSet<_> = others.filter_map(|path| path.parent()).collect();
     let is_alone = |trace: &Path| trace.parent().is_some_and(|at| !with_others.contains(at));
@@ -154,6 +158,25 @@ fn open_archives(
                 }
                 inputs.extend(processes);
             }
+            Err(error) => rejected.push(RejectedInput {
+                why: error.without_path(),
+                path,
+            }),
+        }
+    }
+    inputs
+}
+
+/// Opens traces of the Paraver format. Returns their tasks.
+fn open_paraver(paths: Vec<PathBuf>, rejected: &mut Vec<RejectedInput>) -> Vec<InputRecording> {
+    let mut inputs = Vec::new();
+    for path in paths {
+        match crate::paraver::open(&path) {
+            Ok(tasks) if tasks.is_empty() => {
+                let why = "it has no records".to_owned();
+                rejected.push(RejectedInput { path, why });
+            }
+            Ok(tasks) => inputs.extend(tasks),
             Err(error) => rejected.push(RejectedInput {
                 why: error.without_path(),
                 path,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use crate::messages::{Collective, Mark, MessageEvent, NONE, Semantics};
+use crate::messages::{Collective, Mark, MessageEvent, NOBODY, NONE, Semantics};
 
 /// Maximum number of operations that one process has in progress in one communicator.
 const MOST_OPEN: usize = 4096;
@@ -193,8 +193,11 @@ impl<D: Carry> Operation<D> {
         let semantics = *self.semantics.get_or_insert(part.semantics);
         let has_root = matches!(semantics, Semantics::OneToAll | Semantics::AllToOne);
         if has_root {
-            let root = *self.root.get_or_insert(part.root);
-            self.is_inconsistent |= root != part.root;
+            // In some traces, only the root says who it is.
+            if part.root != NOBODY {
+                let root = *self.root.get_or_insert(part.root);
+                self.is_inconsistent |= root != part.root;
+            }
         }
         self.is_inconsistent |= semantics != part.semantics;
         !self.is_inconsistent

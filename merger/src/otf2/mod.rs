@@ -7,7 +7,7 @@ mod read;
 mod write;
 
 pub(crate) use read::anchor::{anchor_for, is_anchor};
-pub(crate) use read::open::open;
+pub(crate) use read::open::{DIGEST_START, digest, open};
 pub(crate) use read::part::ArchivePart;
 pub(crate) use write::archive::write_archive;
 pub use write::archive::{ArchiveOptions, anchor_of};

@@ -11,7 +11,7 @@ pub enum RegionKind {
     Useful,
     /// MPI: not useful.
     Mpi,
-    /// Waiting in the runtime of threads, as in a barrier or for a lock: not useful.
+    /// Waiting in the runtime of threads, as in a barrier or for a lock, or in a state other than running: not useful.
     Threads,
 }
 
@@ -21,6 +21,7 @@ pub enum RegionKind {
 /// |---|---|
 /// | MPI | of the group `mpi` or of one below it, as `mpi.p2p`; without a group, named `MPI_…` or `PMPI_…` in any case |
 /// | threads | of the group `openmp` or `pthread` with `barrier`, `wait`, `idle`, `lock`, `critical` or `join` in the name |
+/// | threads | of the group `state`: states of a Paraver trace other than *running* |
 /// | useful | all others |
 #[derive(Clone, Debug)]
 pub struct RegionKinds(Vec<RegionKind>);
@@ -63,7 +64,7 @@ fn kind(group: &str, name: &str) -> RegionKind {
     }
     let name = name.to_ascii_lowercase();
     let waits = || WAITING.iter().any(|word| name.contains(word));
-    if matches!(main, "openmp" | "pthread") && waits() {
+    if main == "state" || (matches!(main, "openmp" | "pthread") && waits()) {
         return RegionKind::Threads;
     }
     RegionKind::Useful
@@ -88,6 +89,7 @@ mod tests {
                 RegionKind::Threads,
             ),
             ("openmp", "!$omp for @a.c:1", RegionKind::Useful),
+            ("state", "I/O", RegionKind::Threads),
             ("", "größe", RegionKind::Useful),
         ];
         for (group, name, expected) in kinds {

@@ -183,11 +183,11 @@ fn locations_of(
 
 /// Continues an FNV-1a hash of 128 bits: the archive's identity must be the same wherever and
 /// whenever it is read.
-fn digest(digest: u128, bytes: &[u8]) -> u128 {
+pub(crate) fn digest(digest: u128, bytes: &[u8]) -> u128 {
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
     bytes.iter().fold(digest, |sum, byte| {
         (sum ^ u128::from(*byte)).wrapping_mul(PRIME)
     })
 }
 
-const DIGEST_START: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+pub(crate) const DIGEST_START: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
