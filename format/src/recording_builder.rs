@@ -148,7 +148,6 @@ pub struct RecordingBuilder {
     /// The schema of the definitions, once they are written.
     schema: Option<Schema>,
     blocks: BlockWriter,
-    chunk_builder: ChunkBuilder,
     streams: Vec<StreamState>,
     index: Vec<(u64, ChunkHeader)>,
     bytes: Vec<u8>,
@@ -179,7 +178,6 @@ impl RecordingBuilder {
             definitions: Definitions::default(),
             schema: None,
             blocks: BlockWriter::new(level)?,
-            chunk_builder: ChunkBuilder::new(u64::MAX),
             streams: Vec::new(),
             index: Vec::new(),
             bytes: header.encode().to_vec(),
@@ -508,12 +506,11 @@ impl ChunkRows<'_> {
         let recording = self.recording;
         let state = &mut recording.streams[self.stream.index()];
         let schema = recording.schema.get_or_insert_default();
-        recording.chunk_builder.restart(state.max_ticks);
+        // Not kept: a trace of many processes has as many builders.
+        let mut builder = ChunkBuilder::new(state.max_ticks);
         let base_tick = self.base_tick.unwrap_or(0);
-        recording
-            .chunk_builder
-            .push_rows(schema, base_tick, &self.rows)?;
-        let (mut header, chunk) = recording.chunk_builder.complete(self.stream);
+        builder.push_rows(schema, base_tick, &self.rows)?;
+        let (mut header, chunk) = builder.finish(self.stream);
         header.sequence = state.chunks;
         header.open_reference_ns = self.open_reference_ns;
         header.close_reference_ns = close_reference_ns;

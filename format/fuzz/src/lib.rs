@@ -27,11 +27,12 @@ use cost::bounded;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 6] = [
     ("parts", parts),
     ("file", file),
     ("live", live),
     ("otf2", otf2),
+    ("paraver", paraver),
     ("text", text),
 ];
 
@@ -525,6 +526,30 @@ pub fn otf2(bytes: &[u8]) {
     chunk.resize(18, 0);
     chunk.extend_from_slice(bytes);
     annals_format::otf2::exercise(&chunk);
+}
+
+/// Reads a trace of the Paraver format: its records, the names of its states and events, and the names of its threads, with a
+/// zero byte between them.
+pub fn paraver(bytes: &[u8]) {
+    bounded(bytes.len(), || {
+        let directory = tempfile::tempdir().expect("a directory");
+        let trace = directory.path().join("trace.prv");
+        let mut parts = bytes.splitn(3, |byte| *byte == 0);
+        for extension in ["prv", "pcf", "row"] {
+            let part = parts.next().unwrap_or_default();
+            std::fs::write(trace.with_extension(extension), part).expect("a file");
+        }
+        let Ok(reader) = annals_merger::Reader::open(&trace) else {
+            return;
+        };
+        let mut last_ns = i64::MIN;
+        let read = reader.for_each_event(&annals_merger::Query::new(), |event| {
+            assert!(event.time() >= last_ns, "events are in order");
+            last_ns = event.time();
+            std::ops::ControlFlow::Continue(())
+        });
+        assert!(read.is_ok(), "what was converted is read: {read:?}");
+    });
 }
 
 /// Every parser of what people write: filters, times, sizes, measured offsets, plans, rules, triggers, settings.

@@ -30,7 +30,9 @@ const MOST_ROWS: usize = 1 << 20;
 /// Number of rows of a chunk.
 const CHUNK_ROWS: usize = 1 << 14;
 /// Number of ends and receives that wait until their time has come.
-const MOST_WAITING: usize = 1 << 22;
+const MOST_WAITING: usize = 1 << 20;
+/// Number of threads of all tasks with records.
+const MOST_THREADS: usize = 1 << 18;
 /// Number of places with problems that are kept.
 const MOST_PROBLEMS: usize = 1000;
 /// Number of members of all communicators.
@@ -319,12 +321,20 @@ impl<'a> Conversion<'a> {
         let rank = self.rank(thread.application, thread.task).ok_or(error)?;
         let tasks = &self.header.applications[thread.application as usize - 1].tasks;
         let threads = tasks[thread.task as usize - 1].threads;
+        let is_known = self
+            .task_numbers
+            .contains_key(&(thread.application, thread.task));
         if thread.thread == 0 || thread.thread > threads {
             return Err(error);
         }
+        if !is_known && self.threads.len() + threads as usize > MOST_THREADS {
+            return Err(LineError {
+                expected: "a thread of a task among the first 262,144 threads",
+                ..error
+            });
+        }
         // All threads of a task at once: definitions come before chunks.
-        let key = (thread.application, thread.task);
-        if !self.task_numbers.contains_key(&key) {
+        if !is_known {
             self.define_task(thread, rank, threads).map_err(|_| error)?;
         }
         self.thread_numbers.get(&thread).copied().ok_or(error)
@@ -351,7 +361,7 @@ impl<'a> Conversion<'a> {
             start_reference_ns: 0,
             command: "",
         };
-        let mut builder = RecordingBuilder::new(&process, CompressionLevel::default())?;
+        let mut builder = RecordingBuilder::new(&process, CompressionLevel::None)?;
         let ranks: usize = self
             .header
             .applications

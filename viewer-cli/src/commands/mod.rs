@@ -45,7 +45,7 @@ pub(crate) use crate::views::{opt_duration, percent};
 /// Arguments of every command that reads.
 #[derive(Clone, Debug, Args)]
 pub struct InputArguments {
-    /// A trace, a recording, a directory of recordings, or an OTF2 archive
+    /// A trace, a recording, a directory of recordings, an OTF2 archive, or a Paraver trace
     #[arg(value_name = "INPUT")]
     pub input: PathBuf,
 
