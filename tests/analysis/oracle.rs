@@ -14,7 +14,7 @@ use crate::script::{Deed, Script, moves};
 enum Step {
     /// A rank works, so long.
     Work(usize, i64),
-    /// A rank sends to another with a tag, and goes on.
+    /// A rank sends to another with a tag, and does not wait.
     Send(usize, usize, i64),
     /// A rank receives one of the messages that are on their way to it, by its number among them.
     Receive(usize, usize),

@@ -193,7 +193,7 @@ impl<D: Carry> Operation<D> {
         let semantics = *self.semantics.get_or_insert(part.semantics);
         let has_root = matches!(semantics, Semantics::OneToAll | Semantics::AllToOne);
         if has_root {
-            // In some traces, only the root says who it is.
+            // In some traces, only the root reports that it is the root.
             if part.root != NOBODY {
                 let root = *self.root.get_or_insert(part.root);
                 self.is_inconsistent |= root != part.root;

@@ -205,7 +205,7 @@ pub(crate) fn open(path: &Path) -> Result<Vec<InputRecording>> {
                 let (offset, expected) = (error.offset, error.expected);
                 invalid(format!("at byte {offset}: expected {expected}"))
             })?;
-            // The same wherever it is read.
+            // It must not depend on the path.
             let first = crate::otf2::digest(crate::otf2::DIGEST_START, line);
             (header, crate::otf2::digest(first, &length.to_le_bytes()))
         }
@@ -239,7 +239,7 @@ pub(crate) fn open(path: &Path) -> Result<Vec<InputRecording>> {
     conversion.finish()
 }
 
-/// Reads the names beside a trace. A trace without them is whole.
+/// Reads a file of names of a trace. A trace without such files is whole.
 fn names_beside(path: &Path, extension: &str) -> String {
     let name = path.to_string_lossy();
     let stem = name.strip_suffix(".gz").unwrap_or(&name);
@@ -333,7 +333,7 @@ impl<'a> Conversion<'a> {
                 ..error
             });
         }
-        // All threads of a task at once: definitions come before chunks.
+        // All threads of a task together: definitions come before chunks.
         if !is_known {
             self.define_task(thread, rank, threads).map_err(|_| error)?;
         }
@@ -522,7 +522,7 @@ impl<'a> Conversion<'a> {
         let communicator = detail(names::COMMUNICATOR)?;
         let places = self.communicators.get(&(task.application, communicator))?;
         let place = *places.get(&task.task)?;
-        // Only the root says who it is.
+        // Only the root reports that it is the root.
         let is_root = detail(names::IS_ROOT).is_some_and(|is_root| is_root != 0);
         let rank = self.rank(task.application, task.task)?;
         Some(Collective {

@@ -129,7 +129,7 @@ impl Names {
         known.or_else(|| self.unnamed.get(&event_type)).copied()
     }
 
-    /// Returns the region that a state is. `None` if it is none: the thread works, or an event says more.
+    /// Returns the region that a state is. `None` if the thread works, or if an event says more.
     pub(super) fn state(&self, state: u64) -> Option<RegionId> {
         self.states.get(&state).copied()
     }

@@ -8,8 +8,8 @@
 //! own    = w − passed
 //! ```
 //!
-//! `own` is the *direct* cost of the extra work of C, and `passed` the cost of what C waited for: it goes to the locations
-//! whose extra work caused these waits of C, in proportion. So the costs of a wait add up to the wait, and each nanosecond
+//! `own` is the *direct* cost of the extra work of C, and `passed` the cost of what C waited for: the locations whose extra
+//! work caused these waits of C have it, in proportion. So the costs of a wait add up to the wait, and each nanosecond
 //! of waiting has one cause. The extra work is in the call paths in which C has worked longer than W; their differences are
 //! scaled to `own`.
 //!
@@ -223,7 +223,7 @@ impl Delays {
         roots
     }
 
-    /// Gives a part of a location's wait that began at a time to the location itself: it received its messages in the wrong
+    /// Assigns a part of a location's wait that ended at a time to the location itself: it received its messages in the wrong
     /// order. The parts of the other causes become smaller in proportion.
     pub(super) fn receive_in_wrong_order(&mut self, location: u32, end_ns: i64, cost_ns: i64) {
         let waits = &mut self.locations[location as usize].waits;

@@ -51,7 +51,7 @@ impl Step {
 /// How calls of a region pass messages.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct RegionManner {
-    /// Sends may end before they are received, or the call waits for a receive of its own as well.
+    /// Sends may end before they are received, or the call waits for a receive as well.
     is_non_blocking: bool,
     /// Receives were begun by an earlier call.
     is_completion: bool,
