@@ -79,14 +79,7 @@ pub use chunk::{
 };
 pub use clock_map::MapCursor;
 pub use column::Column;
-pub use definitions::{
-    CalibrationPoint, Clock, ClockError, ClockKind, ClockMap, CollectiveOperation, Definition,
-    Definitions, Element, Ended, ErrorKnot, EventType, EventTypeSchema, Filter, ForeignRecord,
-    Function, HostOffset, Location, LocationKind, MAX_ELEMENTS, Module, Object, Process,
-    ProcessEnd, Property, Rank, Reference, Region, RegionSet, Registration, Relation, Role, Schema,
-    SharedClockMap, Slice, Source, SourceOrder, Stream, Symbol, TimeZero, UNBOUNDED, Verbosity,
-    World,
-};
+pub use definitions::*;
 pub use error::{FormatError, Result};
 pub use footer::{
     Footer, IndexEntry, RecordingIndex, SnapshotEntry, TraceIndexEntry, decode_index_block,
