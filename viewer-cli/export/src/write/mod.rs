@@ -24,7 +24,6 @@ mod flamegraph;
 mod folded;
 mod graph;
 mod jsonl;
-mod kinds;
 mod layout;
 mod mermaid;
 mod output;
@@ -45,10 +44,10 @@ use annals_analysis::{Grouping, for_each_message, region_times};
 use annals_merger::{MessageCounts, Query, Reader, Replace};
 use anyhow::bail;
 
+use crate::format::GZIP;
 use crate::{Exported, Format, Settings, TableKind, UsageError};
 use dataset::{Asked, Dataset};
 use exporter::{Context, Exporter};
-use kinds::GZIP;
 use output::Output;
 
 /// Tables of the formats that engines read.
