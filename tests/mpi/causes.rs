@@ -108,43 +108,53 @@ fn why(flavour: &Flavour, program: &std::path::Path, cause: &Cause, round: u32) 
     (ask(&[]), json)
 }
 
-/// Checks that the first row of the causes is the one that was planted, and that each instance costs what was planted.
-fn check(found: &Value, cause: &Cause, what: &str) {
+/// Returns why an answer does not name the cause that was planted, first, and with what each instance costs.
+fn mistake(text: &str, found: &Value, cause: &Cause) -> Option<String> {
+    let first = text.lines().next().unwrap_or_default();
+    if let Some(missing) = cause.says.iter().find(|part| !first.contains(**part)) {
+        return Some(format!("`{missing}` is not in the first sentence: {text}"));
+    }
     let row = &found["causes"][0];
-    assert_eq!(row["rank"], cause.rank, "{what}: {row}");
-    assert_eq!(row["pattern"], cause.pattern, "{what}: {row}");
     let path = row["extra"][0]["path"].as_array();
     let region = path.and_then(|path| path.last()?.as_str()).unwrap_or("");
-    assert_eq!(region, cause.region, "{what}: {row}");
-    let operations = row["operations"].as_u64().expect("a number");
-    assert!((STEPS..=STEPS + 1).contains(&operations), "{what}: {row}");
-    // Single instances may be late for other reasons: there are more processes than processors.
-    let late_ns = row["mean_late_ns"].as_i64().expect("a number");
-    assert!((late_ns - LATE_NS).abs() < LATE_NS / 2, "{what}: {row}");
+    let late_ns = row["median_late_ns"].as_i64().unwrap_or(0);
+    let operations = row["operations"].as_u64().unwrap_or(0);
+    let is_right = row["rank"] == cause.rank
+        && row["pattern"] == cause.pattern
+        && region == cause.region
+        // One more than the steps: the barrier before them.
+        && (STEPS..=STEPS + 1).contains(&operations)
+        && (late_ns - LATE_NS).abs() <= LATE_NS / 10;
+    (!is_right).then(|| format!("another cause: {row}"))
 }
 
+/// On a busy machine, ranks wait for other reasons as well: one of three runs must show the cause. With `ANNALS_LONG=1`,
+/// each of five runs must.
 #[test]
 fn why_names_the_rank_the_region_and_the_cause_that_was_planted() {
-    let rounds = if std::env::var_os("ANNALS_LONG").is_some() {
-        5
-    } else {
-        1
-    };
+    let is_long = std::env::var_os("ANNALS_LONG").is_some();
     for flavour in flavours().filter(|flavour| ["mpich", "openmpi"].contains(&flavour.name)) {
         let program = scratch().join(format!("causes-{}", flavour.name));
         let mut compile = flavour.compile();
         compile.args(["-O1", "-g", "-finstrument-functions", "-rdynamic"]);
         output(compile.arg(source("causes.c")).arg("-o").arg(&program));
         for cause in &CAUSES {
-            for round in 0..rounds {
-                let what = format!("{} {} {round}", flavour.name, cause.name);
+            let run = |round| {
                 let (text, found) = why(&flavour, &program, cause, round);
-                let first = text.lines().next().unwrap_or_default();
-                for part in cause.says {
-                    assert!(first.contains(part), "{what}: {part}: {text}");
-                }
-                check(&found, cause, &what);
+                let mistake = mistake(&text, &found, cause);
+                mistake.map(|mistake| format!("{} {}: {mistake}", flavour.name, cause.name))
+            };
+            if is_long {
+                let mistakes: Vec<String> = (0..5).filter_map(run).collect();
+                assert!(mistakes.is_empty(), "{mistakes:#?}");
+                continue;
             }
+            let mut mistakes = Vec::new();
+            for round in 0..3 {
+                let Some(mistake) = run(round) else { break };
+                mistakes.push(mistake);
+            }
+            assert!(mistakes.len() < 3, "{mistakes:#?}");
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use annals_format::{Definitions, ProcessId, RegionId};
+use annals_format::{Definitions, Histogram, ProcessId, RegionId};
 use annals_merger::{MessageCounts, Query, ReadSummary, Reader, Result};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -95,8 +95,8 @@ pub struct CauseRow {
     pub calls: u64,
     /// Number of ranks that waited for it, directly or not.
     pub waiting_ranks: u64,
-    /// Mean of how late it was in these operations: of the longest waits for it.
-    pub mean_late_ns: i64,
+    /// Median of how late it was in these operations: of the longest waits for it.
+    pub median_late_ns: i64,
     /// How late it was at most.
     pub max_late_ns: i64,
     /// What others waited in all because of it.
@@ -158,7 +158,7 @@ impl WaitSum {
 }
 
 /// The waits for a rank in a pattern and a region, from the side of the rank.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct DirectSum {
     cost_ns: i64,
     operations: u64,
@@ -166,8 +166,8 @@ struct DirectSum {
     last: u64,
     /// The longest wait in it.
     last_ns: i64,
-    /// Sum of the longest waits of the operations before it.
-    late_ns: i64,
+    /// The longest waits of the operations before it.
+    late: Histogram,
     max_ns: i64,
     wrong_order_ns: i64,
     avoidable_ns: i64,
@@ -177,7 +177,9 @@ struct DirectSum {
 impl DirectSum {
     fn add(&mut self, wait: &WaitState, cost_ns: i64) {
         if self.last != wait.operation {
-            self.late_ns += self.last_ns;
+            if self.operations != 0 {
+                self.late.add(self.last_ns);
+            }
             (self.last, self.last_ns) = (wait.operation, 0);
             self.operations += 1;
         }
@@ -187,11 +189,10 @@ impl DirectSum {
         self.uncertain_ns += wait.uncertain_ns;
     }
 
-    const fn mean_late_ns(&self) -> i64 {
-        match self.operations {
-            0 => 0,
-            operations => (self.late_ns + self.last_ns) / operations as i64,
-        }
+    fn median_late_ns(&self) -> i64 {
+        let mut late = self.late.clone();
+        late.add(self.last_ns);
+        late.percentile(50).unwrap_or(0)
     }
 }
 
@@ -453,7 +454,7 @@ fn cause_rows(
             operations: main.operations,
             calls: calls_of(sums, times, *process, *region),
             waiting_ranks: waiting.len() as u64,
-            mean_late_ns: main.mean_late_ns(),
+            median_late_ns: main.median_late_ns(),
             max_late_ns: main.max_ns,
             cost_ns,
             direct_ns,
@@ -496,7 +497,7 @@ fn wrong_order_rows(
             operations: sum.operations,
             calls: calls_of(sums, times, *process, *region),
             waiting_ranks: 1,
-            mean_late_ns: sum.mean_late_ns(),
+            median_late_ns: sum.median_late_ns(),
             max_late_ns: sum.max_ns,
             cost_ns,
             direct_ns: sum.cost_ns,

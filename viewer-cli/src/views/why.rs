@@ -63,7 +63,7 @@ fn how_often(cause: &CauseRow) -> String {
 /// Returns the sentence about a cause: rank, region, how late, how often, what it cost, and where its extra time is.
 ///
 /// - *Late* is a rank for which another one waited: by the longest of these waits in a message or an operation; the
-///   sentence has the mean.
+///   sentence has the median.
 /// - *In each of N calls* it was late if it was in all of its calls of that region.
 /// - The cost includes what others waited because those waited that waited for it.
 /// - Its extra time is in the region that has at least half of the cost that is known by region; otherwise none is named.
@@ -71,7 +71,7 @@ fn how_often(cause: &CauseRow) -> String {
 /// - `±` is by how much the cost may differ because of losses.
 pub fn cause_sentence(cause: &CauseRow) -> String {
     let rank = cause.rank;
-    let late = time::duration(cause.mean_late_ns);
+    let late = time::duration(cause.median_late_ns);
     let often = how_often(cause);
     let region = name(&cause.region);
     let event = match cause.pattern {
