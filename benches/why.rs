@@ -5,7 +5,8 @@
 //! runs (default 3), `ANNALS_TRACE_CLI` the program (default `target/release/trace-cli`), `ANNALS_BENCH_DIR` where the
 //! trace is kept for the next time (default: a temporary directory).
 //!
-//! The ranks exchange halos and reduce, again and again: of 106 events, 19 are of messages and collective operations.
+//! The ranks exchange halos and reduce, again and again. The bench fails when the answers with one job and with two differ, or
+//! when one is without efficiencies.
 
 mod program;
 
@@ -22,8 +23,14 @@ fn main() {
     let trace = program::trace_of(&directory, (events, ranks), None, Mix::Halo);
     let path = trace.to_string_lossy();
     println!("{path}: {events} events of {ranks} ranks");
+    let mut answers = Vec::new();
     for jobs in ["1", "2"] {
         let command = ["why", &path, "--jobs", jobs];
+        let file = directory.join(format!("why-{jobs}.txt"));
+        program::run_into(&command, std::fs::File::create(&file).expect("a file"));
+        let answer = std::fs::read_to_string(&file).expect("an answer");
+        assert!(answer.contains("parallel efficiency"), "{answer}");
+        answers.push(answer);
         let mut runs: Vec<Run> = (0..rounds).map(|_| program::run(&command)).collect();
         runs.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
         let peak = runs.iter().map(|run| run.peak_kib).max().unwrap_or(0);
@@ -35,4 +42,8 @@ fn main() {
             peak >> 10
         );
     }
+    assert_eq!(
+        answers[0], answers[1],
+        "the answer depends on the number of jobs"
+    );
 }

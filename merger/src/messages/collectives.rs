@@ -31,7 +31,7 @@ pub struct CollectiveCounts {
 
 /// What a process did in an operation.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part<D> {
+pub(crate) struct OperationPart<D> {
     pub(crate) process: u32,
     /// Place of the process in the communicator. A negative value means that it is not known.
     pub(crate) place: i64,
@@ -45,7 +45,7 @@ pub(crate) struct Part<D> {
 
 /// An operation that is over, with all that is known of it.
 #[derive(Debug)]
-pub(crate) struct Whole<D> {
+pub(crate) struct ConcludedOperation<D> {
     /// Number that no other operation has.
     pub(crate) id: u64,
     /// Number of its communicator.
@@ -57,7 +57,7 @@ pub(crate) struct Whole<D> {
     pub(crate) root: Option<u32>,
     /// Whether its processes describe it differently.
     pub(crate) is_inconsistent: bool,
-    pub(crate) parts: Vec<Part<D>>,
+    pub(crate) parts: Vec<OperationPart<D>>,
 }
 
 /// An end, at the time when it was fed.
@@ -83,22 +83,22 @@ impl Carry for () {
 
 /// The parts of an operation in progress, for callers that need them all.
 #[derive(Debug)]
-struct Parts<D> {
+struct OperationParts<D> {
     id: u64,
     communicator: usize,
     /// Indices by process.
     numbers: FxHashMap<u32, usize>,
-    parts: Vec<Part<D>>,
+    parts: Vec<OperationPart<D>>,
     /// Largest value of [`Carry`] of all begins that others may wait for.
     latest: Option<i64>,
 }
 
-impl<D: Carry> Parts<D> {
-    fn part(&mut self, process: u32, place: i64) -> &mut Part<D> {
+impl<D: Carry> OperationParts<D> {
+    fn part(&mut self, process: u32, place: i64) -> &mut OperationPart<D> {
         let next = self.parts.len();
         let number = *self.numbers.entry(process).or_insert(next);
         if number == next {
-            self.parts.push(Part {
+            self.parts.push(OperationPart {
                 process,
                 place,
                 begin: None,
@@ -124,7 +124,7 @@ impl<D: Carry> Parts<D> {
         let receives = part.takes_part && part.semantics != Semantics::Nothing;
         let of = self.part(mark.process, part.place);
         (of.end, of.receives) = (Some(mark), receives);
-        let begins = |is_wanted: &dyn Fn(&Part<D>) -> bool| {
+        let begins = |is_wanted: &dyn Fn(&OperationPart<D>) -> bool| {
             let wanted = self
                 .parts
                 .iter()
@@ -169,7 +169,7 @@ struct Operation<D> {
     /// Ends whose begins are not all known.
     waiting: Vec<(i64, Mark<D>)>,
     /// `None` means that the caller does not need the parts.
-    parts: Option<Box<Parts<D>>>,
+    parts: Option<Box<OperationParts<D>>>,
 }
 
 /// Returns whether an end at a place waits for a begin at another.
@@ -412,7 +412,7 @@ pub(crate) struct Collectives<D = ()> {
     /// Ends since the caller has taken them. Empty unless whole operations are kept.
     pub(crate) ended: Vec<EndedPart<D>>,
     /// Operations that were concluded since the caller has taken them. Empty unless whole operations are kept.
-    pub(crate) concluded: Vec<Whole<D>>,
+    pub(crate) concluded: Vec<ConcludedOperation<D>>,
     pub(crate) counts: CollectiveCounts,
 }
 
@@ -627,7 +627,7 @@ impl<D: Carry> Collectives<D> {
             self.weight += 1;
             let parts = self.next_id.as_mut().map(|next| {
                 *next += 1;
-                Box::new(Parts {
+                Box::new(OperationParts {
                     id: *next,
                     communicator,
                     numbers: FxHashMap::default(),
@@ -724,14 +724,14 @@ impl<D: Carry> Collectives<D> {
 fn conclude<D: Carry>(
     operation: &mut Operation<D>,
     counts: &mut CollectiveCounts,
-    concluded: &mut Vec<Whole<D>>,
+    concluded: &mut Vec<ConcludedOperation<D>>,
     paired: &mut impl FnMut(Mark<D>, Mark<D>),
 ) {
     operation.pair_waiting(paired);
     counts.inconsistent += u64::from(operation.is_inconsistent);
     counts.operations += u64::from(operation.begins > 1);
     if let Some(parts) = operation.parts.take() {
-        concluded.push(Whole {
+        concluded.push(ConcludedOperation {
             id: parts.id,
             communicator: parts.communicator,
             operation: operation.kind.map_or(u16::MAX, |(code, _)| code),

@@ -17,7 +17,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ReadSummary;
 use crate::messages::causality::MESSAGES_IN_FLIGHT;
-use crate::messages::collectives::{Carry, Whole};
+use crate::messages::collectives::{Carry, ConcludedOperation};
 use crate::messages::matching::{Matcher, MessageCounts};
 use crate::messages::{
     Extractor, Mark, MessageBatch, PointToPointKind, SEVERAL, TypeKind, TypePlan, carried,
@@ -649,7 +649,7 @@ fn pair(
     paired(message);
 }
 
-fn whole(whole: Whole<Detail>) -> WholeCollective {
+fn whole(whole: ConcludedOperation<Detail>) -> WholeCollective {
     let code = u8::try_from(whole.operation).ok();
     let parts = whole.parts.iter().map(|part| CollectivePart {
         process: ProcessId::new(part.process),

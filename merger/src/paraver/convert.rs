@@ -35,8 +35,12 @@ const MOST_WAITING: usize = 1 << 20;
 const MOST_THREADS: usize = 1 << 18;
 /// Number of places with problems that are kept.
 const MOST_PROBLEMS: usize = 1000;
-/// Number of members of all communicators.
-const MOST_MEMBERS: usize = 1 << 24;
+/// Number of communicators and their members.
+const MOST_MEMBERS: usize = 1 << 22;
+/// Number of pairs of tasks and tags whose messages are numbered. Messages of others have no number.
+const MOST_CHANNELS: usize = 1 << 20;
+/// Number of calls of all threads that are open.
+const MOST_OPEN: usize = 1 << 20;
 /// Longest file of names, bytes.
 const MOST_NAMES: u64 = 64 << 20;
 
@@ -175,6 +179,8 @@ struct Conversion<'a> {
     /// By application and number: places of the tasks.
     communicators: BTreeMap<(u32, i64), FxHashMap<u32, i64>>,
     members: usize,
+    /// Number of calls of all threads that are open.
+    open: usize,
     /// Number of the next message by sender, receiver and tag.
     sequences: FxHashMap<(usize, usize, i64), i64>,
     waiting: BinaryHeap<Waiting>,
@@ -273,6 +279,7 @@ impl<'a> Conversion<'a> {
             names: None,
             communicators: BTreeMap::new(),
             members: 0,
+            open: 0,
             sequences: FxHashMap::default(),
             waiting: BinaryHeap::new(),
             waited: 0,
@@ -446,7 +453,7 @@ impl<'a> Conversion<'a> {
                 communicator,
                 tasks,
             } => {
-                self.members += tasks.len();
+                self.members += 1 + tasks.len();
                 if self.members <= MOST_MEMBERS {
                     let places = tasks.into_iter().zip(0..).collect();
                     self.communicators
@@ -547,6 +554,11 @@ impl<'a> Conversion<'a> {
         let Some(region) = names.and_then(|names| names.region(what.0, what.1)) else {
             return;
         };
+        // A trace without ends of calls: more of them are no calls.
+        if self.open >= MOST_OPEN {
+            return;
+        }
+        self.open += 1;
         self.threads[thread].open.push((what.0, region));
         self.wait(time, thread, Deed::Enter(region));
         if let Some(collective) = collective {
@@ -561,6 +573,7 @@ impl<'a> Conversion<'a> {
             return;
         };
         let (_, region) = of.open.remove(at);
+        self.open -= 1;
         let collective = of.collective.take_if(|_| event_type == names::COLLECTIVE);
         if let Some(collective) = collective {
             self.wait(time, thread, Deed::CollectiveEnd(collective));
@@ -576,12 +589,16 @@ impl<'a> Conversion<'a> {
         let received = self.ns(message.received[1]).max(sent);
         self.read = self.read.max(sent);
         let tasks = (self.threads[from].task, self.threads[to].task);
-        let next = self
-            .sequences
-            .entry((tasks.0, tasks.1, message.tag))
-            .or_default();
-        let (tag, bytes, sequence) = (message.tag, message.bytes as i64, *next);
-        *next += 1;
+        let channel = (tasks.0, tasks.1, message.tag);
+        let is_full = self.sequences.len() >= MOST_CHANNELS;
+        let sequence = if is_full && !self.sequences.contains_key(&channel) {
+            -1
+        } else {
+            let next = self.sequences.entry(channel).or_default();
+            *next += 1;
+            *next - 1
+        };
+        let (tag, bytes) = (message.tag, message.bytes as i64);
         let peer = receiver;
         self.wait(
             sent,

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 
 use annals_format::{Definitions, Histogram, ProcessId, RegionId};
 use annals_merger::{MessageCounts, Query, ReadSummary, Reader, Result};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
 use crate::efficiencies::{Efficiencies, EfficiencyModel, RunTimes};
@@ -204,7 +204,7 @@ struct CauseSum {
     /// By call path.
     extra: FxHashMap<u32, i64>,
     /// Numbers of the locations that waited.
-    waiting: rustc_hash::FxHashSet<u32>,
+    waiting: FxHashSet<u32>,
 }
 
 /// Adds up waits and their causes.
@@ -216,8 +216,8 @@ struct Sums {
     causes: FxHashMap<ProcessId, CauseSum>,
     /// By receiver and region: messages that it received in the wrong order.
     wrong_order: FxHashMap<(ProcessId, Option<RegionId>), DirectSum>,
-    /// By receiver: what others waited because of that.
-    wrong_order_passed_ns: FxHashMap<ProcessId, i64>,
+    /// By receiver: what others waited because of that, and the numbers of their locations.
+    wrong_order_passed: FxHashMap<ProcessId, (i64, FxHashSet<u32>)>,
     worst: Vec<WaitState>,
 }
 
@@ -230,7 +230,7 @@ impl Sums {
             waited_ns: FxHashMap::default(),
             causes: FxHashMap::default(),
             wrong_order: FxHashMap::default(),
-            wrong_order_passed_ns: FxHashMap::default(),
+            wrong_order_passed: FxHashMap::default(),
             worst: Vec::new(),
         }
     }
@@ -282,7 +282,9 @@ impl WaitObserver for Sums {
     fn delay(&mut self, delay: &Delay<'_>) {
         let process = self.process(delay.location);
         if delay.is_wrong_order {
-            *self.wrong_order_passed_ns.entry(process).or_default() += delay.cost_ns;
+            let passed = self.wrong_order_passed.entry(process).or_default();
+            passed.0 += delay.cost_ns;
+            passed.1.insert(delay.wait.location);
             return;
         }
         let of = self.causes.entry(process).or_default();
@@ -446,7 +448,7 @@ fn cause_rows(
         extra.sort_by(|a, b| b.cost_ns.cmp(&a.cost_ns).then_with(|| a.path.cmp(&b.path)));
         extra.truncate(MOST_PATHS);
         let waiting = of.waiting.iter().map(|location| sums.process(*location));
-        let waiting: rustc_hash::FxHashSet<ProcessId> = waiting.collect();
+        let waiting: FxHashSet<ProcessId> = waiting.collect();
         rows.push(CauseRow {
             rank: definitions.rank_of(*process),
             pattern: *pattern,
@@ -485,18 +487,18 @@ fn wrong_order_rows(
             .filter(|((other, _), _)| other == process);
         let largest = own.max_by_key(|((_, region), sum)| (sum.cost_ns, Reverse(*region)));
         let is_largest = largest.is_some_and(|((_, largest), _)| largest == region);
-        let passed_ns = sums
-            .wrong_order_passed_ns
-            .get(process)
-            .filter(|_| is_largest);
-        let cost_ns = sum.cost_ns + passed_ns.copied().unwrap_or(0);
+        let passed = sums.wrong_order_passed.get(process).filter(|_| is_largest);
+        let cost_ns = sum.cost_ns + passed.map_or(0, |passed| passed.0);
+        let mut waiting = FxHashSet::from_iter([*process]);
+        let others = passed.into_iter().flat_map(|passed| &passed.1);
+        waiting.extend(others.map(|location| sums.process(*location)));
         rows.push(CauseRow {
             rank: definitions.rank_of(*process),
             pattern: WaitPattern::WrongOrder,
             region: region.map_or_else(String::new, |region| definitions.region_name(region)),
             operations: sum.operations,
             calls: calls_of(sums, times, *process, *region),
-            waiting_ranks: 1,
+            waiting_ranks: waiting.len() as u64,
             median_late_ns: sum.median_late_ns(),
             max_late_ns: sum.max_ns,
             cost_ns,
