@@ -124,15 +124,21 @@ fn mistake(text: &str, found: &Value, cause: &Cause) -> Option<String> {
         && region == cause.region
         // One more than the steps: the barrier before them.
         && (STEPS..=STEPS + 1).contains(&operations)
-        && (late_ns - LATE_NS).abs() <= LATE_NS / 10;
+        && late_ns >= LATE_NS - LATE_NS / 10
+        // A busy machine wakes a rank later than it asked.
+        && (!is_long() || late_ns <= LATE_NS + LATE_NS / 10);
     (!is_right).then(|| format!("another cause: {row}"))
 }
 
-/// On a busy machine, ranks wait for other reasons as well: one of three runs must show the cause. With `ANNALS_LONG=1`,
-/// each of five runs must.
+/// Whether the machine does nothing else.
+fn is_long() -> bool {
+    std::env::var_os("ANNALS_LONG").is_some()
+}
+
+/// On a busy machine, ranks wait for other reasons as well: one of three runs must show the cause, and how late it makes
+/// others has no upper bound. With `ANNALS_LONG=1`, each of five runs must show it, and at most 10 % too late.
 #[test]
 fn why_names_the_rank_the_region_and_the_cause_that_was_planted() {
-    let is_long = std::env::var_os("ANNALS_LONG").is_some();
     for flavour in flavours().filter(|flavour| ["mpich", "openmpi"].contains(&flavour.name)) {
         let program = scratch().join(format!("causes-{}", flavour.name));
         let mut compile = flavour.compile();
@@ -144,7 +150,7 @@ fn why_names_the_rank_the_region_and_the_cause_that_was_planted() {
                 let mistake = mistake(&text, &found, cause);
                 mistake.map(|mistake| format!("{} {}: {mistake}", flavour.name, cause.name))
             };
-            if is_long {
+            if is_long() {
                 let mistakes: Vec<String> = (0..5).filter_map(run).collect();
                 assert!(mistakes.is_empty(), "{mistakes:#?}");
                 continue;
