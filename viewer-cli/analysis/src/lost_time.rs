@@ -44,12 +44,12 @@ pub struct LostTime {
 pub struct RankTimes {
     /// The rank.
     pub rank: u32,
-    /// Time outside of MPI and of what the runtime of threads waits in.
+    /// Time outside of MPI in which it was not idle.
     pub useful_ns: i64,
     /// Time in MPI.
     pub mpi_ns: i64,
-    /// Time in which the runtime of threads waited.
-    pub threads_ns: i64,
+    /// Time in which it was idle: the runtime of threads waited, or it was in a state other than running.
+    pub idle_ns: i64,
     /// Time that it waited for others.
     pub wait_ns: i64,
     /// Time that others waited because of its extra work.
@@ -360,9 +360,9 @@ pub fn lost_time(reader: &Reader, query: &Query) -> Result<Option<(LostTime, Rea
         }
         ranks.push(RankTimes {
             rank: definitions.rank_of(*id),
-            useful_ns: mean(&|times| length(times) - times.mpi_ns - times.threads_ns),
+            useful_ns: mean(&|times| length(times) - times.mpi_ns - times.idle_ns),
             mpi_ns: mean(&|times| times.mpi_ns),
-            threads_ns: mean(&|times| times.threads_ns),
+            idle_ns: mean(&|times| times.idle_ns),
             wait_ns: sums.waited_ns.get(id).copied().unwrap_or(0),
             caused_ns: caused,
         });

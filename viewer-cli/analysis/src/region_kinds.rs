@@ -12,7 +12,7 @@ pub enum RegionKind {
     /// MPI: not useful.
     Mpi,
     /// Waiting in the runtime of threads, as in a barrier or for a lock, or in a state other than running: not useful.
-    Threads,
+    Idle,
 }
 
 /// The kinds of a trace's regions.
@@ -20,8 +20,8 @@ pub enum RegionKind {
 /// | kind | regions |
 /// |---|---|
 /// | MPI | of the group `mpi` or of one below it, as `mpi.p2p`; without a group, named `MPI_…` or `PMPI_…` in any case |
-/// | threads | of the group `openmp` or `pthread` with `barrier`, `wait`, `idle`, `lock`, `critical` or `join` in the name |
-/// | threads | of the group `state`: states of a Paraver trace other than *running* |
+/// | idle | of the group `openmp` or `pthread` with `barrier`, `wait`, `idle`, `lock`, `critical` or `join` in the name |
+/// | idle | of the group `state`: states of a Paraver trace other than *running* |
 /// | useful | all others |
 #[derive(Clone, Debug)]
 pub struct RegionKinds(Vec<RegionKind>);
@@ -65,7 +65,7 @@ fn kind(group: &str, name: &str) -> RegionKind {
     let name = name.to_ascii_lowercase();
     let waits = || WAITING.iter().any(|word| name.contains(word));
     if main == "state" || (matches!(main, "openmp" | "pthread") && waits()) {
-        return RegionKind::Threads;
+        return RegionKind::Idle;
     }
     RegionKind::Useful
 }
@@ -83,13 +83,9 @@ mod tests {
             ("", "PMPI_Recv", RegionKind::Mpi),
             ("", "mpi", RegionKind::Useful),
             ("user", "MPI_of_my_own", RegionKind::Useful),
-            (
-                "openmp",
-                "!$omp implicit barrier @a.c:1",
-                RegionKind::Threads,
-            ),
+            ("openmp", "!$omp implicit barrier @a.c:1", RegionKind::Idle),
             ("openmp", "!$omp for @a.c:1", RegionKind::Useful),
-            ("state", "I/O", RegionKind::Threads),
+            ("state", "I/O", RegionKind::Idle),
             ("", "größe", RegionKind::Useful),
         ];
         for (group, name, expected) in kinds {

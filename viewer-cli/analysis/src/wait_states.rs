@@ -119,8 +119,8 @@ pub struct LocationTimes {
     pub span_ns: Option<(i64, i64)>,
     /// Time in calls of MPI, nanoseconds.
     pub mpi_ns: i64,
-    /// Time in which the runtime of threads waited, nanoseconds.
-    pub threads_ns: i64,
+    /// Time in which it was idle: the runtime of threads waited, or it was in a state other than running, nanoseconds.
+    pub idle_ns: i64,
     /// By how much its time in the window would be shorter on a network that needs no time, nanoseconds.
     pub saved_ns: i64,
     /// Number of calls with messages or collective operations.
@@ -283,8 +283,8 @@ impl<V: WaitObserver> CallSink for SliceState<'_, V> {
     fn spend(&mut self, location: usize, frames: &[Frame], from_ns: i64, to_ns: i64) {
         let Some(frame) = frames.last() else { return };
         let of = &mut self.locations[location];
-        if self.shared.kinds.get(frame.region) == RegionKind::Threads {
-            of.times.threads_ns += self.shared.window.clip(from_ns, to_ns);
+        if self.shared.kinds.get(frame.region) == RegionKind::Idle {
+            of.times.idle_ns += self.shared.window.clip(from_ns, to_ns);
         }
         if of.open.is_none() && to_ns > from_ns {
             match of.work.iter_mut().rev().find(|work| work.0 == frame.tag) {
@@ -396,7 +396,7 @@ impl<V: WaitObserver> CallState for SliceState<'_, V> {
         for (times, later) in self.locations.iter_mut().zip(&later.locations) {
             let (times, later) = (&mut times.times, &later.times);
             times.mpi_ns += later.mpi_ns;
-            times.threads_ns += later.threads_ns;
+            times.idle_ns += later.idle_ns;
             times.span_ns = match (times.span_ns, later.span_ns) {
                 (Some((from_ns, _)), Some((_, to_ns))) => Some((from_ns, to_ns)),
                 (known, other) => known.or(other),

@@ -95,7 +95,7 @@ fn write_csv(by: Option<By>, lost: &LostTime, out: &mut dyn Write) -> std::io::R
                 "rank",
                 "useful_ns",
                 "mpi_ns",
-                "threads_ns",
+                "idle_ns",
                 "wait_ns",
                 "caused_ns",
             ];

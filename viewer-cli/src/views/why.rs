@@ -222,7 +222,7 @@ pub fn rank_table(lost: &LostTime, screen: Screen) -> String {
         ("rank", Align::Right),
         ("useful", Align::Right),
         ("in MPI", Align::Right),
-        ("threads wait", Align::Optional),
+        ("idle", Align::Optional),
         ("waits", Align::Right),
         ("makes others wait", Align::Right),
     ]);
@@ -231,7 +231,7 @@ pub fn rank_table(lost: &LostTime, screen: Screen) -> String {
             times.rank.to_string(),
             time::duration(times.useful_ns),
             time::duration(times.mpi_ns),
-            time::duration(times.threads_ns),
+            time::duration(times.idle_ns),
             time::duration(times.wait_ns),
             time::duration(times.caused_ns),
         ]);
