@@ -11,7 +11,7 @@ use crate::script::{Deed, Script, moves};
 
 /// A step of a random program.
 #[derive(Clone, Copy, Debug)]
-enum Step {
+pub(crate) enum Step {
     /// A rank works, so long.
     Work(usize, i64),
     /// A rank sends to another with a tag, and does not wait.
@@ -42,7 +42,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// Runs the steps, each rank by its own clock.
-struct Simulation {
+pub(crate) struct Simulation {
     script: Script,
     clocks: Vec<i64>,
     /// Sender, receiver, tag, time of the enter of the send.
@@ -50,7 +50,7 @@ struct Simulation {
 }
 
 impl Simulation {
-    fn run(ranks: usize, steps: &[Step]) -> Script {
+    pub(crate) fn run(ranks: usize, steps: &[Step]) -> Script {
         let mut simulation = Self {
             script: Script::new(ranks),
             clocks: (0..ranks as i64).map(|rank| 10 + rank).collect(),
@@ -192,16 +192,16 @@ impl Simulation {
 
 /// A call of MPI, by the oracle.
 #[derive(Clone, Debug)]
-struct Call {
-    rank: usize,
-    region: &'static str,
-    entered_ns: i64,
-    left_ns: i64,
-    deed: Deed,
+pub(crate) struct Call {
+    pub(crate) rank: usize,
+    pub(crate) region: &'static str,
+    pub(crate) entered_ns: i64,
+    pub(crate) left_ns: i64,
+    pub(crate) deed: Deed,
 }
 
 /// Returns the calls of all ranks, those of a rank in order.
-fn calls_of(script: &Script) -> Vec<Call> {
+pub(crate) fn calls_of(script: &Script) -> Vec<Call> {
     let mut calls = Vec::new();
     for (rank, deeds) in script.ranks.iter().enumerate() {
         let mut open: Option<(&'static str, i64, Option<Deed>)> = None;
@@ -233,7 +233,7 @@ fn calls_of(script: &Script) -> Vec<Call> {
 }
 
 /// Returns pairs of calls: a send, and its receive.
-fn messages_of(calls: &[Call]) -> Vec<(usize, usize)> {
+pub(crate) fn messages_of(calls: &[Call]) -> Vec<(usize, usize)> {
     let mut sends: BTreeMap<(usize, usize, i64), Vec<usize>> = BTreeMap::new();
     let mut receives: BTreeMap<(usize, usize, i64), Vec<usize>> = BTreeMap::new();
     for (number, call) in calls.iter().enumerate() {
@@ -259,7 +259,7 @@ fn messages_of(calls: &[Call]) -> Vec<(usize, usize)> {
 }
 
 /// Returns the calls of each collective operation.
-fn operations_of(calls: &[Call], ranks: usize) -> Vec<Vec<usize>> {
+pub(crate) fn operations_of(calls: &[Call], ranks: usize) -> Vec<Vec<usize>> {
     let begun = |rank: usize| -> Vec<usize> {
         let numbered = calls.iter().enumerate();
         let own =
@@ -426,7 +426,7 @@ fn ideal(script: &Script) -> Vec<i64> {
         .collect()
 }
 
-fn programs() -> impl Strategy<Value = (usize, Vec<Step>)> {
+pub(crate) fn programs() -> impl Strategy<Value = (usize, Vec<Step>)> {
     (2..5_usize, prop::collection::vec(step(), 0..60))
 }
 

@@ -26,6 +26,7 @@ mod call_paths;
 mod call_tree;
 mod collectives;
 mod colour;
+mod critical_path;
 mod distribution;
 mod efficiencies;
 mod exact_sum;
@@ -51,6 +52,7 @@ pub use collectives::{
     for_each_collective,
 };
 pub use colour::{Colour, region_colour};
+pub use critical_path::{CriticalPath, PathRank, PathRegion, PathStay, critical_path};
 pub use distribution::{Bins, Extent, Values};
 pub use efficiencies::{Efficiencies, EfficiencyModel, RunTimes};
 pub use exact_sum::ExactSum;
@@ -59,7 +61,10 @@ pub use intervals::{
 };
 pub use locations::LocationNames;
 pub use losses::concerns;
-pub use lost_time::{CauseRow, ExtraWork, LostTime, RankTimes, WaitStateRow, WorstWait, lost_time};
+pub use lost_time::{
+    CauseRow, ExtraWork, LostTime, RankTimes, WaitStateRow, WorstWait, lost_time,
+    lost_time_and_path,
+};
 pub use messages::{MessagePairRow, Messages, for_each_message, messages};
 pub use metrics::{MetricPoint, MetricRow, metrics};
 pub use patterns::{

@@ -4,10 +4,11 @@
 use std::cmp::Reverse;
 
 use annals_format::{Definitions, Histogram, ProcessId, RegionId};
-use annals_merger::{MessageCounts, Query, ReadSummary, Reader, Result};
+use annals_merger::{MessageCounts, Query, ReadSummary, Reader, Result, Window};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
+use crate::critical_path::{CriticalPath, PathObserver, path_of};
 use crate::efficiencies::{Efficiencies, EfficiencyModel, RunTimes};
 use crate::wait_states::{
     CommunicationTimes, Delay, LocationTimes, WaitObserver, WaitPattern, WaitState, wait_states,
@@ -219,6 +220,8 @@ struct Sums {
     /// By receiver: what others waited because of that, and the numbers of their locations.
     wrong_order_passed: FxHashMap<ProcessId, (i64, FxHashSet<u32>)>,
     worst: Vec<WaitState>,
+    /// What the critical path needs, if it is wanted.
+    path: Option<PathObserver>,
 }
 
 impl Sums {
@@ -232,6 +235,7 @@ impl Sums {
             wrong_order: FxHashMap::default(),
             wrong_order_passed: FxHashMap::default(),
             worst: Vec::new(),
+            path: None,
         }
     }
 
@@ -279,6 +283,12 @@ impl WaitObserver for Sums {
         direct.avoidable_ns += cost_ns;
     }
 
+    fn release(&mut self, location: u32, cause: u32, at_ns: i64) {
+        if let Some(path) = &mut self.path {
+            path.release(location, cause, at_ns);
+        }
+    }
+
     fn delay(&mut self, delay: &Delay<'_>) {
         let process = self.process(delay.location);
         if delay.is_wrong_order {
@@ -304,8 +314,8 @@ impl WaitObserver for Sums {
 
 /// Finds the lost time of a run, in the query's window. `None` if the definitions are not those of a whole trace.
 ///
-/// The useful time of a rank is the time between its first and its last event outside of calls of MPI and outside of what the
-/// runtime of threads waits in (see [`RegionKinds`](crate::RegionKinds)).
+/// The useful time of a rank is the time between its first and its last event outside of calls of MPI in which it was not
+/// idle (see [`RegionKinds`](crate::RegionKinds)).
 ///
 /// # Errors
 /// If the storage fails.
@@ -314,7 +324,40 @@ pub fn lost_time(reader: &Reader, query: &Query) -> Result<Option<(LostTime, Rea
     let Some((sums, times)) = wait_states(reader, query, Sums::new(definitions))? else {
         return Ok(None);
     };
-    let window = query.window();
+    Ok(Some((
+        of_sums(&sums, &times, definitions, query.window()),
+        times.summary,
+    )))
+}
+
+/// Finds the lost time of a run, and its critical path: in one pass, where [`lost_time`] and
+/// [`critical_path`](crate::critical_path) need two.
+///
+/// # Errors
+/// If the storage fails, or if the directory for temporary files takes no file.
+pub fn lost_time_and_path(
+    reader: &Reader,
+    query: &Query,
+) -> Result<Option<(LostTime, CriticalPath, ReadSummary)>> {
+    let definitions = reader.definitions();
+    let mut sums = Sums::new(definitions);
+    sums.path = Some(PathObserver::new()?);
+    let Some((mut sums, times)) = wait_states(reader, query, sums)? else {
+        return Ok(None);
+    };
+    let observer = sums.path.take();
+    let lost = of_sums(&sums, &times, definitions, query.window());
+    let observer = observer.map_or_else(PathObserver::new, Ok)?;
+    let path = path_of(reader, query.window(), observer, &times)?;
+    Ok(Some((lost, path, times.summary)))
+}
+
+fn of_sums(
+    sums: &Sums,
+    times: &CommunicationTimes,
+    definitions: &Definitions,
+    window: Window,
+) -> LostTime {
     let spans = || times.locations.iter().filter_map(|times| times.span_ns);
     let from_ns = spans()
         .map(|span| span.0)
@@ -382,17 +425,16 @@ pub fn lost_time(reader: &Reader, query: &Query) -> Result<Option<(LostTime, Rea
             0.0
         }
     };
-    let found = LostTime {
+    LostTime {
         from_ns,
         to_ns,
         efficiencies: efficiencies.collect(),
-        wait_states: wait_state_rows(&sums, &times, definitions, share),
-        causes: cause_rows(&sums, &times, definitions, share),
-        worst: worst_waits(&sums, &times, definitions),
+        wait_states: wait_state_rows(sums, times, definitions, share),
+        causes: cause_rows(sums, times, definitions, share),
+        worst: worst_waits(sums, times, definitions),
         messages: times.messages,
         ranks,
-    };
-    Ok(Some((found, times.summary)))
+    }
 }
 
 fn wait_state_rows(

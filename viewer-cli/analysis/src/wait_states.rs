@@ -108,6 +108,10 @@ pub trait WaitObserver: Send {
     /// that work would have filled the wait.
     fn avoidable(&mut self, wait: &WaitState, cost_ns: i64);
 
+    /// Receives that a location could go on from a trace time on, nanoseconds, because another one had done what it waited for;
+    /// also outside of the query.
+    fn release(&mut self, _location: u32, _cause: u32, _at_ns: i64) {}
+
     /// Receives the causes of a wait, after the wait. Their costs add up to the wait, unless a cause is not known.
     fn delay(&mut self, delay: &Delay<'_>);
 }

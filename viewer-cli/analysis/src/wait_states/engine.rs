@@ -579,6 +579,11 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
         else {
             return handed;
         };
+        // The root goes on after the last, not after the first: see `release_root`.
+        if wait.pattern != WaitPattern::EarlyReduce {
+            let at_ns = wait.from_ns + wait.wait_ns;
+            self.waits.observer.release(wait.location, cause, at_ns);
+        }
         let waiting = Waiting {
             location: wait.location,
             entered_ns: wait.from_ns,
@@ -736,7 +741,28 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
                 self.waits.add(&state);
             }
         }
+        if family == Family::AllToOne {
+            self.release_root(&members, &locations);
+        }
         self.synchronise(family, whole.communicator, &members, &locations);
+    }
+
+    /// Reports when the root of an operation could go on that receives from all: when the last of them had begun to send.
+    fn release_root(&mut self, members: &[MemberPart], locations: &[Option<u32>]) {
+        let each = || members.iter().zip(locations);
+        let Some((root, Some(location))) = each().find(|(member, _)| member.is_root) else {
+            return;
+        };
+        let senders = each().filter(|(member, _)| member.sends && !member.is_root);
+        // Of several that were last, the first by number.
+        let last = senders.rev().max_by_key(|(member, _)| member.begun_ns);
+        let Some((sender, Some(cause))) = last else {
+            return;
+        };
+        if sender.begun_ns > root.entered_ns {
+            let at_ns = sender.begun_ns.min(root.left_ns);
+            self.waits.observer.release(*location, *cause, at_ns);
+        }
     }
 
     /// Remembers the locations that a collective operation synchronised.
