@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use annals_analysis::{CriticalPath, critical_path, lost_time_and_path};
+use annals_analysis::{CriticalPath, LostTimeOptions, lost_time};
 use annals_format::CollectiveOperation as Op;
 use annals_merger::{Query, Reader, Window};
 use proptest::prelude::*;
@@ -18,13 +18,15 @@ fn path(script: &Script) -> CriticalPath {
     let mut reader = Reader::open(directory.path()).expect("recordings");
     let of = |reader: &Reader, window: Window| {
         let query = Query::new().within(window);
-        let found = critical_path(reader, &query).expect("recordings");
-        found.expect("whole definitions").0
+        let options = LostTimeOptions {
+            critical_path: true,
+            ..LostTimeOptions::default()
+        };
+        let found = lost_time(reader, &query, &options).expect("recordings");
+        let lost = found.expect("whole definitions").0;
+        lost.critical_path.expect("a path")
     };
     let found = of(&reader, Window::ALL);
-    let both = lost_time_and_path(&reader, &Query::new()).expect("recordings");
-    let both = both.expect("whole definitions").1;
-    assert_eq!(format!("{found:?}"), format!("{both:?}"));
     reader.set_jobs(1);
     assert_eq!(
         format!("{found:?}"),
@@ -82,7 +84,7 @@ fn a_path_leaves_a_wait_to_what_was_waited_for() {
     );
     script.rank(1, &[(1000, Deed::Leave("main"))]);
     let path = path(&script);
-    // Rank 0 up to its send at 700; then rank 1, whose receive goes on.
+    // Rank 0 up to its send at 700; then rank 1, whose receive continues.
     assert_eq!(ranks(&path), [700, 300]);
     assert_eq!(path.stays, 2);
     let expected = [
@@ -132,7 +134,7 @@ fn a_trace_without_events_has_an_empty_path() {
     assert_eq!(regions(&path), []);
 }
 
-/// Returns until when ranks waited, and for whom: (time, rank, cause).
+/// Returns until when ranks waited, and for which others: (time, rank, cause).
 fn releases(script: &Script) -> Vec<(i64, usize, usize)> {
     let calls = calls_of(script);
     let mut releases = Vec::new();

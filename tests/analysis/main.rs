@@ -4,4 +4,5 @@ mod critical_path;
 mod oracle;
 mod paraver;
 mod patterns;
+mod phases;
 mod script;

@@ -3,14 +3,16 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use annals_analysis::{Efficiencies, EfficiencyModel, LostTime, WaitPattern, lost_time};
+use annals_analysis::{
+    Efficiencies, EfficiencyModel, LostTime, LostTimeOptions, WaitPattern, lost_time,
+};
 use annals_merger::{Query, Reader, Value};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 fn lost(path: &Path) -> LostTime {
     let reader = Reader::open(path).expect("a trace");
-    let found = lost_time(&reader, &Query::new()).expect("a trace");
+    let found = lost_time(&reader, &Query::new(), &LostTimeOptions::default()).expect("a trace");
     found.expect("whole definitions").0
 }
 

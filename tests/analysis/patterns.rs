@@ -51,7 +51,7 @@ pub(crate) fn analyse(script: &Script) -> (Heard, Vec<i64>) {
     let directory = tempfile::tempdir().expect("a directory");
     script.write(directory.path(), &[]);
     let reader = Reader::open(directory.path()).expect("recordings");
-    let found = wait_states(&reader, &Query::new(), Heard::default()).expect("recordings");
+    let found = wait_states(&reader, &Query::new(), &[], Heard::default()).expect("recordings");
     let (heard, times) = found.expect("whole definitions");
     (
         heard,

@@ -1,12 +1,12 @@
 //! The critical path of a run: the chain of work and transfer that decided how long it took.
 //!
-//! It is found backward from the last event. Where the path reaches the end of a wait, it goes on at the location for which
+//! It is found backward from the last event. Where the path reaches the end of a wait, it continues at the location for which
 //! was waited, at the time at which that location did what was waited for. So each instant of the run is on the path once, at
 //! one location, and no wait with a known cause is on it. This is the critical path of Böhme, Wolf, de Supinski, Schulz and
 //! Geimer ("Scalable critical-path based performance analysis", IPDPS 2012).
 //!
 //! What is waited for is that of the [patterns](crate::collective_waits), with one exception: a root that receives from all
-//! goes on when the *last* of them has sent, not the first.
+//! continues when the *last* of them has sent, not the first.
 //!
 //! The waits are found from the beginning on and kept in a file without a name in the directory for temporary files (16 bytes
 //! for each), then read from the end. What was done on the path is counted in a further pass over the trace.
@@ -17,13 +17,13 @@ use std::cmp::Reverse;
 
 use annals_format::{Definitions, Location, RegionId};
 use annals_merger::calls::{CallSink, Close, Frame};
-use annals_merger::{Query, ReadSummary, Reader, Result, Sink, Window};
+use annals_merger::{Query, Reader, Result, Sink, Window};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use self::releases::{Release, ReleaseWriter, ReleasesBackward};
 use crate::state::{CallState, fold_calls};
-use crate::wait_states::{CommunicationTimes, Delay, WaitObserver, WaitState, wait_states};
+use crate::wait_states::{CommunicationTimes, LocationTimes};
 
 /// Number of stays whose work is counted in one pass.
 const MOST_STAYS: usize = 1 << 20;
@@ -105,16 +105,9 @@ impl PathObserver {
     }
 }
 
-impl WaitObserver for PathObserver {
-    fn wait(&mut self, _: &WaitState) {}
-
-    fn wrong_order(&mut self, _: &WaitState, _: i64) {}
-
-    fn avoidable(&mut self, _: &WaitState, _: i64) {}
-
-    fn delay(&mut self, _: &Delay<'_>) {}
-
-    fn release(&mut self, location: u32, cause: u32, at_ns: i64) {
+impl PathObserver {
+    /// Takes note that a location could go on from a trace time on, nanoseconds, because of another one.
+    pub(crate) fn release(&mut self, location: u32, cause: u32, at_ns: i64) {
         self.0.add(Release {
             at_ns,
             location,
@@ -123,23 +116,10 @@ impl WaitObserver for PathObserver {
     }
 }
 
-/// Finds the critical path of the run in the query's window; the query's other parts do not count. `None` if the
-/// definitions are not those of a whole trace.
+/// Finds the critical path of the run in a window from the waits that were observed, and the times of the locations.
 ///
 /// # Errors
-/// If the storage fails, or if the directory for temporary files takes no file.
-pub fn critical_path(
-    reader: &Reader,
-    query: &Query,
-) -> Result<Option<(CriticalPath, ReadSummary)>> {
-    let Some((observer, times)) = wait_states(reader, query, PathObserver::new()?)? else {
-        return Ok(None);
-    };
-    let path = path_of(reader, query.window(), observer, &times)?;
-    Ok(Some((path, times.summary)))
-}
-
-/// Finds the critical path from the waits that were observed, and the times of the locations.
+/// If the storage fails.
 pub(crate) fn path_of(
     reader: &Reader,
     window: Window,
@@ -158,7 +138,7 @@ pub(crate) fn path_of(
 /// Finds the path from its end to its beginning.
 struct Walk {
     releases: ReleasesBackward,
-    /// Releases of the moment that is looked at.
+    /// Releases of the last moment that was read.
     moment: Vec<Release>,
     /// First events of locations, nanoseconds.
     first_ns: Vec<Option<i64>>,
@@ -182,7 +162,7 @@ impl Walk {
         let (at_ns, location) = last.map_or((0, 0), |last| (last.1, last.2));
         let first_ns = inside.iter().map(|span| span.0).min();
         let from_ns = first_ns.map_or(0, |first_ns| first_ns.max(window.from_ns));
-        let first_of = |times: &crate::wait_states::LocationTimes| Some(times.span_ns?.0);
+        let first_of = |times: &LocationTimes| Some(times.span_ns?.0);
         Self {
             releases,
             moment: Vec::new(),

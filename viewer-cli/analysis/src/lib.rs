@@ -52,7 +52,7 @@ pub use collectives::{
     for_each_collective,
 };
 pub use colour::{Colour, region_colour};
-pub use critical_path::{CriticalPath, PathRank, PathRegion, PathStay, critical_path};
+pub use critical_path::{CriticalPath, PathRank, PathRegion, PathStay};
 pub use distribution::{Bins, Extent, Values};
 pub use efficiencies::{Efficiencies, EfficiencyModel, RunTimes};
 pub use exact_sum::ExactSum;
@@ -62,8 +62,8 @@ pub use intervals::{
 pub use locations::LocationNames;
 pub use losses::concerns;
 pub use lost_time::{
-    CauseRow, ExtraWork, LostTime, RankTimes, WaitStateRow, WorstWait, lost_time,
-    lost_time_and_path,
+    CauseRow, ExtraWork, LostTime, LostTimeOptions, PhaseRow, RankTimes, WaitStateRow, WorstWait,
+    lost_time,
 };
 pub use messages::{MessagePairRow, Messages, for_each_message, messages};
 pub use metrics::{MetricPoint, MetricRow, metrics};
@@ -77,7 +77,8 @@ pub use region_statistics::{
 };
 pub use state::{CallState, EventState, fold_calls, fold_events};
 pub use wait_states::{
-    CommunicationTimes, Delay, LocationTimes, WaitObserver, WaitPattern, WaitState, wait_states,
+    CommunicationTimes, Delay, LocationTimes, PhaseTimes, WaitObserver, WaitPattern, WaitState,
+    wait_states,
 };
 pub use waits::{LateSide, LongestWaits, MessageWait, MessageWaits, Wait, WaitCause};
 

@@ -11,13 +11,23 @@ use serde::Serialize;
 use crate::critical_path::{CriticalPath, PathObserver, path_of};
 use crate::efficiencies::{Efficiencies, EfficiencyModel, RunTimes};
 use crate::wait_states::{
-    CommunicationTimes, Delay, LocationTimes, WaitObserver, WaitPattern, WaitState, wait_states,
+    CommunicationTimes, Delay, LocationTimes, PhaseTimes, WaitObserver, WaitPattern, WaitState,
+    wait_states,
 };
 
 /// Number of single waits that are kept.
 const MOST_WORST: usize = 10;
 /// Number of call paths that are kept of a cause.
 const MOST_PATHS: usize = 3;
+
+/// What else of the lost time is wanted.
+#[derive(Clone, Debug, Default)]
+pub struct LostTimeOptions {
+    /// Regions of which each call is a phase.
+    pub phases: Vec<RegionId>,
+    /// Whether the critical path is wanted: it takes another pass over the trace.
+    pub critical_path: bool,
+}
 
 /// The lost time of a run. Times in nanoseconds; shares of the time of all ranks.
 #[derive(Clone, Debug, Serialize)]
@@ -38,6 +48,69 @@ pub struct LostTime {
     pub worst: Vec<WorstWait>,
     /// Counts of all sends and receives.
     pub messages: MessageCounts,
+    /// Phases in the order of their numbers. Empty unless they are wanted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<PhaseRow>,
+    /// Number of phases that are not among them: at most 2²⁰ are kept.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub phases_left_out: u64,
+    /// The critical path. `None` unless it is wanted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub critical_path: Option<CriticalPath>,
+}
+
+impl LostTime {
+    /// Returns the times from which the efficiencies are computed, without that of an ideal network. `None` if the run has no
+    /// time.
+    pub fn run_times(&self) -> Option<RunTimes> {
+        let useful: Vec<i64> = self.ranks.iter().map(|times| times.useful_ns).collect();
+        RunTimes::of(&useful, self.to_ns - self.from_ns, None)
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// A phase: a call of a region, the k-th of each location that calls it. Times in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct PhaseRow {
+    /// Its number, from 0.
+    pub phase: u64,
+    /// Number of locations that called it.
+    pub locations: u64,
+    /// Trace time at which the first of them began it.
+    pub from_ns: i64,
+    /// Trace time at which the last of them ended it.
+    pub to_ns: i64,
+    /// The longest duration of a location.
+    pub run_ns: i64,
+    /// Multiplicative efficiencies. The time of the run is the longest duration of a location.
+    pub efficiencies: Efficiencies,
+    /// Whether events may be lost in it.
+    pub is_uncertain: bool,
+}
+
+impl PhaseRow {
+    fn of(times: &PhaseTimes) -> Self {
+        let run = RunTimes {
+            ranks: times.locations,
+            useful_sum_ns: times.useful_sum_ns,
+            useful_max_ns: times.useful_max_ns,
+            run_ns: times.run_ns.max(1),
+            ideal_run_ns: Some(times.ideal_run_ns),
+        };
+        Self {
+            phase: times.number,
+            locations: times.locations,
+            from_ns: times.from_ns,
+            to_ns: times.to_ns,
+            run_ns: times.run_ns,
+            efficiencies: Efficiencies::of(&run, EfficiencyModel::Multiplicative),
+            is_uncertain: times.is_uncertain,
+        }
+    }
 }
 
 /// Times of a rank, nanoseconds. If several of its threads communicate, their mean.
@@ -315,41 +388,30 @@ impl WaitObserver for Sums {
 /// Finds the lost time of a run, in the query's window. `None` if the definitions are not those of a whole trace.
 ///
 /// The useful time of a rank is the time between its first and its last event outside of calls of MPI in which it was not
-/// idle (see [`RegionKinds`](crate::RegionKinds)).
+/// idle (see [`RegionKinds`](crate::RegionKinds)). The critical path is that of the whole run in the window, whatever else
+/// the query says.
 ///
 /// # Errors
-/// If the storage fails.
-pub fn lost_time(reader: &Reader, query: &Query) -> Result<Option<(LostTime, ReadSummary)>> {
-    let definitions = reader.definitions();
-    let Some((sums, times)) = wait_states(reader, query, Sums::new(definitions))? else {
-        return Ok(None);
-    };
-    Ok(Some((
-        of_sums(&sums, &times, definitions, query.window()),
-        times.summary,
-    )))
-}
-
-/// Finds the lost time of a run, and its critical path: in one pass, where [`lost_time`] and
-/// [`critical_path`](crate::critical_path) need two.
-///
-/// # Errors
-/// If the storage fails, or if the directory for temporary files takes no file.
-pub fn lost_time_and_path(
+/// If the storage fails, or if the critical path is wanted and the directory for temporary files takes no file.
+pub fn lost_time(
     reader: &Reader,
     query: &Query,
-) -> Result<Option<(LostTime, CriticalPath, ReadSummary)>> {
+    options: &LostTimeOptions,
+) -> Result<Option<(LostTime, ReadSummary)>> {
     let definitions = reader.definitions();
     let mut sums = Sums::new(definitions);
-    sums.path = Some(PathObserver::new()?);
-    let Some((mut sums, times)) = wait_states(reader, query, sums)? else {
+    if options.critical_path {
+        sums.path = Some(PathObserver::new()?);
+    }
+    let Some((mut sums, times)) = wait_states(reader, query, &options.phases, sums)? else {
         return Ok(None);
     };
     let observer = sums.path.take();
-    let lost = of_sums(&sums, &times, definitions, query.window());
-    let observer = observer.map_or_else(PathObserver::new, Ok)?;
-    let path = path_of(reader, query.window(), observer, &times)?;
-    Ok(Some((lost, path, times.summary)))
+    let mut lost = of_sums(&sums, &times, definitions, query.window());
+    if let Some(observer) = observer {
+        lost.critical_path = Some(path_of(reader, query.window(), observer, &times)?);
+    }
+    Ok(Some((lost, times.summary)))
 }
 
 fn of_sums(
@@ -433,6 +495,9 @@ fn of_sums(
         causes: cause_rows(sums, times, definitions, share),
         worst: worst_waits(sums, times, definitions),
         messages: times.messages,
+        phases: times.phases.iter().map(PhaseRow::of).collect(),
+        phases_left_out: times.phases_left_out,
+        critical_path: None,
         ranks,
     }
 }

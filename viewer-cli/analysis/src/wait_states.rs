@@ -6,6 +6,7 @@
 
 mod delays;
 mod engine;
+mod phases;
 
 use std::sync::{Arc, Mutex};
 
@@ -18,7 +19,8 @@ use annals_merger::{
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use self::engine::{Engine, Step};
+use self::engine::{Engine, PhaseEdge, Step};
+pub use self::phases::PhaseTimes;
 use crate::call_paths::CallPaths;
 use crate::region_kinds::{RegionKind, RegionKinds};
 use crate::state::{CallState, fold_calls};
@@ -138,6 +140,10 @@ pub struct CommunicationTimes {
     pub locations: Vec<LocationTimes>,
     /// Number of calls with messages or collective operations in the window, by number of the location and region.
     pub calls: FxHashMap<(u32, RegionId), u64>,
+    /// Phases in the order of their numbers.
+    pub phases: Vec<PhaseTimes>,
+    /// Number of phases that are not among them, because there are too many.
+    pub phases_left_out: u64,
     /// The call paths that numbers refer to.
     pub paths: CallPaths,
     /// Counts of all sends and receives.
@@ -154,6 +160,14 @@ struct Shared<'a> {
     has_mpi: bool,
     extractor: Arc<MessageExtractor>,
     window: Window,
+    /// By region: whether its calls are phases.
+    is_phase: Vec<bool>,
+}
+
+impl Shared<'_> {
+    fn is_phase(&self, region: RegionId) -> bool {
+        self.is_phase.get(region.index()).copied() == Some(true)
+    }
 }
 
 /// A communicating call that is open.
@@ -166,12 +180,13 @@ struct OpenCall {
     has_events: bool,
 }
 
-/// Time in calls without events, nanoseconds.
-#[derive(Clone, Copy, Default, Debug)]
+/// Time in calls without events, and idle time, nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Quick {
     all_ns: i64,
     /// The part of it in the window.
     inside_ns: i64,
+    idle_ns: i64,
 }
 
 /// What a slice knows of a location.
@@ -204,6 +219,11 @@ impl<V: WaitObserver> SliceState<'_, V> {
     /// Returns whether a region is one whose calls may communicate.
     fn is_mpi(&self, region: RegionId) -> bool {
         self.shared.kinds.get(region) == RegionKind::Mpi
+    }
+
+    fn is_in_phase(&self, frames: &[Frame]) -> bool {
+        let mut regions = frames.iter().map(|frame| frame.region);
+        regions.any(|region| self.shared.is_phase(region))
     }
 
     /// Begins a communicating call.
@@ -240,6 +260,36 @@ impl<V: WaitObserver> SliceState<'_, V> {
         times.span_ns = Some((from_ns, time_ns));
     }
 
+    /// Hands out work and time in calls without events before the next event.
+    fn step_of_work(&mut self, location: usize, at: usize) {
+        let of = &mut self.locations[location];
+        if of.quick == Quick::default() && of.work.is_empty() {
+            return;
+        }
+        let first = self.work.len();
+        self.work.append(&mut of.work);
+        self.steps.push(Step::Work {
+            at,
+            location: location as u32,
+            quick: std::mem::take(&mut of.quick),
+            work: (first, self.work.len()),
+        });
+    }
+
+    /// Hands out the begin or the end of a phase.
+    fn step_of_phase(&mut self, location: usize, time_ns: i64, edge: PhaseEdge) {
+        let at = self.next_event();
+        if self.locations[location].open.is_none() {
+            self.step_of_work(location, at);
+        }
+        self.steps.push(Step::Phase {
+            at,
+            location: location as u32,
+            time_ns,
+            edge,
+        });
+    }
+
     /// Hands what there is to the engine, if this is the state of the first slice.
     fn flush(&mut self) {
         let Some(engine) = self.engine.as_mut() else {
@@ -266,6 +316,9 @@ impl<V: WaitObserver> CallSink for SliceState<'_, V> {
         let around = frames.last().map_or(CallPaths::OUTSIDE, |frame| frame.tag);
         let path = self.paths.child(around, region);
         self.see(location, at_ns);
+        if self.shared.is_phase(region) && !self.is_in_phase(frames) {
+            self.step_of_phase(location, at_ns, PhaseEdge::Begin);
+        }
         if self.is_mpi(region) {
             self.open(location, frames.len(), region, path, at_ns);
         }
@@ -289,6 +342,7 @@ impl<V: WaitObserver> CallSink for SliceState<'_, V> {
         let of = &mut self.locations[location];
         if self.shared.kinds.get(frame.region) == RegionKind::Idle {
             of.times.idle_ns += self.shared.window.clip(from_ns, to_ns);
+            of.quick.idle_ns += to_ns - from_ns;
         }
         if of.open.is_none() && to_ns > from_ns {
             match of.work.iter_mut().rev().find(|work| work.0 == frame.tag) {
@@ -298,10 +352,30 @@ impl<V: WaitObserver> CallSink for SliceState<'_, V> {
         }
     }
 
-    fn close(&mut self, location: usize, around: &[Frame], frame: &Frame, left_ns: i64, _: Close) {
+    fn close(
+        &mut self,
+        location: usize,
+        around: &[Frame],
+        frame: &Frame,
+        left_ns: i64,
+        how: Close,
+    ) {
         self.see(location, left_ns);
+        self.close_call(location, around.len(), frame, left_ns);
+        if self.shared.is_phase(frame.region) && !self.is_in_phase(around) {
+            let edge = PhaseEdge::End {
+                is_whole: how == Close::Left && !frame.is_uncertain,
+            };
+            self.step_of_phase(location, left_ns, edge);
+        }
+    }
+}
+
+impl<V: WaitObserver> SliceState<'_, V> {
+    /// Ends a communicating call, if this is one.
+    fn close_call(&mut self, location: usize, depth: usize, frame: &Frame, left_ns: i64) {
         let open = &mut self.locations[location].open;
-        let depth = around.len() as u32;
+        let depth = depth as u32;
         let Some(open) = open.take_if(|open| open.call.depth >= depth) else {
             return;
         };
@@ -356,19 +430,12 @@ impl<V: WaitObserver> Sink for SliceState<'_, V> {
         let Some(number) = self.events.set_call(event, open.call) else {
             return;
         };
-        if !open.has_events && (of.quick.all_ns != 0 || !of.work.is_empty()) {
-            let first = self.work.len();
-            self.work.append(&mut of.work);
-            self.steps.push(Step::Work {
-                at: number,
-                location: location as u32,
-                quick: std::mem::take(&mut of.quick),
-                work: (first, self.work.len()),
-            });
-        }
-        open.has_events = true;
+        let had_events = std::mem::replace(&mut open.has_events, true);
         if self.events.is_send(number) {
             open.sends.push(number);
+        }
+        if !had_events {
+            self.step_of_work(location, number);
         }
     }
 }
@@ -412,6 +479,8 @@ impl<V: WaitObserver> CallState for SliceState<'_, V> {
 /// Finds the waits of the calls in the query's window, from the trace's beginning on. The observer receives each that a
 /// location of the query had. Of a wait that begins or ends outside of the window, the part inside counts.
 ///
+/// Each call of one of the regions `phases`, outside of others of them, is a phase.
+///
 /// Returns the observer as it is then; `None` if the definitions are not those of a whole trace.
 ///
 /// # Errors
@@ -419,6 +488,7 @@ impl<V: WaitObserver> CallState for SliceState<'_, V> {
 pub fn wait_states<V: WaitObserver>(
     reader: &Reader,
     query: &Query,
+    phases: &[RegionId],
     observer: V,
 ) -> Result<Option<(V, CommunicationTimes)>> {
     let definitions = reader.definitions();
@@ -433,6 +503,7 @@ pub fn wait_states<V: WaitObserver>(
         kinds,
         extractor: Arc::new(extractor),
         window: query.window(),
+        is_phase: is_phase(phases),
     };
     let observer = Mutex::new(Some(observer));
     let take_observer = |slice| match observer.lock() {
@@ -463,9 +534,20 @@ pub fn wait_states<V: WaitObserver>(
     let times = CommunicationTimes {
         locations,
         calls: outcome.calls,
+        phases: outcome.phases,
+        phases_left_out: outcome.phases_left_out,
         paths: outcome.paths,
         messages: outcome.messages,
         summary,
     };
     Ok(Some((observer, times)))
+}
+
+fn is_phase(phases: &[RegionId]) -> Vec<bool> {
+    let last = phases.iter().map(|region| region.index()).max();
+    let mut is_phase = vec![false; last.map_or(0, |last| last + 1)];
+    phases
+        .iter()
+        .for_each(|phase| is_phase[phase.index()] = true);
+    is_phase
 }

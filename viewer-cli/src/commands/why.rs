@@ -1,17 +1,24 @@
 //! `trace-cli why`: where the time of a parallel run is lost.
 
 use std::io::Write;
+use std::path::PathBuf;
 
-use annals_analysis::{LostTime, bounded, lost_time};
-use annals_merger::Window;
+use annals_analysis::{LostTime, LostTimeOptions, bounded, lost_time};
+use annals_merger::{Query, Reader, Window, regions_like};
 use anyhow::bail;
 use clap::{Args, ValueEnum};
+use serde::Serialize;
 
 use super::{InputArguments, warn_of_damage};
 use crate::filter::{FilterArguments, WindowArguments};
-use crate::output::{self, Finding};
-use crate::views::{pattern_name, rank_table, wait_state_table, why_sentence, why_text};
+use crate::output::{self, Finding, UsageError};
+use crate::views::{
+    Scaling, path_table, pattern_name, phase_table, rank_table, wait_state_table, why_sentence,
+    why_text,
+};
 use crate::{time, timeline};
+
+const INCOMPLETE: &str = "the definitions of this input are incomplete: merge its recordings first";
 
 /// Why a parallel run is slow: its efficiencies, and which rank makes others wait, where.
 ///
@@ -21,7 +28,9 @@ use crate::{time, timeline};
 /// much losses may change a time. The chapter "Why a run is slow" of the manual defines every word and figure.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  trace-cli why run.annals\n  \
-                  trace-cli why run.annals --by region\n  trace-cli why run.annals --json --from 1s")]
+                  trace-cli why run.annals --by region\n  trace-cli why run.annals --json --from 1s\n  \
+                  trace-cli why run.annals --by path\n  trace-cli why run.annals --phase time_step\n  \
+                  trace-cli why on-64.annals --reference on-8.annals")]
 pub struct WhyArguments {
     #[command(flatten)]
     input: InputArguments,
@@ -33,9 +42,19 @@ pub struct WhyArguments {
     /// Count MPI_Init and MPI_Finalize, too
     #[arg(long, conflicts_with_all = ["from", "to"])]
     all: bool,
-    /// A table instead: times of ranks, or wait states by region and call path
+    /// A table instead: times of ranks, wait states by region and call path, efficiencies of phases, or what is on the
+    /// critical path
     #[arg(long)]
     by: Option<By>,
+    /// Regions of which each call is a phase (globs), for efficiencies by phase
+    #[arg(long, value_name = "GLOBS")]
+    phase: Option<String>,
+    /// Compare with the trace of another run, usually with fewer ranks: by how much less work it needed
+    #[arg(long, value_name = "TRACE")]
+    reference: Option<PathBuf>,
+    /// The work grows with the number of ranks: compare with the reference's work per rank
+    #[arg(long, requires = "reference")]
+    weak: bool,
     /// Comma-separated values: of `--by`, or a row for each rank that made others wait
     #[arg(long, conflicts_with = "json")]
     csv: bool,
@@ -45,6 +64,17 @@ pub struct WhyArguments {
 enum By {
     Rank,
     Region,
+    Phase,
+    Path,
+}
+
+/// The lost time, and the comparison with a reference.
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    lost: &'a LostTime,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scaling: Option<Scaling>,
 }
 
 /// Runs the command.
@@ -52,40 +82,102 @@ enum By {
 /// # Errors
 /// If the input cannot be read, or the output cannot be written.
 pub fn run(arguments: &WhyArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
-    let (opened, window) = arguments.input.open_window(&arguments.window)?;
-    let mut query = arguments.filter.query(opened.definitions(), window)?;
-    if window == Window::ALL && !arguments.all {
-        let whole = bounded(&opened, window);
-        if let Some(found) = timeline::without_start_and_end(&opened, &query, whole)? {
-            query = query.within(found);
-        }
+    let by = match arguments.by {
+        None if arguments.phase.is_some() => Some(By::Phase),
+        by => by,
+    };
+    if by == Some(By::Phase) && arguments.phase.is_none() {
+        let why = "--by phase needs --phase REGION: each call of it is a phase";
+        return Err(UsageError(why.to_owned()).into());
     }
-    let Some((lost, outcome)) = lost_time(&opened, &query)? else {
-        bail!("the definitions of this input are incomplete: merge its recordings first");
+    let (opened, window) = arguments.input.open_window(&arguments.window)?;
+    let query = arguments.filter.query(opened.definitions(), window)?;
+    let query = arguments.without_start_and_end(&opened, query)?;
+    let mut options = LostTimeOptions {
+        critical_path: by == Some(By::Path),
+        ..LostTimeOptions::default()
+    };
+    if let Some(pattern) = &arguments.phase {
+        let phases = regions_like(pattern, opened.definitions())?;
+        options.phases = phases.into_iter().collect();
+    }
+    let Some((lost, outcome)) = lost_time(&opened, &query, &options)? else {
+        bail!(INCOMPLETE);
     };
     warn_of_damage(&opened, &outcome);
+    let scaling = arguments.scaling(&lost)?;
     if arguments.input.json {
-        output::json(out, &lost)?;
+        output::json(
+            out,
+            &Answer {
+                lost: &lost,
+                scaling,
+            },
+        )?;
     } else if arguments.csv {
-        write_csv(arguments.by, &lost, out)?;
+        write_csv(by, &lost, out)?;
     } else {
         let screen = arguments.input.screen();
-        match arguments.by {
-            Some(By::Rank) => {
-                let table = rank_table(&lost, screen);
-                write!(out, "{}\n\n{table}", why_sentence(&lost))?;
-            }
-            Some(By::Region) => {
-                let table = wait_state_table(&lost, screen);
-                write!(out, "{}\n\n{table}", why_sentence(&lost))?;
-            }
-            None => {
-                out.write_all(why_text(&lost).as_bytes())?;
-                out.write_all(next_commands(arguments, &lost).as_bytes())?;
-            }
+        let table = match by {
+            Some(By::Rank) => Some(rank_table(&lost, screen)),
+            Some(By::Region) => Some(wait_state_table(&lost, screen)),
+            Some(By::Phase) => Some(phase_table(&lost, screen)),
+            Some(By::Path) => Some(path_table(&lost, screen)),
+            None => None,
+        };
+        if let Some(table) = table {
+            write!(out, "{}\n\n{table}", why_sentence(&lost))?;
+        } else {
+            out.write_all(why_text(&lost, scaling.as_ref()).as_bytes())?;
+            out.write_all(next_commands(arguments, &lost).as_bytes())?;
         }
     }
     Ok(Finding::loss(outcome.has_skipped_now))
+}
+
+impl WhyArguments {
+    /// Returns the query of the time between `MPI_Init` and `MPI_Finalize`, if no other time is asked for.
+    fn without_start_and_end(&self, opened: &Reader, query: Query) -> anyhow::Result<Query> {
+        if query.window() != Window::ALL || self.all {
+            return Ok(query);
+        }
+        let whole = bounded(opened, Window::ALL);
+        let found = timeline::without_start_and_end(opened, &query, whole)?;
+        Ok(match found {
+            Some(found) => query.within(found),
+            None => query,
+        })
+    }
+
+    /// Compares the run with the reference.
+    fn scaling(&self, lost: &LostTime) -> anyhow::Result<Option<Scaling>> {
+        let Some(path) = &self.reference else {
+            return Ok(None);
+        };
+        let input = InputArguments {
+            input: path.clone(),
+            ..self.input.clone()
+        };
+        let opened = input.open()?;
+        let query = self.without_start_and_end(&opened, Query::new())?;
+        let Some((reference, outcome)) = lost_time(&opened, &query, &LostTimeOptions::default())?
+        else {
+            bail!("{}: {INCOMPLETE}", path.display());
+        };
+        warn_of_damage(&opened, &outcome);
+        let (Some(own), Some(reference)) = (lost.run_times(), reference.run_times()) else {
+            bail!("a run without time cannot be compared");
+        };
+        let Some(computation) = own.computation_scaling(&reference, self.weak) else {
+            bail!("a run without useful time cannot be compared");
+        };
+        let parallel = own.useful_mean_ns() / own.run_ns as f64;
+        Ok(Some(Scaling {
+            reference_ranks: reference.ranks,
+            computation_scaling: computation,
+            global: computation * parallel,
+        }))
+    }
 }
 
 fn write_csv(by: Option<By>, lost: &LostTime, out: &mut dyn Write) -> std::io::Result<()> {
@@ -126,6 +218,16 @@ fn write_csv(by: Option<By>, lost: &LostTime, out: &mut dyn Write) -> std::io::R
             });
             output::csv(out, &columns, rows)
         }
+        Some(By::Phase) => write_phases(lost, out),
+        Some(By::Path) => {
+            let columns = ["region", "path_ns", "share", "mean_ns", "imbalance_ns"];
+            let path = lost.critical_path.as_ref();
+            output::csv(
+                out,
+                &columns,
+                path.into_iter().flat_map(|path| &path.regions),
+            )
+        }
         None => {
             let columns = [
                 "rank",
@@ -164,6 +266,39 @@ fn write_csv(by: Option<By>, lost: &LostTime, out: &mut dyn Write) -> std::io::R
     }
 }
 
+fn write_phases(lost: &LostTime, out: &mut dyn Write) -> std::io::Result<()> {
+    let columns = [
+        "phase",
+        "locations",
+        "from_ns",
+        "to_ns",
+        "run_ns",
+        "parallel",
+        "load_balance",
+        "communication",
+        "serialisation",
+        "transfer",
+        "is_uncertain",
+    ];
+    let rows = lost.phases.iter().map(|row| {
+        let factors = &row.efficiencies;
+        (
+            row.phase,
+            row.locations,
+            row.from_ns,
+            row.to_ns,
+            row.run_ns,
+            factors.parallel,
+            factors.load_balance,
+            factors.communication,
+            factors.serialisation,
+            factors.transfer,
+            row.is_uncertain,
+        )
+    });
+    output::csv(out, &columns, rows)
+}
+
 /// Returns commands that show more of what is lost.
 fn next_commands(arguments: &WhyArguments, lost: &LostTime) -> String {
     let Some(worst) = lost.worst.first() else {
@@ -176,7 +311,8 @@ fn next_commands(arguments: &WhyArguments, lost: &LostTime) -> String {
     let to_ns = worst.from_ns + 2 * worst.wait_ns;
     format!(
         "\nThe longest single wait, {} of rank {}:\n  trace-cli timeline {input} --from {}s --to {}s\n\
-         Waits by call path, times by rank:\n  trace-cli why {input} --by region\n  trace-cli why {input} --by rank\n",
+         Waits by call path, times by rank, what decides how long the run takes:\n  \
+         trace-cli why {input} --by region\n  trace-cli why {input} --by rank\n  trace-cli why {input} --by path\n",
         time::duration(worst.wait_ns),
         worst.rank,
         time::moment(from_ns),

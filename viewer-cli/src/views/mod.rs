@@ -11,8 +11,8 @@ pub use losses::{LossRow, loss_row, loss_table, summed};
 pub use regions::{OUTSIDE, region_sentence, region_table};
 pub use waits::{wait_chain, wait_sentence};
 pub use why::{
-    LEAST_SHARE, cause_sentence, main_causes, pattern_name, rank_table, wait_state_table,
-    why_sentence, why_text,
+    LEAST_SHARE, Scaling, cause_sentence, main_causes, path_table, pattern_name, phase_table,
+    rank_table, wait_state_table, why_sentence, why_text,
 };
 
 use crate::time;

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use annals_analysis::{CauseRow, Efficiencies, EfficiencyModel, LostTime, WaitPattern};
+use annals_analysis::{CauseRow, Efficiencies, EfficiencyModel, LostTime, PhaseRow, WaitPattern};
+use serde::Serialize;
 
 use super::{SENTENCE_NAME, counted};
 use crate::names::cut_middle;
@@ -13,6 +14,8 @@ use crate::time;
 pub const LEAST_SHARE: f64 = 0.01;
 /// Number of causes that are named.
 const MOST_CAUSES: usize = 3;
+/// Number of rows of the table of phases. If there are more phases, a row has several.
+const MOST_PHASE_ROWS: usize = 40;
 
 /// Returns a share in percent.
 fn percent(share: f64) -> String {
@@ -179,30 +182,57 @@ pub fn why_sentence(lost: &LostTime) -> String {
     }
 }
 
+/// How a run compares with a reference run, usually of fewer ranks.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Scaling {
+    /// Number of the reference's ranks.
+    pub reference_ranks: u64,
+    /// Useful time of all ranks of the reference / that of this run; in weak scaling, of a rank.
+    pub computation_scaling: f64,
+    /// Parallel efficiency × computation scaling.
+    pub global: f64,
+}
+
 /// Returns the tree of efficiencies.
-fn efficiency_tree(efficiencies: &Efficiencies) -> String {
+fn efficiency_tree(efficiencies: &Efficiencies, scaling: Option<&Scaling>) -> String {
     let mut text = String::new();
+    let indent = if scaling.is_some() { "  " } else { "" };
     let mut line = |name: &str, factor: Option<f64>| {
         let factor = factor.map_or_else(|| "-".to_owned(), percent);
         let _ = writeln!(text, "{name:<24}{factor:>8}");
     };
-    line("parallel efficiency", Some(efficiencies.parallel));
-    line("  load balance", efficiencies.load_balance);
-    line("  communication", Some(efficiencies.communication));
-    line("    serialisation", efficiencies.serialisation);
-    line("    transfer", efficiencies.transfer);
+    if let Some(scaling) = scaling {
+        line("global efficiency", Some(scaling.global));
+    }
+    let factors = [
+        ("parallel efficiency", Some(efficiencies.parallel)),
+        ("  load balance", efficiencies.load_balance),
+        ("  communication", Some(efficiencies.communication)),
+        ("    serialisation", efficiencies.serialisation),
+        ("    transfer", efficiencies.transfer),
+    ];
+    for (name, factor) in factors {
+        line(&format!("{indent}{name}"), factor);
+    }
+    if let Some(scaling) = scaling {
+        line("  computation scaling", Some(scaling.computation_scaling));
+    }
     text
 }
 
 /// Returns the screen of `trace-cli why`, but for the commands.
-pub fn why_text(lost: &LostTime) -> String {
+pub fn why_text(lost: &LostTime, scaling: Option<&Scaling>) -> String {
     let mut text = format!("{}\n\n", why_sentence(lost));
     let multiplicative = |of: &&Efficiencies| of.model == EfficiencyModel::Multiplicative;
     if let Some(efficiencies) = lost.efficiencies.iter().find(multiplicative) {
-        text.push_str(&efficiency_tree(efficiencies));
+        text.push_str(&efficiency_tree(efficiencies, scaling));
         let ranks = counted(lost.ranks.len() as u64, "rank");
         let run = time::duration(lost.to_ns - lost.from_ns);
-        let _ = writeln!(text, "({ranks}, {run}; 100 % is no time lost)");
+        let reference = scaling.map_or_else(String::new, |scaling| {
+            let ranks = counted(scaling.reference_ranks, "rank");
+            format!("; computation compared with that of {ranks}")
+        });
+        let _ = writeln!(text, "({ranks}, {run}; 100 % is no time lost{reference})");
     }
     // If a sentence about several ranks is the first, each of them has its own sentence as well.
     let said = usize::from(chain_sentence(lost).is_none());
@@ -263,4 +293,113 @@ pub fn wait_state_table(lost: &LostTime, screen: Screen) -> String {
         ]);
     }
     table.render(screen)
+}
+
+/// Returns the table of phases. If there are many, a row has the mean of several that follow one another.
+pub fn phase_table(lost: &LostTime, screen: Screen) -> String {
+    let mut table = Table::new(&[
+        ("phase", Align::Right),
+        ("from", Align::Right),
+        ("longest", Align::Right),
+        ("parallel eff.", Align::Right),
+        ("load balance", Align::Right),
+        ("communication", Align::Right),
+        ("serialisation", Align::Right),
+        ("transfer", Align::Right),
+        ("±", Align::Optional),
+    ]);
+    let per_row = lost.phases.len().div_ceil(MOST_PHASE_ROWS).max(1);
+    for phases in lost.phases.chunks(per_row) {
+        let (Some(first), Some(last)) = (phases.first(), phases.last()) else {
+            continue;
+        };
+        let number = match phases.len() {
+            1 => first.phase.to_string(),
+            _ => format!("{}–{}", first.phase, last.phase),
+        };
+        let longest_ns = phases.iter().map(|phase| phase.run_ns).max();
+        let mean = |factor: fn(&Efficiencies) -> Option<f64>| mean_of(phases, factor);
+        let lost_in = phases.iter().filter(|phase| phase.is_uncertain).count();
+        table.row(vec![
+            number,
+            format!("{} s", time::moment(first.from_ns)),
+            time::duration(longest_ns.unwrap_or(0)),
+            mean(|of| Some(of.parallel)),
+            mean(|of| of.load_balance),
+            mean(|of| Some(of.communication)),
+            mean(|of| of.serialisation),
+            mean(|of| of.transfer),
+            match lost_in {
+                0 => String::new(),
+                _ => "losses".to_owned(),
+            },
+        ]);
+    }
+    let mut text = table.render(screen);
+    if per_row > 1 {
+        let phases = time::grouped(lost.phases.len() as u64);
+        let _ = writeln!(
+            text,
+            "({phases} phases; a row has the mean of {per_row}. --csv has each)"
+        );
+    }
+    if lost.phases_left_out > 0 {
+        let more = time::grouped(lost.phases_left_out);
+        let _ = writeln!(text, "({more} later phases are left out)");
+    }
+    text
+}
+
+/// Returns the mean of a factor, weighted by the phases' durations.
+fn mean_of(phases: &[PhaseRow], factor: fn(&Efficiencies) -> Option<f64>) -> String {
+    let known = phases.iter().filter_map(|phase| {
+        let run_ns = phase.run_ns.max(1) as f64;
+        Some((factor(&phase.efficiencies)? * run_ns, run_ns))
+    });
+    let sum = known.fold((0.0, 0.0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+    if sum.1 > 0.0 {
+        percent(sum.0 / sum.1)
+    } else {
+        "-".to_owned()
+    }
+}
+
+/// Returns the tables of the critical path: by region, and by rank.
+pub fn path_table(lost: &LostTime, screen: Screen) -> String {
+    let Some(path) = &lost.critical_path else {
+        return String::new();
+    };
+    let mut regions = Table::new(&[
+        ("on the critical path", Align::Name),
+        ("time", Align::Right),
+        ("% of path", Align::Right),
+        ("mean of ranks", Align::Right),
+        ("critical imbalance", Align::Right),
+    ]);
+    for row in &path.regions {
+        let region = row
+            .region
+            .as_deref()
+            .map_or("outside of regions", |name| name);
+        regions.row(vec![
+            safe(region),
+            time::duration(row.path_ns),
+            format!("{:.1}", row.share * 100.0),
+            time::duration(row.mean_ns),
+            time::duration(row.imbalance_ns),
+        ]);
+    }
+    let mut ranks = Table::new(&[
+        ("rank", Align::Right),
+        ("time", Align::Right),
+        ("% of path", Align::Right),
+    ]);
+    for row in &path.ranks {
+        ranks.row(vec![
+            row.rank.to_string(),
+            time::duration(row.path_ns),
+            format!("{:.1}", row.share * 100.0),
+        ]);
+    }
+    format!("{}\n{}", regions.render(screen), ranks.render(screen))
 }

@@ -13,6 +13,7 @@ use annals_merger::{
 use rustc_hash::FxHashMap;
 
 use super::delays::{Delays, Waiting};
+use super::phases::{Passed, PhaseTimes, Phases};
 use super::{Delay, LocationTimes, Quick, Shared, WaitObserver, WaitPattern, WaitState};
 use crate::call_paths::CallPaths;
 use crate::patterns::{
@@ -38,12 +39,29 @@ pub(super) enum Step {
         call: CallAround,
         is_uncertain: bool,
     },
+    /// A phase began or ended.
+    Phase {
+        at: usize,
+        location: u32,
+        time_ns: i64,
+        edge: PhaseEdge,
+    },
+}
+
+/// The begin or the end of a phase.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum PhaseEdge {
+    Begin,
+    End {
+        /// Whether nothing of it may be lost.
+        is_whole: bool,
+    },
 }
 
 impl Step {
     const fn at(&self) -> usize {
         match *self {
-            Self::Work { at, .. } | Self::Leave { at, .. } => at,
+            Self::Work { at, .. } | Self::Leave { at, .. } | Self::Phase { at, .. } => at,
         }
     }
 }
@@ -126,6 +144,8 @@ struct Location {
     saved_ns: i64,
     /// The part of that in the window.
     saved_inside_ns: i64,
+    /// Time in MPI, and idle time.
+    not_useful_ns: i64,
     open: Option<OpenCall>,
     recent: VecDeque<RecentWait>,
     /// Waits during which a message was there that the last call received, how long it was there, and whether it was of the
@@ -161,6 +181,7 @@ pub(super) struct Engine<'a, V> {
     /// Messages that were matched and not processed yet.
     matched: Vec<Message>,
     delays: Delays,
+    phases: Phases,
     /// Number of messages and operations that made others wait.
     operations_seen: u64,
     waits: Waits<'a, V>,
@@ -171,6 +192,8 @@ pub(super) struct Outcome {
     pub(super) calls: FxHashMap<(u32, RegionId), u64>,
     pub(super) paths: CallPaths,
     pub(super) messages: MessageCounts,
+    pub(super) phases: Vec<PhaseTimes>,
+    pub(super) phases_left_out: u64,
 }
 
 /// Where waits go.
@@ -234,6 +257,7 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
             calls: FxHashMap::default(),
             matched: Vec::new(),
             delays: Delays::new(definitions.locations.len()),
+            phases: Phases::new(definitions.locations.len()),
             operations_seen: 0,
             waits: Waits {
                 query,
@@ -253,6 +277,7 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
         let of = &mut self.locations[location];
         of.saved_ns += quick.all_ns;
         of.saved_inside_ns += quick.inside_ns;
+        of.not_useful_ns += quick.all_ns + quick.idle_ns;
         of.known_ns += quick.all_ns;
         let mut end_ns = of.left_ns.unwrap_or(0) + of.known_ns;
         for (path, work_ns) in work {
@@ -278,9 +303,34 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
                 Step::Leave {
                     call, is_uncertain, ..
                 } => self.leave(&call, is_uncertain),
+                Step::Phase {
+                    location,
+                    time_ns,
+                    edge,
+                    ..
+                } => {
+                    let passed = self.passed(location, time_ns);
+                    match edge {
+                        PhaseEdge::Begin => self.phases.begin(location, passed),
+                        PhaseEdge::End { is_whole } => {
+                            let window = self.waits.window;
+                            self.phases.end(location, passed, is_whole, window);
+                        }
+                    }
+                }
             }
         }
         self.feed(events, fed, events.len());
+    }
+
+    /// Returns what a location has passed up to a time.
+    fn passed(&self, location: u32, time_ns: i64) -> Passed {
+        let of = &self.locations[location as usize];
+        Passed {
+            time_ns,
+            not_useful_ns: of.not_useful_ns,
+            saved_ns: of.saved_ns,
+        }
     }
 
     fn feed(&mut self, events: &mut MessageEvents, from: usize, to: usize) {
@@ -477,6 +527,7 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
         let ideal_ns = ideal_ns.clamp(earliest_ns, earliest_ns.max(left_ns - of.saved_ns));
         let saved_ns = left_ns - ideal_ns - of.saved_ns;
         of.saved_ns += saved_ns;
+        of.not_useful_ns += left_ns - call.entered_ns;
         of.saved_inside_ns += saved_ns.min(window.clip(call.entered_ns, left_ns));
         (of.left_ns, of.known_ns) = (Some(left_ns), 0);
         if window.contains(left_ns) {
@@ -579,7 +630,7 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
         else {
             return handed;
         };
-        // The root goes on after the last, not after the first: see `release_root`.
+        // The root continues after the last, not after the first: see `release_root`.
         if wait.pattern != WaitPattern::EarlyReduce {
             let at_ns = wait.from_ns + wait.wait_ns;
             self.waits.observer.release(wait.location, cause, at_ns);
@@ -812,7 +863,10 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
             times.saved_ns = location.saved_inside_ns;
             times.calls = location.calls;
         }
+        let (phases, phases_left_out) = self.phases.finish();
         let outcome = Outcome {
+            phases,
+            phases_left_out,
             calls: self.calls,
             paths: self.paths,
             messages,
