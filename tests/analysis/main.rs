@@ -1,6 +1,7 @@
 //! Analyses of MPI programs with exact clocks, compared with values that are written out and with an oracle.
 
 mod critical_path;
+mod losses;
 mod oracle;
 mod paraver;
 mod patterns;

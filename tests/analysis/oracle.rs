@@ -31,7 +31,7 @@ const OPERATIONS: [(&str, Op); 5] = [
     ("MPI_Scan", Op::Scan),
 ];
 
-fn step() -> impl Strategy<Value = Step> {
+pub(crate) fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => (0..8_usize, 1..500_i64).prop_map(|(rank, ns)| Step::Work(rank, ns)),
         3 => (0..8_usize, 0..8_usize, 0..2_i64).prop_map(|(from, to, tag)| Step::Send(from, to, tag)),

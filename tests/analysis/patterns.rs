@@ -1,6 +1,8 @@
 //! Each pattern of waiting in a trace of a few events, with its value to the nanosecond.
 
-use annals_analysis::{Delay, WaitObserver, WaitPattern, WaitState, wait_states};
+use annals_analysis::{
+    CommunicationTimes, Delay, WaitObserver, WaitPattern, WaitState, wait_states,
+};
 use annals_format::CollectiveOperation as Op;
 use annals_merger::{Query, Reader};
 
@@ -48,15 +50,23 @@ impl WaitObserver for Heard {
 
 /// Analyses a script, and returns what was found, and the nanoseconds that each rank would save on an ideal network.
 pub(crate) fn analyse(script: &Script) -> (Heard, Vec<i64>) {
-    let directory = tempfile::tempdir().expect("a directory");
-    script.write(directory.path(), &[]);
-    let reader = Reader::open(directory.path()).expect("recordings");
-    let found = wait_states(&reader, &Query::new(), &[], Heard::default()).expect("recordings");
-    let (heard, times) = found.expect("whole definitions");
+    let (heard, times) = analyse_rest(script, &[]);
     (
         heard,
         times.locations.iter().map(|times| times.saved_ns).collect(),
     )
+}
+
+/// Analyses what is left of a script after losses: rank, first and end.
+pub(crate) fn analyse_rest(
+    script: &Script,
+    lost: &[(usize, usize, usize)],
+) -> (Heard, CommunicationTimes) {
+    let directory = tempfile::tempdir().expect("a directory");
+    script.write(directory.path(), lost);
+    let reader = Reader::open(directory.path()).expect("recordings");
+    let found = wait_states(&reader, &Query::new(), &[], Heard::default()).expect("recordings");
+    found.expect("whole definitions")
 }
 
 fn found(heard: &Heard) -> Vec<Found> {

@@ -1,5 +1,6 @@
 //! Recordings of MPI programs with exact clocks: what each rank does, and when.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use annals_format::{
@@ -26,6 +27,8 @@ pub(crate) enum Deed {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Script {
     pub(crate) ranks: Vec<Vec<(i64, Deed)>>,
+    /// Whether messages and collective operations have their numbers, as those of recordings of MPI.
+    pub(crate) is_numbered: bool,
 }
 
 /// Regions of the scripts; those whose names begin with `MPI_` are of the group `mpi`.
@@ -65,7 +68,7 @@ impl Types {
         let mut region = ElementSpec::new("region", ElementType::U32);
         region.reference = Reference::Region;
         let number = |name| ElementSpec::new(name, ElementType::I64);
-        let message = ["communicator", "peer", "tag", "bytes"].map(number);
+        let message = ["communicator", "peer", "tag", "bytes", "sequence"].map(number);
         let collective = [
             "communicator",
             "operation",
@@ -74,6 +77,7 @@ impl Types {
             "place",
             "bytes_sent",
             "bytes_received",
+            "sequence",
         ];
         let collective = collective.map(number);
         Self {
@@ -97,10 +101,29 @@ pub(crate) fn moves(operation: CollectiveOperation, is_root: bool) -> (bool, boo
     }
 }
 
+/// Returns the number of each event of a rank in its channel, or among the operations of the communicator.
+fn numbers(deeds: &[(i64, Deed)]) -> Vec<i64> {
+    let mut counts: BTreeMap<(u8, u32, i64), i64> = BTreeMap::new();
+    let number = |(_, deed): &(i64, Deed)| {
+        let channel = match *deed {
+            Deed::Enter(_) | Deed::Leave(_) => return -1,
+            Deed::Send(peer, tag) => (0, peer, tag),
+            Deed::Receive(peer, tag) => (1, peer, tag),
+            Deed::Begin(..) => (2, 0, 0),
+            Deed::End(..) => (3, 0, 0),
+        };
+        let count = counts.entry(channel).or_default();
+        *count += 1;
+        *count - 1
+    };
+    deeds.iter().map(number).collect()
+}
+
 impl Script {
     pub(crate) fn new(ranks: usize) -> Self {
         Self {
             ranks: vec![Vec::new(); ranks],
+            is_numbered: false,
         }
     }
 
@@ -171,6 +194,7 @@ impl Script {
     ) {
         let mut chunk = builder.chunk(stream, START_NS);
         let mut last_ns = START_NS;
+        let numbers = numbers(deeds);
         for (number, (time_ns, deed)) in deeds.iter().enumerate() {
             let at_ns = START_NS + time_ns;
             if let Some((first, end)) = holes
@@ -179,7 +203,9 @@ impl Script {
             {
                 if number + 1 == *end {
                     let count = (end - first) as u64;
-                    chunk.dropped(None, count, last_ns as u64, at_ns as u64);
+                    let next = deeds.get(*end);
+                    let to_ns = next.map_or(at_ns, |next| START_NS + next.0);
+                    chunk.dropped(None, count, last_ns as u64, to_ns as u64);
                 }
                 continue;
             }
@@ -188,13 +214,19 @@ impl Script {
                 let known = REGIONS.iter().position(|known| *known == name);
                 [Value::U32(known.expect("a region") as u32)]
             };
-            let message = |peer: u32, tag: i64| [0, peer.into(), tag, 8].map(Value::I64);
+            let sequence = if self.is_numbered {
+                numbers[number]
+            } else {
+                -1
+            };
+            let message = |peer: u32, tag: i64| [0, peer.into(), tag, 8, sequence].map(Value::I64);
             let collective = |operation: CollectiveOperation, root: u32| {
                 let (sends, receives) = moves(operation, root as usize == rank);
                 let (sent, received) = (8 * i64::from(sends), 8 * i64::from(receives));
                 let size = self.ranks.len() as i64;
                 let code = operation.code().into();
-                [0, code, root.into(), size, rank as i64, sent, received].map(Value::I64)
+                let place = rank as i64;
+                [0, code, root.into(), size, place, sent, received, sequence].map(Value::I64)
             };
             let tick = at_ns as u64;
             match *deed {

@@ -38,6 +38,8 @@ pub struct CallAround {
     pub entered_ns: i64,
     /// Trace time of its leave, nanoseconds. `None` if it was not left up to the last event that is known.
     pub left_ns: Option<i64>,
+    /// Whether events were lost between its enter and the event: its leave and the enter of another call may be among them.
+    pub is_uncertain: bool,
 }
 
 impl CallAround {
@@ -197,6 +199,7 @@ struct Detail {
     role: Role,
     reference: Option<Reference>,
     has_call: bool,
+    is_uncertain: bool,
 }
 
 impl Detail {
@@ -218,11 +221,12 @@ impl Detail {
             tag: self.call_tag,
             entered_ns: self.entered_ns,
             left_ns: (self.left_ns != Self::NOT_LEFT).then_some(self.left_ns),
+            is_uncertain: self.is_uncertain,
         })
     }
 
     const fn set_call(&mut self, call: CallAround) {
-        self.has_call = true;
+        (self.has_call, self.is_uncertain) = (true, call.is_uncertain);
         (self.location, self.depth) = (call.location, call.depth);
         (self.region, self.call_tag) = (call.region, call.tag);
         self.entered_ns = call.entered_ns;
@@ -257,6 +261,7 @@ impl Default for Detail {
             role: Role::Other,
             reference: None,
             has_call: false,
+            is_uncertain: false,
         }
     }
 }

@@ -126,6 +126,9 @@ pub struct RankTimes {
     pub idle_ns: i64,
     /// Time that it waited for others.
     pub wait_ns: i64,
+    /// Largest amount by which that may differ because of losses: the calls in which it may have waited longer or shorter, and
+    /// the time in which events of the rank were lost.
+    pub uncertain_ns: i64,
     /// Time that others waited because of its extra work.
     pub caused_ns: i64,
 }
@@ -286,7 +289,8 @@ struct Sums {
     /// By location: its process.
     process_of: Vec<ProcessId>,
     rows: FxHashMap<(WaitPattern, u32), WaitSum>,
-    waited_ns: FxHashMap<ProcessId, i64>,
+    /// Time that processes waited, and by how much it may differ.
+    waited_ns: FxHashMap<ProcessId, (i64, i64)>,
     causes: FxHashMap<ProcessId, CauseSum>,
     /// By receiver and region: messages that it received in the wrong order.
     wrong_order: FxHashMap<(ProcessId, Option<RegionId>), DirectSum>,
@@ -324,7 +328,9 @@ impl WaitObserver for Sums {
             .or_default()
             .add(wait);
         let process = self.process(wait.location);
-        *self.waited_ns.entry(process).or_default() += wait.wait_ns;
+        let waited = self.waited_ns.entry(process).or_default();
+        waited.0 = waited.0.saturating_add(wait.wait_ns);
+        waited.1 = waited.1.saturating_add(wait.uncertain_ns);
         let shortest = self.worst.last().map_or(0, |worst| worst.wait_ns);
         if wait.wait_ns > 0 && (self.worst.len() < MOST_WORST || wait.wait_ns > shortest) {
             let at = self
@@ -463,12 +469,15 @@ fn of_sums(
         if counted.is_empty() {
             continue;
         }
+        let (waited_ns, uncertain_ns) = sums.waited_ns.get(id).copied().unwrap_or_default();
+        let hidden_ns: i64 = own.iter().map(|times| times.hidden_ns).sum();
         ranks.push(RankTimes {
             rank: definitions.rank_of(*id),
             useful_ns: mean(&|times| length(times) - times.mpi_ns - times.idle_ns),
             mpi_ns: mean(&|times| times.mpi_ns),
             idle_ns: mean(&|times| times.idle_ns),
-            wait_ns: sums.waited_ns.get(id).copied().unwrap_or(0),
+            wait_ns: waited_ns,
+            uncertain_ns: uncertain_ns.saturating_add(hidden_ns),
             caused_ns: caused,
         });
     }

@@ -201,6 +201,7 @@ impl<V: FnMut(&Message)> CallSink for MessageState<'_, V> {
                 tag: 0,
                 entered_ns: frame.entered_ns,
                 left_ns: None,
+                is_uncertain: frame.is_uncertain,
             };
             self.left.push((call, time_ns));
         }
@@ -225,6 +226,7 @@ impl<V: FnMut(&Message)> Sink for MessageState<'_, V> {
             tag: 0,
             entered_ns: frame.entered_ns,
             left_ns: None,
+            is_uncertain: frame.is_uncertain,
         };
         if let Some(event) = self.events.set_call(event, call)
             && self.events.is_send(event)

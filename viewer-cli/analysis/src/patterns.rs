@@ -178,7 +178,8 @@ fn complete(parts: &[MemberPart], waits: &mut [PartWait], counts: impl Fn(&Membe
 /// Returns how long a receive waited for a send that was late: min(enter of the send, leave of the receive) − enter of the
 /// receive.
 pub fn late_sender(send_entered_ns: i64, receive_entered_ns: i64, receive_left_ns: i64) -> i64 {
-    (send_entered_ns.min(receive_left_ns) - receive_entered_ns).max(0)
+    let until_ns = send_entered_ns.min(receive_left_ns);
+    until_ns.saturating_sub(receive_entered_ns).max(0)
 }
 
 /// Returns the part of a [`late_sender`] during which another message had been sent to the rank, earlier than the one that was

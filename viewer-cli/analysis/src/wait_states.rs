@@ -6,11 +6,12 @@
 
 mod delays;
 mod engine;
+mod orphans;
 mod phases;
 
 use std::sync::{Arc, Mutex};
 
-use annals_format::{Definitions, OrderedChunk, Reference, RegionId};
+use annals_format::{Definitions, OrderedChunk, Reference, RegionId, Role};
 use annals_merger::calls::{CallSink, Close, Frame};
 use annals_merger::{
     CallAround, MessageCounts, MessageEvents, MessageExtractor, Query, ReadSummary, Reader, Result,
@@ -20,8 +21,10 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use self::engine::{Engine, PhaseEdge, Step};
+use self::orphans::Orphans;
 pub use self::phases::PhaseTimes;
 use crate::call_paths::CallPaths;
+use crate::losses::concerns;
 use crate::region_kinds::{RegionKind, RegionKinds};
 use crate::state::{CallState, fold_calls};
 
@@ -127,6 +130,8 @@ pub struct LocationTimes {
     pub mpi_ns: i64,
     /// Time in which it was idle: the runtime of threads waited, or it was in a state other than running, nanoseconds.
     pub idle_ns: i64,
+    /// Time in which events were lost, nanoseconds: calls and waits may be hidden in it.
+    pub hidden_ns: i64,
     /// By how much its time in the window would be shorter on a network that needs no time, nanoseconds.
     pub saved_ns: i64,
     /// Number of calls with messages or collective operations.
@@ -160,6 +165,8 @@ struct Shared<'a> {
     has_mpi: bool,
     extractor: Arc<MessageExtractor>,
     window: Window,
+    /// Whether events of the trace may be lost.
+    has_losses: bool,
     /// By region: whether its calls are phases.
     is_phase: Vec<bool>,
 }
@@ -198,6 +205,7 @@ struct SliceLocation {
     /// Work since the last step: call paths, and nanoseconds.
     work: Vec<(u32, i64)>,
     times: LocationTimes,
+    orphans: Orphans,
 }
 
 /// The communicating calls of a slice.
@@ -240,6 +248,7 @@ impl<V: WaitObserver> SliceState<'_, V> {
                 tag: path,
                 entered_ns: at_ns,
                 left_ns: None,
+                is_uncertain: false,
             },
             sends: Vec::new(),
             has_events: false,
@@ -252,6 +261,12 @@ impl<V: WaitObserver> SliceState<'_, V> {
             Some(last) => self.events.after(last),
             None => self.events.chunk_start(),
         }
+    }
+
+    /// Takes note of an enter or a leave.
+    fn turn(&mut self, location: usize, time_ns: i64) {
+        self.locations[location].orphans.turn(time_ns);
+        self.see(location, time_ns);
     }
 
     fn see(&mut self, location: usize, time_ns: i64) {
@@ -313,13 +328,21 @@ impl<V: WaitObserver> SliceState<'_, V> {
 
 impl<V: WaitObserver> CallSink for SliceState<'_, V> {
     fn enter(&mut self, location: usize, frames: &[Frame], region: RegionId, at_ns: i64) -> u32 {
-        let around = frames.last().map_or(CallPaths::OUTSIDE, |frame| frame.tag);
+        let is_mpi = self.is_mpi(region);
+        // Calls of MPI whose leaves are lost are not around this one.
+        let is_around =
+            |frame: &&Frame| !is_mpi || !frame.is_uncertain || !self.is_mpi(frame.region);
+        let around = frames.iter().rfind(is_around);
+        let around = around.map_or(CallPaths::OUTSIDE, |frame| frame.tag);
         let path = self.paths.child(around, region);
-        self.see(location, at_ns);
+        self.turn(location, at_ns);
+        if is_mpi {
+            self.close_lost(location, frames, at_ns);
+        }
         if self.shared.is_phase(region) && !self.is_in_phase(frames) {
             self.step_of_phase(location, at_ns, PhaseEdge::Begin);
         }
-        if self.is_mpi(region) {
+        if is_mpi {
             self.open(location, frames.len(), region, path, at_ns);
         }
         path
@@ -335,6 +358,13 @@ impl<V: WaitObserver> CallSink for SliceState<'_, V> {
             }
         }
         path
+    }
+
+    fn unmatched(&mut self, location: usize, region: RegionId, at_ns: i64) {
+        if self.is_mpi(region) && self.shared.has_losses {
+            self.locations[location].orphans.orphan();
+        }
+        self.locations[location].orphans.turn(at_ns);
     }
 
     fn spend(&mut self, location: usize, frames: &[Frame], from_ns: i64, to_ns: i64) {
@@ -360,7 +390,7 @@ impl<V: WaitObserver> CallSink for SliceState<'_, V> {
         left_ns: i64,
         how: Close,
     ) {
-        self.see(location, left_ns);
+        self.turn(location, left_ns);
         self.close_call(location, around.len(), frame, left_ns);
         if self.shared.is_phase(frame.region) && !self.is_in_phase(around) {
             let edge = PhaseEdge::End {
@@ -372,6 +402,17 @@ impl<V: WaitObserver> CallSink for SliceState<'_, V> {
 }
 
 impl<V: WaitObserver> SliceState<'_, V> {
+    /// Ends the call that is open, if its leave must be among what was lost, because another one is entered.
+    fn close_lost(&mut self, location: usize, frames: &[Frame], at_ns: i64) {
+        let Some(open) = &self.locations[location].open else {
+            return;
+        };
+        let depth = open.call.depth as usize;
+        if let Some(frame) = frames.get(depth).filter(|frame| frame.is_uncertain) {
+            self.close_call(location, depth, frame, at_ns);
+        }
+    }
+
     /// Ends a communicating call, if this is one.
     fn close_call(&mut self, location: usize, depth: usize, frame: &Frame, left_ns: i64) {
         let open = &mut self.locations[location].open;
@@ -418,8 +459,12 @@ impl<V: WaitObserver> Sink for SliceState<'_, V> {
         self.see(location, chunk.time_ns(event));
         if self.locations[location].open.is_none() {
             let event_type = chunk.columns(event).event_type;
+            let is_message = self.shared.extractor.is_message(event_type);
+            if is_message && self.shared.has_mpi && self.shared.has_losses {
+                self.locations[location].orphans.orphan();
+            }
             let Some(frame) = frames.last() else { return };
-            if self.shared.has_mpi || !self.shared.extractor.is_message(event_type) {
+            if self.shared.has_mpi || !is_message {
                 return;
             }
             let (depth, path) = (frames.len() - 1, frame.tag);
@@ -427,7 +472,12 @@ impl<V: WaitObserver> Sink for SliceState<'_, V> {
         }
         let of = &mut self.locations[location];
         let Some(open) = &mut of.open else { return };
-        let Some(number) = self.events.set_call(event, open.call) else {
+        let frame = frames.get(open.call.depth as usize);
+        let call = CallAround {
+            is_uncertain: frame.is_none_or(|frame| frame.is_uncertain),
+            ..open.call
+        };
+        let Some(number) = self.events.set_call(event, call) else {
             return;
         };
         let had_events = std::mem::replace(&mut open.has_events, true);
@@ -465,6 +515,7 @@ impl<V: WaitObserver> CallState for SliceState<'_, V> {
             engine.work(location, of.quick, &of.work);
         }
         for (times, later) in self.locations.iter_mut().zip(&later.locations) {
+            times.orphans.merge(&later.orphans);
             let (times, later) = (&mut times.times, &later.times);
             times.mpi_ns += later.mpi_ns;
             times.idle_ns += later.idle_ns;
@@ -503,6 +554,7 @@ pub fn wait_states<V: WaitObserver>(
         kinds,
         extractor: Arc::new(extractor),
         window: query.window(),
+        has_losses: !whole.losses.is_empty(),
         is_phase: is_phase(phases),
     };
     let observer = Mutex::new(Some(observer));
@@ -530,6 +582,9 @@ pub fn wait_states<V: WaitObserver>(
     let Some(engine) = state.engine else {
         return Ok(None);
     };
+    let hidden = state.locations.iter().map(|of| of.orphans.intervals());
+    let hidden = hidden.collect();
+    hide_losses(&mut locations, hidden, query, &summary, &shared);
     let (observer, outcome) = engine.finish(&mut locations);
     let times = CommunicationTimes {
         locations,
@@ -550,4 +605,37 @@ fn is_phase(phases: &[RegionId]) -> Vec<bool> {
         .iter()
         .for_each(|phase| is_phase[phase.index()] = true);
     is_phase
+}
+
+/// Sets the time of each location in which calls of MPI or their events may be lost: `hidden`, and that of losses.
+fn hide_losses(
+    locations: &mut [LocationTimes],
+    mut hidden: Vec<Vec<(i64, i64)>>,
+    query: &Query,
+    summary: &ReadSummary,
+    shared: &Shared<'_>,
+) {
+    let definitions = shared.definitions;
+    let numbers: FxHashMap<_, usize> = definitions.locations.keys().copied().zip(0..).collect();
+    for loss in &summary.losses {
+        let is_wanted = |event_type| {
+            let known = definitions.event_types.get(&event_type);
+            let role = known.map(|event_type| event_type.role);
+            shared.extractor.is_message(event_type)
+                || matches!(role, Some(Role::Enter | Role::Leave))
+        };
+        let stream = definitions.streams.get(&loss.stream);
+        let number = stream.and_then(|stream| numbers.get(&stream.location?));
+        if let Some(number) = number.filter(|_| concerns(loss, query, is_wanted)) {
+            hidden[*number].push((loss.from_ns, loss.to_ns));
+        }
+    }
+    for (times, hidden) in locations.iter_mut().zip(&mut hidden) {
+        hidden.sort_unstable();
+        let mut until_ns = i64::MIN;
+        for (from_ns, to_ns) in hidden {
+            times.hidden_ns += query.window().clip((*from_ns).max(until_ns), *to_ns);
+            until_ns = until_ns.max(*to_ns);
+        }
+    }
 }

@@ -189,6 +189,7 @@ fn write_csv(by: Option<By>, lost: &LostTime, out: &mut dyn Write) -> std::io::R
                 "mpi_ns",
                 "idle_ns",
                 "wait_ns",
+                "uncertain_ns",
                 "caused_ns",
             ];
             output::csv(out, &columns, &lost.ranks)

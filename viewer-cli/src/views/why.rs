@@ -254,6 +254,7 @@ pub fn rank_table(lost: &LostTime, screen: Screen) -> String {
         ("in MPI", Align::Right),
         ("idle", Align::Optional),
         ("waits", Align::Right),
+        ("±", Align::Optional),
         ("makes others wait", Align::Right),
     ]);
     for times in &lost.ranks {
@@ -263,6 +264,10 @@ pub fn rank_table(lost: &LostTime, screen: Screen) -> String {
             time::duration(times.mpi_ns),
             time::duration(times.idle_ns),
             time::duration(times.wait_ns),
+            match times.uncertain_ns {
+                0 => String::new(),
+                uncertain_ns => time::duration(uncertain_ns),
+            },
             time::duration(times.caused_ns),
         ]);
     }

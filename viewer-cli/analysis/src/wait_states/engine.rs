@@ -3,7 +3,7 @@
 //! With the waits, it replays the run on a network that needs no time: a call that communicates ends when it was entered, or
 //! when what it waited for was entered, whichever is later; the time between calls stays.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use annals_format::{Definitions, ProcessId, Reference, RegionId, StreamId};
 use annals_merger::{
@@ -22,6 +22,8 @@ use crate::patterns::{
 
 /// Number of late senders of a location of which it is checked whether an earlier message is received later.
 const RECENT: usize = 64;
+/// Number of blocking sends that are kept until their receives are known, if there are losses.
+const MOST_UNMATCHED: usize = 1 << 20;
 
 /// What happens to a location, before the event of the slice with number `at`.
 #[derive(Clone, Copy, Debug)]
@@ -100,6 +102,8 @@ struct Received {
     send_entered_ns: i64,
     sender: Option<u32>,
     communicator: Option<(Reference, u64)>,
+    /// Whether the send may have been entered at another time.
+    is_uncertain: bool,
 }
 
 /// A receive that a call sent to.
@@ -108,6 +112,8 @@ struct Receiver {
     entered_ns: i64,
     location: u32,
     communicator: Option<(Reference, u64)>,
+    /// Whether the receive may have been entered at another time.
+    is_uncertain: bool,
 }
 
 /// A communicating call that is open.
@@ -119,6 +125,8 @@ struct OpenCall {
     receives: u32,
     received: Vec<Received>,
     receivers: Vec<Receiver>,
+    /// If there are losses: numbers of its sends whose receives are not known yet.
+    sends: Vec<u64>,
     /// Collective operations that ended in it.
     ended: Vec<(u64, ProcessId)>,
 }
@@ -163,6 +171,8 @@ struct Location {
 struct Operation {
     /// Leaves of the calls in which its processes ended.
     left_ns: FxHashMap<ProcessId, i64>,
+    /// Those of them that may have left at another time.
+    uncertain: Vec<ProcessId>,
     whole: Option<WholeCollective>,
 }
 
@@ -180,10 +190,15 @@ pub(super) struct Engine<'a, V> {
     calls: FxHashMap<(u32, RegionId), u64>,
     /// Messages that were matched and not processed yet.
     matched: Vec<Message>,
+    /// If there are losses: blocking sends without a receive up to now, by their numbers.
+    unmatched: BTreeMap<u64, WaitState>,
+    has_losses: bool,
     delays: Delays,
     phases: Phases,
     /// Number of messages and operations that made others wait.
     operations_seen: u64,
+    /// Whether each message and collective operation should have a call around it.
+    has_calls: bool,
     waits: Waits<'a, V>,
 }
 
@@ -256,9 +271,12 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
             operations: FxHashMap::default(),
             calls: FxHashMap::default(),
             matched: Vec::new(),
+            unmatched: BTreeMap::new(),
+            has_losses: shared.has_losses,
             delays: Delays::new(definitions.locations.len()),
             phases: Phases::new(definitions.locations.len()),
             operations_seen: 0,
+            has_calls: shared.has_mpi,
             waits: Waits {
                 query,
                 window: query.window(),
@@ -337,11 +355,18 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
         if from >= to && to != events.len() {
             return;
         }
+        let first_number = self.pairs.next_number();
         for event in from..to {
             let carry = match events.call(event) {
                 Some(call) => {
+                    let is_kept = self.has_losses
+                        && events.is_send(event)
+                        && !self.manners[call.region.index()].is_non_blocking;
                     let open = self.open(&call);
                     open.receives += u32::from(events.is_receive(event));
+                    if is_kept {
+                        open.sends.push(first_number + (event - from) as u64);
+                    }
                     call.entered_ns - self.locations[call.location as usize].saved_ns
                 }
                 None => {
@@ -409,6 +434,7 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
             receives: 0,
             received: Vec::new(),
             receivers: Vec::new(),
+            sends: Vec::new(),
             ended: Vec::new(),
         })
     }
@@ -427,6 +453,7 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
             send_entered_ns: send.call.map_or(send.time_ns, |call| call.entered_ns),
             sender,
             communicator: message.communicator(),
+            is_uncertain: send.call.is_none_or(|call| call.is_uncertain) && self.has_calls,
         };
         let of = &mut self.locations[call.location as usize];
         for recent in of
@@ -469,6 +496,14 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
         let Some(call) = message.send.call else {
             return;
         };
+        if self.has_losses {
+            let number = message.send.number;
+            self.unmatched.remove(&number);
+            let open = &mut self.locations[call.location as usize].open;
+            if let Some(open) = open {
+                open.sends.retain(|send| *send != number);
+            }
+        }
         let manner = |call: &CallAround| self.manners[call.region.index()];
         if manner(&call).is_non_blocking || manner(receive_call).is_completion {
             return;
@@ -477,13 +512,14 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
             entered_ns: receive_call.entered_ns,
             location: receive_call.location,
             communicator: message.communicator(),
+            is_uncertain: receive_call.is_uncertain,
         };
         let of = &mut self.locations[call.location as usize];
         match of.open.as_mut().filter(|open| open.is(&call)) {
             Some(open) => open.receivers.push(receiver),
             None => {
                 if let Some(left_ns) = call.left_ns {
-                    self.late_receiver(&call, left_ns, &receiver);
+                    self.late_receiver(&call, left_ns, &receiver, call.is_uncertain);
                 }
             }
         }
@@ -539,6 +575,7 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
         }
         // Its call may be another one than the loss lets it seem, or a message is not known for which it waited.
         let is_partial = (open.received.len() as u32) < open.receives;
+        let is_partial = is_partial || open.received.iter().any(|received| received.is_uncertain);
         let uncertain_ns = if is_uncertain || is_partial {
             left_ns - call.entered_ns
         } else {
@@ -552,6 +589,7 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
                     send_entered_ns: i64::MIN,
                     sender: None,
                     communicator: None,
+                    is_uncertain: true,
                 };
                 self.late_sender(call, left_ns, &unknown, uncertain_ns);
             }
@@ -564,12 +602,18 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
                 self.delays.message(sender, call.location, sent_ns, left_ns);
             }
         }
+        for send in &open.sends {
+            self.ended_unmatched(*send, call, left_ns);
+        }
         for receiver in &open.receivers {
-            self.late_receiver(call, left_ns, receiver);
+            self.late_receiver(call, left_ns, receiver, is_uncertain);
         }
         for (id, process) in open.ended {
             let operation = self.operations.entry(id).or_default();
             operation.left_ns.insert(process, left_ns);
+            if is_uncertain {
+                operation.uncertain.push(process);
+            }
             self.finish_operation(id, false);
         }
     }
@@ -679,7 +723,13 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
         Some(handed)
     }
 
-    fn late_receiver(&mut self, call: &CallAround, left_ns: i64, receiver: &Receiver) {
+    fn late_receiver(
+        &mut self,
+        call: &CallAround,
+        left_ns: i64,
+        receiver: &Receiver,
+        is_uncertain: bool,
+    ) {
         let wait = WaitState {
             pattern: WaitPattern::LateReceiver,
             path: call.tag,
@@ -690,7 +740,11 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
             from_ns: call.entered_ns,
             wait_ns: late_receiver(receiver.entered_ns, call.entered_ns, left_ns),
             operation: self.next_operation(),
-            uncertain_ns: 0,
+            uncertain_ns: if is_uncertain || receiver.is_uncertain {
+                left_ns - call.entered_ns
+            } else {
+                0
+            },
         };
         self.add(&wait, receiver.entered_ns);
         // The sender could not go on before the receiver was there.
@@ -700,6 +754,26 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
             receiver.entered_ns,
             left_ns,
         );
+    }
+
+    /// Takes note that a blocking send has ended whose receive is not known yet.
+    fn ended_unmatched(&mut self, send: u64, call: &CallAround, left_ns: i64) {
+        if self.unmatched.len() >= MOST_UNMATCHED {
+            return;
+        }
+        let wait = WaitState {
+            pattern: WaitPattern::LateReceiver,
+            path: call.tag,
+            region: Some(call.region),
+            location: call.location,
+            cause: None,
+            communicator: None,
+            from_ns: call.entered_ns,
+            wait_ns: 0,
+            operation: self.next_operation(),
+            uncertain_ns: left_ns - call.entered_ns,
+        };
+        self.unmatched.insert(send, wait);
     }
 
     /// Finds the waits of an operation that is over, as soon as all its calls were left. `is_last` is whether no more leaves
@@ -720,12 +794,17 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
             return;
         };
         if let Some(whole) = operation.whole {
-            self.collective(&whole, &operation.left_ns);
+            self.collective(&whole, &operation.left_ns, &operation.uncertain);
         }
     }
 
     /// Finds the waits of a collective operation.
-    fn collective(&mut self, whole: &WholeCollective, left_ns: &FxHashMap<ProcessId, i64>) {
+    fn collective(
+        &mut self,
+        whole: &WholeCollective,
+        left_ns: &FxHashMap<ProcessId, i64>,
+        uncertain: &[ProcessId],
+    ) {
         let Some(family) = whole.operation.and_then(Family::of) else {
             return;
         };
@@ -743,6 +822,12 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
             .filter(|part| part.begin.is_some())
             .count();
         let is_partial = whole.size.is_some_and(|size| (begun as u64) < size);
+        let lacks_end = whole.parts.iter().any(|part| part.end.is_none());
+        // Whether a member may have entered or left at another time.
+        let both = whole.parts.iter().flat_map(|part| [part.begin, part.end]);
+        let is_shifted = |side: CollectiveSide| side.call.is_none_or(|call| call.is_uncertain);
+        let is_uncertain =
+            !uncertain.is_empty() || (self.has_calls && both.flatten().any(is_shifted));
         let has_root = members.iter().any(|member| member.is_root);
         let location = |side: &CollectiveSide| match side.call {
             Some(call) => Some(call.location),
@@ -755,9 +840,13 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
             let (Some(location), Some(call)) = (locations[number], sides[number].call) else {
                 continue;
             };
-            let rest_ns = member.left_ns - member.entered_ns - waited.wait_ns;
+            let length_ns = member.left_ns - member.entered_ns;
+            let rest_ns = length_ns - waited.wait_ns;
             // By how much a member that is not known may change the wait.
             let uncertain_ns = match family {
+                _ if is_uncertain => length_ns,
+                // Completion is counted from the first leave on.
+                Family::Barrier | Family::AllToAll if lacks_end => rest_ns,
                 _ if !is_partial || !member.receives => 0,
                 Family::Barrier | Family::AllToAll | Family::Prefix => rest_ns,
                 Family::OneToAll if has_root || member.is_root => 0,
@@ -855,6 +944,11 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
         let mut matched = std::mem::take(&mut self.matched);
         let messages = self.pairs.end(|message| matched.push(message));
         matched.iter().for_each(|message| self.receive(message));
+        // Their receives are lost: they may have waited.
+        let unmatched = std::mem::take(&mut self.unmatched);
+        unmatched.values().for_each(|wait| {
+            self.waits.add(wait);
+        });
         self.take_collectives();
         let ids: Vec<u64> = self.operations.keys().copied().collect();
         ids.into_iter()
