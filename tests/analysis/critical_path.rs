@@ -9,7 +9,7 @@ use annals_merger::{Query, Reader, Window};
 use proptest::prelude::*;
 
 use crate::oracle::{Simulation, calls_of, messages_of, operations_of, programs};
-use crate::script::{Deed, Script};
+use annals_test_support::mpi_script::{Deed, Script};
 
 /// Returns the path of a script, found in any number of threads, and in any number of parts.
 fn path(script: &Script) -> CriticalPath {

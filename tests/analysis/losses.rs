@@ -5,7 +5,7 @@ use proptest::strategy::ValueTree;
 
 use crate::oracle::{Simulation, Step, step};
 use crate::patterns::{Heard, analyse, analyse_rest};
-use crate::script::Script;
+use annals_test_support::mpi_script::Script;
 
 /// Events that are lost: rank, first, end.
 type Hole = (usize, usize, usize);

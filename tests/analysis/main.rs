@@ -6,4 +6,3 @@ mod oracle;
 mod paraver;
 mod patterns;
 mod phases;
-mod script;

@@ -7,7 +7,7 @@ use annals_format::CollectiveOperation as Op;
 use proptest::prelude::*;
 
 use crate::patterns::analyse;
-use crate::script::{Deed, Script, moves};
+use annals_test_support::mpi_script::{Deed, Script, moves};
 
 /// A step of a random program.
 #[derive(Clone, Copy, Debug)]
@@ -445,7 +445,7 @@ proptest! {
         for wait in &heard.waits {
             prop_assert_eq!(wait.uncertain_ns, 0);
             let region = wait.region.expect("a region");
-            let name = crate::script::REGIONS[region.index()].to_owned();
+            let name = annals_test_support::mpi_script::REGIONS[region.index()].to_owned();
             let sum = waits.entry((wait.pattern, wait.location, name)).or_default();
             *sum = (sum.0 + 1, sum.1 + wait.wait_ns);
         }

@@ -6,7 +6,7 @@ use annals_analysis::{
 use annals_format::CollectiveOperation as Op;
 use annals_merger::{Query, Reader};
 
-use crate::script::{Deed, Script};
+use annals_test_support::mpi_script::{Deed, Script};
 
 /// Pattern, rank that waited, rank for which it waited, from when, how long.
 pub(crate) type Found = (WaitPattern, u32, Option<u32>, i64, i64);

@@ -4,7 +4,7 @@ use annals_analysis::{LostTimeOptions, PhaseTimes, lost_time, wait_states};
 use annals_merger::{Query, Reader, Window, regions_like};
 
 use crate::patterns::Heard;
-use crate::script::{Deed, Script};
+use annals_test_support::mpi_script::{Deed, Script};
 
 /// Returns the phases of a script: the calls of `solve`.
 fn phases(script: &Script, lost: &[(usize, usize, usize)], window: Window) -> Vec<PhaseTimes> {

@@ -16,6 +16,7 @@ mod timeline;
 mod trace;
 mod tui;
 mod units;
+mod why;
 
 /// Returns `trace-merge`.
 fn trace_merge() -> &'static str {

@@ -3,6 +3,7 @@
 
 pub mod deeds;
 pub mod installation;
+pub mod mpi_script;
 pub mod page;
 pub mod plans;
 pub mod programs;

@@ -178,8 +178,19 @@ pub fn why_sentence(lost: &LostTime) -> String {
     match lost.ranks.len() {
         0 => "Nothing is known of any rank.".to_owned(),
         1 => "One rank: it waits for no other.".to_owned(),
+        _ if hidden_share(lost) >= LEAST_SHARE => format!(
+            "No rank is known to make others wait for more than 1 % of the run, but losses hide up to {}.",
+            percent(hidden_share(lost))
+        ),
         _ => "No rank makes others wait for more than 1 % of the run.".to_owned(),
     }
+}
+
+/// Returns the share of the time of all ranks that losses hide.
+fn hidden_share(lost: &LostTime) -> f64 {
+    let hidden_ns: f64 = lost.ranks.iter().map(|rank| rank.uncertain_ns as f64).sum();
+    let all_ns = (lost.to_ns - lost.from_ns) as f64 * lost.ranks.len() as f64;
+    (hidden_ns / all_ns.max(1.0)).min(1.0)
 }
 
 /// How a run compares with a reference run, usually of fewer ranks.
@@ -233,6 +244,10 @@ pub fn why_text(lost: &LostTime, scaling: Option<&Scaling>) -> String {
             format!("; computation compared with that of {ranks}")
         });
         let _ = writeln!(text, "({ranks}, {run}; 100 % is no time lost{reference})");
+        if hidden_share(lost) > 0.0 {
+            let share = percent(hidden_share(lost));
+            let _ = writeln!(text, "Losses hide up to {share} of the time of all ranks.");
+        }
     }
     // If a sentence about several ranks is the first, each of them has its own sentence as well.
     let said = usize::from(chain_sentence(lost).is_none());
@@ -248,54 +263,71 @@ pub fn why_text(lost: &LostTime, scaling: Option<&Scaling>) -> String {
 
 /// Returns the table of ranks.
 pub fn rank_table(lost: &LostTime, screen: Screen) -> String {
-    let mut table = Table::new(&[
-        ("rank", Align::Right),
-        ("useful", Align::Right),
-        ("in MPI", Align::Right),
-        ("idle", Align::Optional),
-        ("waits", Align::Right),
-        ("±", Align::Optional),
-        ("makes others wait", Align::Right),
-    ]);
+    // A column without any time is left out.
+    let is_idle = lost.ranks.iter().any(|times| times.idle_ns > 0);
+    let is_uncertain = lost.ranks.iter().any(|times| times.uncertain_ns > 0);
+    let columns = [
+        (true, ("rank", Align::Right)),
+        (true, ("useful", Align::Right)),
+        (true, ("in MPI", Align::Right)),
+        (is_idle, ("idle", Align::Optional)),
+        (true, ("waits", Align::Right)),
+        (is_uncertain, ("±", Align::Optional)),
+        (true, ("makes others wait", Align::Right)),
+    ];
+    let shown = columns.iter().filter(|column| column.0);
+    let shown: Vec<_> = shown.map(|column| column.1).collect();
+    let mut table = Table::new(&shown);
     for times in &lost.ranks {
-        table.row(vec![
+        let cells = [
             times.rank.to_string(),
             time::duration(times.useful_ns),
             time::duration(times.mpi_ns),
             time::duration(times.idle_ns),
             time::duration(times.wait_ns),
-            match times.uncertain_ns {
-                0 => String::new(),
-                uncertain_ns => time::duration(uncertain_ns),
-            },
+            time::duration(times.uncertain_ns),
             time::duration(times.caused_ns),
-        ]);
+        ];
+        let cells = cells.into_iter().zip(&columns);
+        table.row(
+            cells
+                .filter(|(_, column)| column.0)
+                .map(|(cell, _)| cell)
+                .collect(),
+        );
     }
     table.render(screen)
 }
 
 /// Returns the table of wait states by pattern and call path.
 pub fn wait_state_table(lost: &LostTime, screen: Screen) -> String {
-    let mut table = Table::new(&[
+    let mut columns = vec![
         ("wait state", Align::Left),
         ("call path", Align::Name),
         ("waits", Align::Right),
         ("sum", Align::Right),
         ("% of run", Align::Right),
         ("longest", Align::Right),
-        ("±", Align::Optional),
-    ]);
+    ];
+    let is_uncertain = lost.wait_states.iter().any(|row| row.uncertain_ns > 0);
+    if is_uncertain {
+        columns.push(("±", Align::Optional));
+    }
+    let mut table = Table::new(&columns);
     for row in &lost.wait_states {
         let path: Vec<String> = row.path.iter().map(|region| safe(region)).collect();
-        table.row(vec![
+        let mut cells = vec![
             pattern_name(row.pattern).to_owned(),
             path.join(" > "),
             time::grouped(row.count),
             time::duration(row.wait_ns),
             format!("{:.1}", row.share * 100.0),
             time::duration(row.max_ns),
-            time::duration(row.uncertain_ns),
-        ]);
+        ];
+        if is_uncertain {
+            cells.push(time::duration(row.uncertain_ns));
+        }
+        table.row(cells);
     }
     table.render(screen)
 }
@@ -311,7 +343,7 @@ pub fn phase_table(lost: &LostTime, screen: Screen) -> String {
         ("communication", Align::Right),
         ("serialisation", Align::Right),
         ("transfer", Align::Right),
-        ("±", Align::Optional),
+        ("", Align::Optional),
     ]);
     let per_row = lost.phases.len().div_ceil(MOST_PHASE_ROWS).max(1);
     for phases in lost.phases.chunks(per_row) {

@@ -11,8 +11,10 @@ use annals_format::{
 
 /// An event of a rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Deed {
+pub enum Deed {
+    /// Of a region.
     Enter(&'static str),
+    /// Of a region.
     Leave(&'static str),
     /// To a rank, with a tag.
     Send(u32, i64),
@@ -20,19 +22,21 @@ pub(crate) enum Deed {
     Receive(u32, i64),
     /// Operation, root.
     Begin(CollectiveOperation, u32),
+    /// Operation, root.
     End(CollectiveOperation, u32),
 }
 
 /// What the ranks of a run do: times in nanoseconds, ascending.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Script {
-    pub(crate) ranks: Vec<Vec<(i64, Deed)>>,
+pub struct Script {
+    /// By rank.
+    pub ranks: Vec<Vec<(i64, Deed)>>,
     /// Whether messages and collective operations have their numbers, as those of recordings of MPI.
-    pub(crate) is_numbered: bool,
+    pub is_numbered: bool,
 }
 
-/// Regions of the scripts; those whose names begin with `MPI_` are of the group `mpi`.
-pub(crate) const REGIONS: [&str; 16] = [
+/// Regions of every script, by number; others follow. Those whose names begin with `MPI_` are of the group `mpi`.
+pub const REGIONS: [&str; 16] = [
     "main",
     "assemble",
     "solve",
@@ -92,7 +96,7 @@ impl Types {
 }
 
 /// Returns whether a rank sends something to others in an operation, and whether it receives something.
-pub(crate) fn moves(operation: CollectiveOperation, is_root: bool) -> (bool, bool) {
+pub fn moves(operation: CollectiveOperation, is_root: bool) -> (bool, bool) {
     use CollectiveOperation as Op;
     match operation {
         Op::Broadcast => (is_root, !is_root),
@@ -120,7 +124,8 @@ fn numbers(deeds: &[(i64, Deed)]) -> Vec<i64> {
 }
 
 impl Script {
-    pub(crate) fn new(ranks: usize) -> Self {
+    /// Creates the script of a number of ranks that do nothing.
+    pub fn new(ranks: usize) -> Self {
         Self {
             ranks: vec![Vec::new(); ranks],
             is_numbered: false,
@@ -128,26 +133,39 @@ impl Script {
     }
 
     /// Appends events of a rank.
-    pub(crate) fn rank(&mut self, rank: usize, deeds: &[(i64, Deed)]) -> &mut Self {
+    pub fn rank(&mut self, rank: usize, deeds: &[(i64, Deed)]) -> &mut Self {
         self.ranks[rank].extend_from_slice(deeds);
         self
     }
 
     /// Writes a recording for each rank into a directory; the events of `lost` (rank, first, end) are counted as lost.
-    pub(crate) fn write(&self, directory: &Path, lost: &[(usize, usize, usize)]) {
-        for (rank, deeds) in self.ranks.iter().enumerate() {
+    pub fn write(&self, directory: &Path, lost: &[(usize, usize, usize)]) {
+        for rank in 0..self.ranks.len() {
             let holes: Vec<(usize, usize)> = lost
                 .iter()
                 .filter(|hole| hole.0 == rank)
                 .map(|hole| (hole.1, hole.2))
                 .collect();
-            let bytes = self.recording(rank, deeds, &holes);
+            let bytes = self.recording(rank, &holes);
             let path = directory.join(format!("script-host-{rank}.annals"));
             std::fs::write(path, bytes).expect("a recording");
         }
     }
 
-    fn recording(&self, rank: usize, deeds: &[(i64, Deed)], holes: &[(usize, usize)]) -> Vec<u8> {
+    /// Returns the names of the regions by number.
+    fn regions(&self) -> Vec<&'static str> {
+        let mut regions = REGIONS.to_vec();
+        for (_, deed) in self.ranks.iter().flatten() {
+            if let Deed::Enter(name) | Deed::Leave(name) = deed
+                && !regions.contains(name)
+            {
+                regions.push(name);
+            }
+        }
+        regions
+    }
+
+    fn recording(&self, rank: usize, holes: &[(usize, usize)]) -> Vec<u8> {
         let mut id = [0x77; 16];
         id[12..].copy_from_slice(&(rank as u32).to_be_bytes());
         let process = ProcessSpec {
@@ -175,11 +193,12 @@ impl Script {
         let location = builder.location("main", LocationKind::Thread, 0);
         let stream = builder.stream(source, location, START_NS as u64);
         let types = Types::define(&mut builder);
-        for name in REGIONS {
+        let regions = self.regions();
+        for name in &regions {
             let group = if name.starts_with("MPI_") { "mpi" } else { "" };
             builder.region(name, "", 0, group);
         }
-        self.rows(&mut builder, stream, &types, rank, deeds, holes);
+        self.rows(&mut builder, stream, &types, &regions, rank, holes);
         builder.finish()
     }
 
@@ -188,10 +207,11 @@ impl Script {
         builder: &mut RecordingBuilder,
         stream: StreamId,
         types: &Types,
+        regions: &[&str],
         rank: usize,
-        deeds: &[(i64, Deed)],
         holes: &[(usize, usize)],
     ) {
+        let deeds = &self.ranks[rank];
         let mut chunk = builder.chunk(stream, START_NS);
         let mut last_ns = START_NS;
         let numbers = numbers(deeds);
@@ -211,7 +231,7 @@ impl Script {
             }
             last_ns = at_ns;
             let region = |name: &str| {
-                let known = REGIONS.iter().position(|known| *known == name);
+                let known = regions.iter().position(|known| *known == name);
                 [Value::U32(known.expect("a region") as u32)]
             };
             let sequence = if self.is_numbered {
