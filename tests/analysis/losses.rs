@@ -5,7 +5,7 @@ use proptest::strategy::ValueTree;
 
 use crate::oracle::{Simulation, Step, step};
 use crate::patterns::{Heard, analyse, analyse_rest};
-use annals_test_support::mpi_script::Script;
+use annals_test_support::mpi_script::{Deed, Script};
 
 /// Events that are lost: rank, first, end.
 type Hole = (usize, usize, usize);
@@ -93,6 +93,33 @@ proptest! {
             prop_assert!(bound == 0 || !holes.is_empty());
         }
     }
+}
+
+/// Clocks of different hosts that only wall clocks relate have no bounds: a wait may have any length that its call has.
+#[test]
+fn errors_of_clocks_bound_waits() {
+    let mut script = Script::new(2);
+    let sender = [
+        (0, Deed::Enter("main")),
+        (700, Deed::Enter("MPI_Isend")),
+        (710, Deed::Send(1, 5)),
+        (720, Deed::Leave("MPI_Isend")),
+        (900, Deed::Leave("main")),
+    ];
+    let receiver = [
+        (0, Deed::Enter("main")),
+        (100, Deed::Enter("MPI_Recv")),
+        (790, Deed::Receive(0, 5)),
+        (800, Deed::Leave("MPI_Recv")),
+        (900, Deed::Leave("main")),
+    ];
+    script.rank(0, &sender).rank(1, &receiver);
+    let wait = analyse(&script).0.waits[0];
+    assert_eq!((wait.wait_ns, wait.uncertain_ns), (600, 0));
+    script.is_on_hosts = true;
+    let wait = analyse(&script).0.waits[0];
+    // It may be 0.
+    assert_eq!((wait.wait_ns, wait.uncertain_ns), (600, 600));
 }
 
 /// Of a longer program with one event of a hundred lost, in holes as long as pages have.

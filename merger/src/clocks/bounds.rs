@@ -147,10 +147,12 @@ impl Bounds {
             return Some(0);
         }
         let ((own_a, host_a), (own_b, host_b)) = (error_a.at(a.1), error_b.at(b.1));
-        let mut parts = vec![own_a, own_b];
-        if boot_a != boot_b {
-            parts.extend([host_a, host_b]);
-        }
+        let (host_a, host_b) = if boot_a == boot_b {
+            (0, 0)
+        } else {
+            (host_a, host_b)
+        };
+        let parts = [own_a, own_b, host_a, host_b];
         let sum = parts.into_iter().try_fold(0, u64::checked_add)?;
         (sum != UNBOUNDED).then_some(sum)
     }

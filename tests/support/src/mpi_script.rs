@@ -33,6 +33,8 @@ pub struct Script {
     pub ranks: Vec<Vec<(i64, Deed)>>,
     /// Whether messages and collective operations have their numbers, as those of recordings of MPI.
     pub is_numbered: bool,
+    /// Whether each rank is on a host with a clock that is not related to those of others but by wall clocks.
+    pub is_on_hosts: bool,
 }
 
 /// Regions of every script, by number; others follow. Those whose names begin with `MPI_` are of the group `mpi`.
@@ -129,6 +131,7 @@ impl Script {
         Self {
             ranks: vec![Vec::new(); ranks],
             is_numbered: false,
+            is_on_hosts: false,
         }
     }
 
@@ -168,11 +171,12 @@ impl Script {
     fn recording(&self, rank: usize, holes: &[(usize, usize)]) -> Vec<u8> {
         let mut id = [0x77; 16];
         id[12..].copy_from_slice(&(rank as u32).to_be_bytes());
+        let host = if self.is_on_hosts { rank } else { 0 };
         let process = ProcessSpec {
             recording_id: RecordingId(id),
             run: "script",
-            host: "host",
-            boot_id: BootId([7; 16]),
+            host: &format!("host-{host}"),
+            boot_id: BootId([7 + host as u8; 16]),
             pid: 100 + rank as u32,
             start_unix_ns: 1_700_000_000_000_000_000,
             start_reference_ns: START_NS,

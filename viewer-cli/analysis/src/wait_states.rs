@@ -4,8 +4,10 @@
 //! collective operations in the trace's order (see [`engine`]), and finds which location's extra work made others wait (see
 //! [`delays`]).
 
+mod clock_errors;
 mod delays;
 mod engine;
+mod operations;
 mod orphans;
 mod phases;
 
@@ -77,7 +79,7 @@ pub struct WaitState {
     pub wait_ns: i64,
     /// Number that waits have in common that one message or one collective operation caused.
     pub operation: u64,
-    /// Largest amount by which the wait may be longer or shorter because of losses, nanoseconds.
+    /// Largest amount by which the wait may be longer or shorter because of losses and errors of clocks, nanoseconds.
     pub uncertain_ns: i64,
 }
 

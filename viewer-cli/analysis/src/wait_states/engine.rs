@@ -7,18 +7,17 @@ use std::collections::{BTreeMap, VecDeque};
 
 use annals_format::{Definitions, ProcessId, Reference, RegionId, StreamId};
 use annals_merger::{
-    CallAround, CollectiveEnd, CollectivePart, CollectiveSide, Message, MessageCounts,
-    MessageEvents, MessagePairs, Query, WholeCollective, Window,
+    CallAround, CollectiveEnd, Message, MessageCounts, MessageEvents, MessagePairs, Query,
+    WholeCollective, Window,
 };
 use rustc_hash::FxHashMap;
 
+use super::clock_errors::{ClockErrors, wait_error};
 use super::delays::{Delays, Waiting};
 use super::phases::{Passed, PhaseTimes, Phases};
 use super::{Delay, LocationTimes, Quick, Shared, WaitObserver, WaitPattern, WaitState};
 use crate::call_paths::CallPaths;
-use crate::patterns::{
-    Family, MemberPart, collective_waits, late_receiver, late_sender, wrong_order,
-};
+use crate::patterns::{late_receiver, late_sender, wrong_order};
 
 /// Number of late senders of a location of which it is checked whether an earlier message is received later.
 const RECENT: usize = 64;
@@ -168,12 +167,12 @@ struct Location {
 
 /// A collective operation in which at least one process has ended.
 #[derive(Debug, Default)]
-struct Operation {
+pub(super) struct Operation {
     /// Leaves of the calls in which its processes ended.
-    left_ns: FxHashMap<ProcessId, i64>,
+    pub(super) left_ns: FxHashMap<ProcessId, i64>,
     /// Those of them that may have left at another time.
-    uncertain: Vec<ProcessId>,
-    whole: Option<WholeCollective>,
+    pub(super) uncertain: Vec<ProcessId>,
+    pub(super) whole: Option<WholeCollective>,
 }
 
 /// Matches messages and collective operations, and finds the waits.
@@ -185,7 +184,7 @@ pub(super) struct Engine<'a, V> {
     /// By stream: number of the location. `None` if it has none.
     location_of: Vec<Option<u32>>,
     locations: Vec<Location>,
-    operations: FxHashMap<u64, Operation>,
+    pub(super) operations: FxHashMap<u64, Operation>,
     /// Number of calls in the window, by location and region.
     calls: FxHashMap<(u32, RegionId), u64>,
     /// Messages that were matched and not processed yet.
@@ -193,13 +192,14 @@ pub(super) struct Engine<'a, V> {
     /// If there are losses: blocking sends without a receive up to now, by their numbers.
     unmatched: BTreeMap<u64, WaitState>,
     has_losses: bool,
-    delays: Delays,
+    pub(super) delays: Delays,
+    pub(super) clock_errors: ClockErrors,
     phases: Phases,
     /// Number of messages and operations that made others wait.
     operations_seen: u64,
     /// Whether each message and collective operation should have a call around it.
-    has_calls: bool,
-    waits: Waits<'a, V>,
+    pub(super) has_calls: bool,
+    pub(super) waits: Waits<'a, V>,
 }
 
 /// What an engine knows at the end, but for the waits.
@@ -212,17 +212,17 @@ pub(super) struct Outcome {
 }
 
 /// Where waits go.
-struct Waits<'a, V> {
+pub(super) struct Waits<'a, V> {
     query: &'a Query,
     window: Window,
     /// By location: whether the query takes it.
     is_taken: Vec<bool>,
-    observer: V,
+    pub(super) observer: V,
 }
 
 impl<V: WaitObserver> Waits<'_, V> {
     /// Hands out a wait, if the query takes it, with its part in the window. Returns what was handed out.
-    fn add(&mut self, wait: &WaitState) -> Option<WaitState> {
+    pub(super) fn add(&mut self, wait: &WaitState) -> Option<WaitState> {
         let is_wanted = self.is_taken[wait.location as usize]
             && wait
                 .region
@@ -274,6 +274,7 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
             unmatched: BTreeMap::new(),
             has_losses: shared.has_losses,
             delays: Delays::new(definitions.locations.len()),
+            clock_errors: ClockErrors::new(definitions),
             phases: Phases::new(definitions.locations.len()),
             operations_seen: 0,
             has_calls: shared.has_mpi,
@@ -286,7 +287,7 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
         }
     }
 
-    fn location_of(&self, stream: StreamId) -> Option<u32> {
+    pub(super) fn location_of(&self, stream: StreamId) -> Option<u32> {
         self.location_of.get(stream.index()).copied().flatten()
     }
 
@@ -629,6 +630,15 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
             return;
         }
         let wait_ns = late_sender(received.send_entered_ns, call.entered_ns, left_ns);
+        let clock_ns = received.sender.map_or(0, |sender| {
+            let send = (sender, received.send_entered_ns);
+            let error_ns = self
+                .clock_errors
+                .between((call.location, call.entered_ns), send);
+            let reached_ns = received.send_entered_ns.saturating_sub(call.entered_ns);
+            wait_error(reached_ns, left_ns - call.entered_ns, error_ns)
+        });
+        let uncertain_ns = uncertain_ns.max(clock_ns);
         if wait_ns == 0 && uncertain_ns == 0 {
             return;
         }
@@ -660,13 +670,13 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
     }
 
     /// Returns a number for the waits of the next message or operation.
-    const fn next_operation(&mut self) -> u64 {
+    pub(super) const fn next_operation(&mut self) -> u64 {
         self.operations_seen += 1;
         self.operations_seen
     }
 
     /// Hands out a wait and its causes. `cause_entered_ns` is when its cause entered what was waited for.
-    fn add(&mut self, wait: &WaitState, cause_entered_ns: i64) -> Option<WaitState> {
+    pub(super) fn add(&mut self, wait: &WaitState, cause_entered_ns: i64) -> Option<WaitState> {
         let handed = self.waits.add(wait);
         let Some(cause) = wait
             .cause
@@ -730,6 +740,11 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
         receiver: &Receiver,
         is_uncertain: bool,
     ) {
+        let length_ns = left_ns - call.entered_ns;
+        let received = (receiver.location, receiver.entered_ns);
+        let sent = (call.location, call.entered_ns);
+        let error_ns = self.clock_errors.between(sent, received);
+        let reached_ns = receiver.entered_ns - call.entered_ns;
         let wait = WaitState {
             pattern: WaitPattern::LateReceiver,
             path: call.tag,
@@ -741,9 +756,9 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
             wait_ns: late_receiver(receiver.entered_ns, call.entered_ns, left_ns),
             operation: self.next_operation(),
             uncertain_ns: if is_uncertain || receiver.is_uncertain {
-                left_ns - call.entered_ns
+                length_ns
             } else {
-                0
+                wait_error(reached_ns, length_ns, error_ns)
             },
         };
         self.add(&wait, receiver.entered_ns);
@@ -774,169 +789,6 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
             uncertain_ns: left_ns - call.entered_ns,
         };
         self.unmatched.insert(send, wait);
-    }
-
-    /// Finds the waits of an operation that is over, as soon as all its calls were left. `is_last` is whether no more leaves
-    /// follow.
-    fn finish_operation(&mut self, id: u64, is_last: bool) {
-        let Some(operation) = self.operations.get(&id) else {
-            return;
-        };
-        let Some(whole) = &operation.whole else {
-            return;
-        };
-        let left = &operation.left_ns;
-        let mut ends = whole.parts.iter().filter(|part| part.end.is_some());
-        if !is_last && !ends.all(|part| left.contains_key(&part.process)) {
-            return;
-        }
-        let Some(operation) = self.operations.remove(&id) else {
-            return;
-        };
-        if let Some(whole) = operation.whole {
-            self.collective(&whole, &operation.left_ns, &operation.uncertain);
-        }
-    }
-
-    /// Finds the waits of a collective operation.
-    fn collective(
-        &mut self,
-        whole: &WholeCollective,
-        left_ns: &FxHashMap<ProcessId, i64>,
-        uncertain: &[ProcessId],
-    ) {
-        let Some(family) = whole.operation.and_then(Family::of) else {
-            return;
-        };
-        if whole.is_inconsistent {
-            return;
-        }
-        let members = whole
-            .parts
-            .iter()
-            .filter_map(|part| member(whole, part, left_ns));
-        let (members, sides): (Vec<MemberPart>, Vec<CollectiveSide>) = members.unzip();
-        let begun = whole
-            .parts
-            .iter()
-            .filter(|part| part.begin.is_some())
-            .count();
-        let is_partial = whole.size.is_some_and(|size| (begun as u64) < size);
-        let lacks_end = whole.parts.iter().any(|part| part.end.is_none());
-        // Whether a member may have entered or left at another time.
-        let both = whole.parts.iter().flat_map(|part| [part.begin, part.end]);
-        let is_shifted = |side: CollectiveSide| side.call.is_none_or(|call| call.is_uncertain);
-        let is_uncertain =
-            !uncertain.is_empty() || (self.has_calls && both.flatten().any(is_shifted));
-        let has_root = members.iter().any(|member| member.is_root);
-        let location = |side: &CollectiveSide| match side.call {
-            Some(call) => Some(call.location),
-            None => self.location_of(side.stream),
-        };
-        let locations: Vec<Option<u32>> = sides.iter().map(location).collect();
-        let waits = collective_waits(family, &members);
-        let operation_number = self.next_operation();
-        for (number, (member, waited)) in members.iter().zip(waits).enumerate() {
-            let (Some(location), Some(call)) = (locations[number], sides[number].call) else {
-                continue;
-            };
-            let length_ns = member.left_ns - member.entered_ns;
-            let rest_ns = length_ns - waited.wait_ns;
-            // By how much a member that is not known may change the wait.
-            let uncertain_ns = match family {
-                _ if is_uncertain => length_ns,
-                // Completion is counted from the first leave on.
-                Family::Barrier | Family::AllToAll if lacks_end => rest_ns,
-                _ if !is_partial || !member.receives => 0,
-                Family::Barrier | Family::AllToAll | Family::Prefix => rest_ns,
-                Family::OneToAll if has_root || member.is_root => 0,
-                Family::AllToOne if !member.is_root => 0,
-                Family::AllToOne if waited.wait_ns != 0 => waited.wait_ns,
-                Family::OneToAll | Family::AllToOne => rest_ns,
-            };
-            let (wait, completion) = patterns(family);
-            let state = WaitState {
-                pattern: wait,
-                path: call.tag,
-                region: Some(call.region),
-                location,
-                cause: waited.waited_for.and_then(|other| locations[other]),
-                communicator: sides[number].communicator,
-                from_ns: member.entered_ns,
-                wait_ns: waited.wait_ns,
-                operation: operation_number,
-                uncertain_ns,
-            };
-            let cause_entered_ns = waited.waited_for.map_or(0, |other| members[other].begun_ns);
-            self.add(&state, cause_entered_ns);
-            if let Some(pattern) = completion {
-                let state = WaitState {
-                    pattern,
-                    cause: None,
-                    from_ns: member.left_ns - waited.completion_ns,
-                    wait_ns: waited.completion_ns,
-                    uncertain_ns: 0,
-                    ..state
-                };
-                self.waits.add(&state);
-            }
-        }
-        if family == Family::AllToOne {
-            self.release_root(&members, &locations);
-        }
-        self.synchronise(family, whole.communicator, &members, &locations);
-    }
-
-    /// Reports when the root of an operation could go on that receives from all: when the last of them had begun to send.
-    fn release_root(&mut self, members: &[MemberPart], locations: &[Option<u32>]) {
-        let each = || members.iter().zip(locations);
-        let Some((root, Some(location))) = each().find(|(member, _)| member.is_root) else {
-            return;
-        };
-        let senders = each().filter(|(member, _)| member.sends && !member.is_root);
-        // Of several that were last, the first by number.
-        let last = senders.rev().max_by_key(|(member, _)| member.begun_ns);
-        let Some((sender, Some(cause))) = last else {
-            return;
-        };
-        if sender.begun_ns > root.entered_ns {
-            let at_ns = sender.begun_ns.min(root.left_ns);
-            self.waits.observer.release(*location, *cause, at_ns);
-        }
-    }
-
-    /// Remembers the locations that a collective operation synchronised.
-    fn synchronise(
-        &mut self,
-        family: Family,
-        communicator: usize,
-        members: &[MemberPart],
-        locations: &[Option<u32>],
-    ) {
-        let each = || members.iter().zip(locations);
-        let root = each().find_map(|(member, location)| {
-            let location = location.filter(|_| member.is_root)?;
-            Some((member, location))
-        });
-        for (member, location) in each() {
-            let Some(location) = *location else { continue };
-            match (family, root) {
-                (Family::Barrier | Family::AllToAll, _) => {
-                    let communicator = communicator as u64;
-                    self.delays
-                        .operation(location, communicator, member.left_ns);
-                }
-                (Family::OneToAll, Some((root, from))) if !member.is_root => {
-                    self.delays
-                        .message(from, location, root.begun_ns, member.left_ns);
-                }
-                (Family::AllToOne, Some((root, to))) if !member.is_root => {
-                    self.delays
-                        .message(location, to, member.begun_ns, root.left_ns);
-                }
-                _ => {}
-            }
-        }
     }
 
     /// Ends the trace. Sets what the locations would save on an ideal network.
@@ -976,42 +828,4 @@ fn manners(definitions: &Definitions) -> Vec<RegionManner> {
         manners.push(RegionManner::of(definitions.string(region.name)));
     }
     manners
-}
-
-/// Returns a process's part in an operation, and where it ended, or where it began if it did not end. `None` if it did
-/// neither in a way that is known.
-fn member(
-    whole: &WholeCollective,
-    part: &CollectivePart,
-    left_ns: &FxHashMap<ProcessId, i64>,
-) -> Option<(MemberPart, CollectiveSide)> {
-    let entered = |side: &CollectiveSide| side.call.map_or(side.time_ns, |call| call.entered_ns);
-    let side = part.end.or(part.begin)?;
-    let begun_ns = entered(&part.begin.or(part.end)?);
-    let entered_ns = entered(&side);
-    let left_ns = match part.end {
-        Some(end) => left_ns.get(&part.process).copied().unwrap_or(end.time_ns),
-        None => entered_ns,
-    };
-    let member = MemberPart {
-        begun_ns,
-        entered_ns,
-        left_ns,
-        place: part.place.map_or(-1, i64::from),
-        is_root: whole.root == Some(part.process),
-        sends: part.sends,
-        receives: part.receives,
-    };
-    Some((member, side))
-}
-
-/// Returns the pattern of waiting in a family, and that of its completion.
-const fn patterns(family: Family) -> (WaitPattern, Option<WaitPattern>) {
-    match family {
-        Family::Barrier => (WaitPattern::Barrier, Some(WaitPattern::BarrierCompletion)),
-        Family::AllToAll => (WaitPattern::AllToAll, Some(WaitPattern::AllToAllCompletion)),
-        Family::OneToAll => (WaitPattern::LateBroadcast, None),
-        Family::AllToOne => (WaitPattern::EarlyReduce, None),
-        Family::Prefix => (WaitPattern::EarlyScan, None),
-    }
 }
