@@ -2,15 +2,17 @@
 
 use std::io::Write;
 
-use annals_analysis::{LostTime, bounded, lost_time};
-use annals_merger::Window;
+use annals_analysis::{LostTime, lost_time};
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 
 use super::{InputArguments, warn_of_damage};
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding};
-use crate::views::{pattern_name, rank_table, wait_state_table, why_sentence, why_text};
+use crate::views::{
+    INCOMPLETE_DEFINITIONS, pattern_name, rank_table, shell_word, wait_state_table, why_sentence,
+    why_text,
+};
 use crate::{time, timeline};
 
 /// Why a parallel run is slow: its efficiencies, and which rank makes others wait, where.
@@ -54,14 +56,11 @@ enum By {
 pub fn run(arguments: &WhyArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
     let (opened, window) = arguments.input.open_window(&arguments.window)?;
     let mut query = arguments.filter.query(opened.definitions(), window)?;
-    if window == Window::ALL && !arguments.all {
-        let whole = bounded(&opened, window);
-        if let Some(found) = timeline::without_start_and_end(&opened, &query, whole)? {
-            query = query.within(found);
-        }
+    if !arguments.all {
+        query = timeline::without_start_and_end_of_all(&opened, &query)?;
     }
     let Some((lost, outcome)) = lost_time(&opened, &query)? else {
-        bail!("the definitions of this input are incomplete: merge its recordings first");
+        bail!(INCOMPLETE_DEFINITIONS);
     };
     warn_of_damage(&opened, &outcome);
     if arguments.input.json {
@@ -72,11 +71,11 @@ pub fn run(arguments: &WhyArguments, out: &mut dyn Write) -> anyhow::Result<Find
         let screen = arguments.input.screen();
         match arguments.by {
             Some(By::Rank) => {
-                let table = rank_table(&lost, screen);
+                let table = rank_table(&lost.ranks).render(screen);
                 write!(out, "{}\n\n{table}", why_sentence(&lost))?;
             }
             Some(By::Region) => {
-                let table = wait_state_table(&lost, screen);
+                let table = wait_state_table(&lost.wait_states).render(screen);
                 write!(out, "{}\n\n{table}", why_sentence(&lost))?;
             }
             None => {
@@ -170,7 +169,7 @@ fn next_commands(arguments: &WhyArguments, lost: &LostTime) -> String {
         return String::new();
     };
     let input = arguments.input.input.display().to_string();
-    let input = shell_words(&input);
+    let input = shell_word(&input);
     // The wait, with as much before and after it.
     let from_ns = (worst.from_ns - worst.wait_ns).max(0);
     let to_ns = worst.from_ns + 2 * worst.wait_ns;
@@ -182,13 +181,4 @@ fn next_commands(arguments: &WhyArguments, lost: &LostTime) -> String {
         time::moment(from_ns),
         time::moment(to_ns),
     )
-}
-
-/// Returns a file name as a shell takes it.
-fn shell_words(name: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./+,:@%".contains(c);
-    if name.chars().all(is_plain) {
-        return name.to_owned();
-    }
-    format!("'{}'", name.replace('\'', "'\\''"))
 }

@@ -2,13 +2,18 @@
 
 use std::fmt::Write as _;
 
-use annals_analysis::{CauseRow, Efficiencies, EfficiencyModel, LostTime, WaitPattern};
+use annals_analysis::{
+    CauseRow, Efficiencies, EfficiencyModel, LostTime, RankTimes, WaitPattern, WaitStateRow,
+};
 
 use super::{SENTENCE_NAME, counted};
 use crate::names::cut_middle;
-use crate::table::{Align, Screen, Table, safe};
+use crate::table::{Align, Table, safe};
 use crate::time;
 
+/// The error of an input whose time cannot be analysed.
+pub const INCOMPLETE_DEFINITIONS: &str =
+    "the definitions of this input are incomplete: merge its recordings first";
 /// Causes whose cost is a smaller share of the time of all ranks are not named.
 pub const LEAST_SHARE: f64 = 0.01;
 /// Number of causes that are named.
@@ -217,7 +222,7 @@ pub fn why_text(lost: &LostTime) -> String {
 }
 
 /// Returns the table of ranks.
-pub fn rank_table(lost: &LostTime, screen: Screen) -> String {
+pub fn rank_table(ranks: &[RankTimes]) -> Table {
     let mut table = Table::new(&[
         ("rank", Align::Right),
         ("useful", Align::Right),
@@ -226,7 +231,7 @@ pub fn rank_table(lost: &LostTime, screen: Screen) -> String {
         ("waits", Align::Right),
         ("makes others wait", Align::Right),
     ]);
-    for times in &lost.ranks {
+    for times in ranks {
         table.row(vec![
             times.rank.to_string(),
             time::duration(times.useful_ns),
@@ -236,11 +241,11 @@ pub fn rank_table(lost: &LostTime, screen: Screen) -> String {
             time::duration(times.caused_ns),
         ]);
     }
-    table.render(screen)
+    table
 }
 
 /// Returns the table of wait states by pattern and call path.
-pub fn wait_state_table(lost: &LostTime, screen: Screen) -> String {
+pub fn wait_state_table(rows: &[WaitStateRow]) -> Table {
     let mut table = Table::new(&[
         ("wait state", Align::Left),
         ("call path", Align::Name),
@@ -250,7 +255,7 @@ pub fn wait_state_table(lost: &LostTime, screen: Screen) -> String {
         ("longest", Align::Right),
         ("±", Align::Optional),
     ]);
-    for row in &lost.wait_states {
+    for row in rows {
         let path: Vec<String> = row.path.iter().map(|region| safe(region)).collect();
         table.row(vec![
             pattern_name(row.pattern).to_owned(),
@@ -262,5 +267,5 @@ pub fn wait_state_table(lost: &LostTime, screen: Screen) -> String {
             time::duration(row.uncertain_ns),
         ]);
     }
-    table.render(screen)
+    table
 }
