@@ -482,6 +482,7 @@ fn commands(file: &Path, scratch: &Path) -> Vec<Vec<OsString>> {
     add(&[&cli, &"diff", &file, &file]);
     add(&[&cli, &"timeline", &file, &"--svg", &out("a.svg")]);
     add(&[&cli, &"timeline", &file, &"--png", &out("a.png")]);
+    add(&[&cli, &"report", &file, &"-o", &out("a.html")]);
     add(&[&cli, &"slice", &file, &"-o", &out("slice.annals")]);
     add(&[
         &cli,

@@ -357,3 +357,144 @@ pub fn call_overview(
     };
     Ok((overview, summary))
 }
+
+#[cfg(test)]
+mod tests {
+    use annals_format::Definitions;
+
+    use super::*;
+
+    const WINDOW: Window = Window {
+        from_ns: 0,
+        to_ns: 100,
+    };
+
+    fn shared() -> Shared {
+        Shared {
+            window: WINDOW,
+            bin_ns: 25,
+            kinds: RegionKinds::of(&Definitions::default()),
+            row_of: vec![Some(0)],
+            shape: (1, 4),
+        }
+    }
+
+    fn state(shared: &Shared) -> OverviewState<'_> {
+        OverviewState {
+            shared,
+            rows: vec![vec![BinTimes::default(); shared.shape.1]; shared.shape.0],
+            locations: vec![LocationCalls::default()],
+            useful: Longest::default(),
+            others: Longest::default(),
+        }
+    }
+
+    fn frame(region: u32, entered_ns: i64) -> Frame {
+        Frame {
+            region: RegionId::new(region),
+            entered_ns,
+            is_uncertain: false,
+            is_outermost: true,
+            tag: 0,
+        }
+    }
+
+    /// Returns region, enter, end and own time of the longest calls.
+    fn longest(state: &OverviewState<'_>) -> Vec<(u32, i64, i64, i64)> {
+        let calls = state.useful.0.iter();
+        let parts = calls.map(|call| {
+            let OpenCall {
+                region,
+                entered_ns,
+                own_ns,
+            } = call.open;
+            (region.get(), entered_ns, call.end_ns, own_ns)
+        });
+        parts.collect()
+    }
+
+    /// Region 0 from 0 to 90 calls region 1 from 10 to 70, which calls region 2 from 30 to 40. Slices end at 20 and 35.
+    #[test]
+    fn a_call_adds_up_over_slices() {
+        let shared = shared();
+        let (outer, inner, deep) = (frame(0, 0), frame(1, 10), frame(2, 30));
+        let mut first = state(&shared);
+        first.enter(0, &[], outer.region, 0);
+        first.spend(0, &[outer], 0, 10);
+        first.enter(0, &[outer], inner.region, 10);
+        first.spend(0, &[outer, inner], 10, 20);
+        let mut second = state(&shared);
+        second.resume(0, &[], outer.region, 0);
+        second.resume(0, &[outer], inner.region, 10);
+        second.spend(0, &[outer, inner], 20, 30);
+        second.enter(0, &[outer, inner], deep.region, 30);
+        second.spend(0, &[outer, inner, deep], 30, 35);
+        let mut third = state(&shared);
+        third.resume(0, &[], outer.region, 0);
+        third.resume(0, &[outer], inner.region, 10);
+        third.resume(0, &[outer, inner], deep.region, 30);
+        third.spend(0, &[outer, inner, deep], 35, 40);
+        third.close(0, &[outer, inner], &deep, 40, Close::Left);
+        third.spend(0, &[outer, inner], 40, 70);
+        third.close(0, &[outer], &inner, 70, Close::Left);
+        third.spend(0, &[outer], 70, 90);
+        third.close(0, &[], &outer, 90, Close::Left);
+        first.merge(second);
+        first.merge(third);
+        assert_eq!(
+            longest(&first),
+            [(1, 10, 70, 50), (0, 0, 90, 30), (2, 30, 40, 10)]
+        );
+        assert!(first.locations[0].ended.is_empty());
+    }
+
+    #[test]
+    fn time_is_in_the_parts_of_the_window_that_it_lies_in() {
+        let shared = shared();
+        let mut state = state(&shared);
+        let mpi = Frame {
+            tag: 1,
+            ..frame(0, -50)
+        };
+        state.spend(0, &[mpi], -50, 30);
+        state.spend(0, &[Frame { tag: 2, ..mpi }], 60, 1000);
+        let bins: Vec<(i64, i64)> = state.rows[0]
+            .iter()
+            .map(|times| (times.mpi_ns, times.idle_ns))
+            .collect();
+        assert_eq!(bins, [(25, 0), (5, 0), (0, 15), (0, 25)]);
+    }
+
+    #[test]
+    fn the_longest_calls_are_kept() {
+        let shared = shared();
+        let mut state = state(&shared);
+        for number in 0..50 {
+            state.add(EndedCall {
+                open: OpenCall {
+                    region: RegionId::new(0),
+                    entered_ns: number,
+                    own_ns: 1 + number % 7,
+                },
+                location: 0,
+                kind: RegionKind::Useful,
+                end_ns: number + 10,
+                is_uncertain: false,
+            });
+        }
+        let kept = longest(&state);
+        assert_eq!(kept.len(), MOST_LONG_CALLS);
+        let firsts: Vec<(i64, i64)> = kept.iter().take(8).map(|call| (call.3, call.1)).collect();
+        let expected = [
+            (7, 6),
+            (7, 13),
+            (7, 20),
+            (7, 27),
+            (7, 34),
+            (7, 41),
+            (7, 48),
+            (6, 5),
+        ];
+        assert_eq!(firsts, expected);
+    }
+}

@@ -33,7 +33,11 @@ pub(super) fn all(first: &RunFigures, second: &RunFigures) -> Contents {
         sections: vec![
             section("summary", "Summary and provenance", summary(first, second)),
             section("efficiencies", "Efficiencies", efficiencies(first, second)),
-            section("waits", "Ranks that make others wait", both(causes)),
+            section(
+                "waits",
+                "Ranks that make others wait",
+                causes(first, second),
+            ),
             section(
                 "regions",
                 "Regions that changed most",
@@ -144,18 +148,21 @@ fn efficiencies(first: &RunFigures, second: &RunFigures) -> Markup {
     }
 }
 
-fn causes(figures: &RunFigures) -> Markup {
-    let lost = &figures.lost_time;
-    let table = cause_table(lost, MOST_ROWS);
-    if table.is_empty() {
-        return nothing("No rank makes others wait.");
-    }
-    let command = format!("trace-cli why {} --csv", figures.input);
-    data_table(&DataTable {
-        total: lost.causes.len(),
-        command: &command,
-        ..DataTable::whole("Ranks that make others wait", &table)
-    })
+/// Returns the tables of both runs, one below the other: they are wide.
+fn causes(first: &RunFigures, second: &RunFigures) -> Markup {
+    let tables = [("A", first), ("B", second)].map(|(letter, figures)| {
+        let lost = &figures.lost_time;
+        let table = cause_table(lost, MOST_ROWS);
+        if table.is_empty() {
+            return nothing(&format!("{letter}: no rank makes others wait."));
+        }
+        data_table(&DataTable {
+            total: lost.causes.len(),
+            command: &format!("trace-cli why {} --csv", figures.input),
+            ..DataTable::whole(&format!("{letter}: ranks that make others wait"), &table)
+        })
+    });
+    html! { @for table in &tables { (table) } }
 }
 
 /// Times and calls of a region in both runs.

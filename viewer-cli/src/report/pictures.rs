@@ -240,6 +240,21 @@ pub(super) fn heat_map(
     }
 }
 
+/// Returns the colours of the heat map from nothing to the largest value. The scale is that of square roots.
+pub(super) fn heat_scale(most: &str) -> Markup {
+    html! {
+        p.scale {
+            span { "0" }
+            svg viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true" {
+                @for colour in 0..COLOURS {
+                    rect class={ "heat" (colour) } x=(10 * colour) width="10" height="10" {}
+                }
+            }
+            span { (most) " (by square root)" }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,7 +11,7 @@ use maud::{Markup, html};
 use super::figures::{RankGroup, RunFigures, WindowChoice, rank_groups};
 use super::page::{Contents, Section};
 use super::parts::{DataTable, data_table, facts, figure, nothing};
-use super::pictures::{AreaRow, Bar, HeatCell, Segment, areas, bars, heat_map, legend};
+use super::pictures::{AreaRow, Bar, HeatCell, Segment, areas, bars, heat_map, heat_scale, legend};
 use super::text::{part, path, percent, sentence, share};
 use crate::table::{Align, Table};
 use crate::time;
@@ -23,7 +23,7 @@ use crate::views::{
 
 /// Rows of a table, at most.
 const MOST_ROWS: usize = 50;
-/// Rows of the table behind the heat map, at most.
+/// Rows of the table of the heat map, at most.
 const MOST_CELLS: usize = 200;
 /// Ranks that have separate bars and rows; with more ranks, some share one.
 const MOST_RANKS: usize = 64;
@@ -259,18 +259,17 @@ fn waits(figures: &RunFigures) -> Markup {
     };
     html! {
         (figure(caption, &bars(&drawn), &[DataTable::whole("Waiting time by wait state", &table)]))
-        h3 { "Who makes others wait" }
         (data_table(&causes))
-        h3 { "Where ranks wait" }
         (data_table(&by_path))
-        h3 { "Longest waits" }
         (data_table(&DataTable::whole("Longest single waits", &worst_table(lost))))
     }
 }
 
 /// Returns the table of ranks that make others wait.
 pub(super) fn cause_table(lost: &LostTime, most: usize) -> Table {
-    let mut table = Table::new(&[
+    let rows = || lost.causes.iter().take(most);
+    let is_uncertain = rows().any(|row| row.uncertain_ns != 0);
+    let mut columns = vec![
         ("rank", Align::Right),
         ("wait state", Align::Left),
         ("region", Align::Name),
@@ -278,15 +277,16 @@ pub(super) fn cause_table(lost: &LostTime, most: usize) -> Table {
         ("operations", Align::Right),
         ("cost", Align::Right),
         ("% of run", Align::Right),
-        ("±", Align::Right),
         ("extra time in", Align::Name),
-    ]);
-    for row in lost.causes.iter().take(most) {
+    ];
+    columns.extend(is_uncertain.then_some(("±", Align::Right)));
+    let mut table = Table::new(&columns);
+    for row in rows() {
         let extra = row.extra.first().map(|extra| match &extra.path[..] {
             [] => "no region".to_owned(),
             regions => path(regions),
         });
-        table.row(vec![
+        let mut cells = vec![
             row.rank.to_string(),
             pattern_name(row.pattern).to_owned(),
             row.region.clone(),
@@ -294,9 +294,10 @@ pub(super) fn cause_table(lost: &LostTime, most: usize) -> Table {
             time::grouped(row.operations),
             time::duration(row.cost_ns),
             format!("{:.1}", row.share * 100.0),
-            time::duration(row.uncertain_ns),
             extra.unwrap_or_default(),
-        ]);
+        ];
+        cells.extend(is_uncertain.then(|| time::duration(row.uncertain_ns)));
+        table.row(cells);
     }
     table
 }
@@ -506,8 +507,7 @@ fn messages(figures: &RunFigures) -> Markup {
         0 | 1 => String::new(),
         each => format!("; {each} ranks share a row or column"),
     };
-    let caption =
-        format!("{what} by sending and receiving rank{shared}; darker or brighter is more");
+    let caption = format!("{what} by sending and receiving rank{shared}");
     let numbers = |place: usize| {
         groups
             .get(place)
@@ -517,7 +517,13 @@ fn messages(figures: &RunFigures) -> Markup {
         let (count, bytes) = (counted(cell.count, "message"), time::bytes(cell.bytes));
         format!("{} to {}: {count}, {bytes}", numbers(from), numbers(to))
     };
-    let picture = heat_map(&groups, &cells, &caption, describe);
+    let most = cells.values().map(|cell| cell.value).max().unwrap_or(0);
+    let most = if has_bytes {
+        time::bytes(most)
+    } else {
+        time::grouped(most)
+    };
+    let picture = html! { (heat_map(&groups, &cells, &caption, describe)) (heat_scale(&most)) };
     let mut largest: Vec<(&(usize, usize), &HeatCell)> = cells.iter().collect();
     largest.sort_by_key(|(place, cell)| (std::cmp::Reverse(cell.value), **place));
     let mut table = Table::new(&[
@@ -638,10 +644,9 @@ fn calls(figures: &RunFigures) -> Markup {
         "Slowest calls of MPI"
     };
     html! {
-        p { "Own time is the time in the call itself, without the calls that it makes. ~ marks what a loss may have changed." }
+        p { "Own time is the time in the call itself, without the calls that it makes. Regions have the calls that were entered in the window. ~ marks what a loss may have changed." }
         (data_table(&DataTable::whole("Slowest calls of the program", &useful)))
         (data_table(&DataTable::whole(caption, &others)))
-        h3 { "Regions" }
         (data_table(&of_regions))
     }
 }
@@ -695,10 +700,10 @@ pub(super) fn losses(figures: &RunFigures) -> Markup {
         @if !figures.info.is_complete() {
             p { "The recording is not complete: figures may be smaller than the truth." }
         }
-        @if figures.losses.is_empty() {
-            (nothing("No loss is in the window."))
-        } @else {
+        @if !figures.losses.is_empty() {
             (data_table(&of_table))
+        } @else if figures.info.missing_events().is_some() {
+            (nothing("No loss is in the window."))
         }
     }
 }
