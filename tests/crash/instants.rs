@@ -146,6 +146,10 @@ const TOOLS: [Tool; 15] = [
         )
     },
     Tool {
+        output: Some("run.html"),
+        ..tool("a page", "report IN/run.annals -o OUT/run.html", "trace")
+    },
+    Tool {
         output: Some("run.png"),
         ..tool(
             "a picture of pixels",

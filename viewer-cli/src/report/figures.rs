@@ -138,6 +138,28 @@ pub struct Subject<'a> {
     pub choice: WindowChoice,
 }
 
+/// The figures that need no wait states.
+struct Others {
+    regions: RegionTimes,
+    messages: Option<Messages>,
+    collectives: Option<Collectives>,
+    calls: CallOverview,
+    overview: Vec<OverviewRow>,
+}
+
+impl Others {
+    fn of(opened: &Reader, query: &Query) -> anyhow::Result<Self> {
+        let (calls, overview) = overview(opened, query)?;
+        Ok(Self {
+            regions: region_times(opened, query, Grouping::None)?.0,
+            messages: messages(opened, query)?.map(|(found, _)| found),
+            collectives: collectives(opened, query)?.map(|(found, _)| found),
+            calls,
+            overview,
+        })
+    }
+}
+
 impl RunFigures {
     /// Computes them. Returns the outcome of reading, too.
     ///
@@ -145,13 +167,13 @@ impl RunFigures {
     /// If the input cannot be read, or its definitions are not those of a whole trace.
     pub fn of(subject: &Subject<'_>) -> anyhow::Result<(Self, ReadSummary)> {
         let (opened, query) = (subject.opened, subject.query);
-        let Some((lost_time, mut outcome)) = lost_time(opened, query)? else {
+        // Finding wait states takes as long as all other passes together.
+        let (lost_time, others) =
+            rayon::join(|| lost_time(opened, query), || Others::of(opened, query));
+        let Some((lost_time, mut outcome)) = lost_time? else {
             bail!(INCOMPLETE_DEFINITIONS);
         };
-        let (regions, _) = region_times(opened, query, Grouping::None)?;
-        let messages = messages(opened, query)?.map(|(found, _)| found);
-        let collectives = collectives(opened, query)?.map(|(found, _)| found);
-        let (calls, overview) = overview(opened, query)?;
+        let others = others?;
         let whole = opened.summary()?;
         outcome.has_skipped_now |= whole.has_skipped_now;
         let (losses, loss_rows) = losses(opened, query, &whole);
@@ -164,13 +186,13 @@ impl RunFigures {
             to_ns: window.to_ns.min(opened.end_ns()).max(window.from_ns),
             choice: subject.choice,
             lost_time,
-            regions,
-            messages,
-            collectives,
+            regions: others.regions,
+            messages: others.messages,
+            collectives: others.collectives,
             losses,
             loss_rows,
-            calls,
-            overview,
+            calls: others.calls,
+            overview: others.overview,
             has_skipped_now: outcome.has_skipped_now,
         };
         Ok((figures, outcome))
