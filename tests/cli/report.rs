@@ -188,12 +188,21 @@ fn report(inputs: &[&Path], page: &Path) -> Output {
         .expect("trace-cli runs")
 }
 
-/// Makes a page, and returns it after it was checked: its size, its tags, and its policy.
+/// Makes a page, and returns it after it was checked: its size, its tags, and its policy. `ANNALS_KEEP_PAGES` is a directory for
+/// copies of the pages, to look into.
 fn page(inputs: &[&Path], path: &Path) -> String {
     let output = report(inputs, path);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     assert_eq!(said(&output), "");
     let page = std::fs::read_to_string(path).expect("a page in UTF-8");
+    if let Some(kept) = std::env::var_os("ANNALS_KEEP_PAGES") {
+        let test = std::thread::current()
+            .name()
+            .unwrap_or("page")
+            .replace("::", "-");
+        let name = format!("{test}-{}", path.file_name().unwrap_or_default().display());
+        std::fs::copy(path, Path::new(&kept).join(name)).expect("a copy of the page");
+    }
     check_page(&page);
     page
 }

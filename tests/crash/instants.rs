@@ -63,7 +63,7 @@ const fn merge(name: &'static str, arguments: &'static str, inputs: &'static str
     }
 }
 
-const TOOLS: [Tool; 15] = [
+const TOOLS: [Tool; 16] = [
     Tool {
         output: Some("run.annals"),
         ..merge("merge", "IN -o OUT/run.annals", "finished")

@@ -180,17 +180,18 @@ impl OverviewState<'_> {
         let bins = &mut self.rows[row];
         let mut at_ns = from_ns;
         while at_ns < to_ns {
-            let bin = ((at_ns - window.from_ns) / bin_ns) as usize;
+            let bin = (at_ns.saturating_sub(window.from_ns) / bin_ns) as usize;
             let end_ns = window
                 .from_ns
                 .saturating_add((bin as i64 + 1).saturating_mul(bin_ns));
             let end_ns = end_ns.min(to_ns);
-            let Some(times) = bins.get_mut(bin) else {
+            // A window may be longer than its length can be expressed.
+            let Some(times) = bins.get_mut(bin).filter(|_| end_ns > at_ns) else {
                 return;
             };
             match kind {
-                RegionKind::Mpi => times.mpi_ns += end_ns - at_ns,
-                RegionKind::Idle => times.idle_ns += end_ns - at_ns,
+                RegionKind::Mpi => times.mpi_ns = times.mpi_ns.saturating_add(end_ns - at_ns),
+                RegionKind::Idle => times.idle_ns = times.idle_ns.saturating_add(end_ns - at_ns),
                 RegionKind::Useful => {}
             }
             at_ns = end_ns;
@@ -218,7 +219,7 @@ impl CallSink for OverviewState<'_> {
             return;
         };
         if let Some(open) = self.locations[location].open.get_mut(frames.len() - 1) {
-            open.own_ns += to_ns - from_ns;
+            open.own_ns = open.own_ns.saturating_add(to_ns.saturating_sub(from_ns));
         }
         let kind = kind_of(frame.tag);
         let row = self.shared.row_of.get(location).copied().flatten();
@@ -258,8 +259,8 @@ impl CallState for OverviewState<'_> {
     fn merge(&mut self, later: Self) {
         for (row, of_later) in self.rows.iter_mut().zip(&later.rows) {
             for (times, more) in row.iter_mut().zip(of_later) {
-                times.mpi_ns += more.mpi_ns;
-                times.idle_ns += more.idle_ns;
+                times.mpi_ns = times.mpi_ns.saturating_add(more.mpi_ns);
+                times.idle_ns = times.idle_ns.saturating_add(more.idle_ns);
             }
         }
         let mut ended = Vec::new();
@@ -269,7 +270,7 @@ impl CallState for OverviewState<'_> {
             for mut call in next.ended {
                 let place = of.open.iter().rposition(|open| is_same(open, &call.open));
                 if let Some(place) = place {
-                    call.open.own_ns += of.open[place].own_ns;
+                    call.open.own_ns = call.open.own_ns.saturating_add(of.open[place].own_ns);
                     of.open.truncate(place);
                 }
                 if place.is_some_and(|place| place < of.resumed) {
@@ -281,7 +282,7 @@ impl CallState for OverviewState<'_> {
             let mut open = next.open;
             for (open, earlier) in open.iter_mut().zip(&of.open) {
                 if is_same(open, earlier) {
-                    open.own_ns += earlier.own_ns;
+                    open.own_ns = open.own_ns.saturating_add(earlier.own_ns);
                 }
             }
             of.resumed = of.resumed.min(next.resumed);

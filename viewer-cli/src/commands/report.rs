@@ -15,7 +15,7 @@ use crate::table::safe;
 use crate::views::why_sentence;
 use crate::{time, timeline};
 
-/// One page about a run: why it is slow, and every figure behind that. With OTHER, two runs side by side.
+/// One page about a run: why it is slow, and the figures that explain it. With OTHER, two runs side by side.
 ///
 /// The page is one HTML file that loads nothing else. It has efficiencies, wait states, load balance, the message matrix,
 /// collective operations, the slowest calls, losses and an overview of time; every picture is also a table. Tables show the

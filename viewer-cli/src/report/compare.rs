@@ -9,7 +9,7 @@ use super::figures::RunFigures;
 use super::page::{Contents, Section};
 use super::parts::{DataTable, data_table, facts, nothing};
 use super::sections::{
-    FACTORS, balance_figure, cause_table, factors, key_figures, losses, window_sentence,
+    FACTORS, Factor, balance_figure, cause_table, factors, key_figures, losses, window_sentence,
 };
 use super::text::{percent, sentence};
 use crate::table::{Align, Table};
@@ -65,7 +65,12 @@ fn pair(first: &RunFigures, second: &RunFigures, of: fn(&RunFigures) -> Markup) 
 
 /// Returns by how much the second run is shorter or longer.
 fn run_sentence(first: &RunFigures, second: &RunFigures) -> String {
-    let length = |of: &RunFigures| (of.lost_time.to_ns - of.lost_time.from_ns).max(0);
+    let length = |of: &RunFigures| {
+        of.lost_time
+            .to_ns
+            .saturating_sub(of.lost_time.from_ns)
+            .max(0)
+    };
     let (before, after) = (length(first), length(second));
     let texts = (time::duration(before), time::duration(after));
     if before == 0 {
@@ -129,10 +134,10 @@ fn efficiencies(first: &RunFigures, second: &RunFigures) -> Markup {
         ("B", Align::Right),
         ("difference, points", Align::Right),
     ]);
-    for (_, name, factor) in FACTORS {
+    for Factor { name, value, .. } in FACTORS {
         let (before, after) = (
-            first.as_ref().and_then(factor),
-            second.as_ref().and_then(factor),
+            first.as_ref().and_then(value),
+            second.as_ref().and_then(value),
         );
         let text = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), percent);
         let difference = before
@@ -237,7 +242,7 @@ fn regions(first: &RunFigures, second: &RunFigures) -> Markup {
         (data_table(&DataTable {
             total,
             command: &command,
-            ..DataTable::whole("Regions by the difference of their own time", &table)
+            ..DataTable::whole("Regions by how much own time differs", &table)
         }))
     }
 }

@@ -238,18 +238,15 @@ fn overview(opened: &Reader, query: &Query) -> anyhow::Result<(CallOverview, Vec
     let row_of = |id: LocationId| row_of.get(&id).copied();
     let (mut calls, _) = call_overview(opened, query, count, OVERVIEW_BINS, row_of)?;
     let window = bounded(opened, query.window());
-    let parts: Vec<Window> = (0..OVERVIEW_BINS as i64)
-        .map(|bin| Window {
-            from_ns: window
-                .from_ns
-                .saturating_add(bin * calls.bin_ns)
-                .min(window.to_ns),
-            to_ns: window
-                .from_ns
-                .saturating_add((bin + 1) * calls.bin_ns)
-                .min(window.to_ns),
-        })
-        .collect();
+    let border_ns = |bin: i64| {
+        let passed_ns = calls.bin_ns.saturating_mul(bin);
+        window.from_ns.saturating_add(passed_ns).min(window.to_ns)
+    };
+    let parts = (0..OVERVIEW_BINS as i64).map(|bin| Window {
+        from_ns: border_ns(bin),
+        to_ns: border_ns(bin + 1),
+    });
+    let parts: Vec<Window> = parts.collect();
     let rows = std::mem::take(&mut calls.rows).into_iter();
     let rows = rows.zip(order.chunks(each)).filter_map(|(bins, members)| {
         let lives = members.iter().map(|(_, process)| {
@@ -259,7 +256,8 @@ fn overview(opened: &Reader, query: &Query) -> anyhow::Result<(CallOverview, Vec
         let lives: Vec<(i64, i64)> = lives.collect();
         let life_in = |part: &Window| -> i64 {
             let each = lives.iter();
-            each.map(|life| part.clip(life.0, life.1)).sum()
+            each.map(|life| part.clip(life.0, life.1))
+                .fold(0, i64::saturating_add)
         };
         Some(OverviewRow {
             ranks: RankGroup {
@@ -269,7 +267,10 @@ fn overview(opened: &Reader, query: &Query) -> anyhow::Result<(CallOverview, Vec
             life_ns: parts.iter().map(life_in).collect(),
             whole_ns: parts
                 .iter()
-                .map(|part| (part.to_ns - part.from_ns) * members.len() as i64)
+                .map(|part| {
+                    part.clip(part.from_ns, part.to_ns)
+                        .saturating_mul(members.len() as i64)
+                })
                 .collect(),
             bins,
         })

@@ -8,7 +8,9 @@ use annals_analysis::{
 };
 use maud::{Markup, html};
 
-use super::figures::{RankGroup, RunFigures, WindowChoice, rank_groups};
+use super::figures::{
+    OVERVIEW_BINS, OverviewRow, RankGroup, RunFigures, WindowChoice, rank_groups,
+};
 use super::page::{Contents, Section};
 use super::parts::{DataTable, data_table, facts, figure, nothing};
 use super::pictures::{AreaRow, Bar, HeatCell, Segment, areas, bars, heat_map, heat_scale, legend};
@@ -109,7 +111,7 @@ pub(super) fn key_figures(figures: &RunFigures) -> Vec<(&'static str, String)> {
     vec![
         (
             "time of the run",
-            time::duration((lost.to_ns - lost.from_ns).max(0)),
+            time::duration(lost.to_ns.saturating_sub(lost.from_ns).max(0)),
         ),
         ("ranks", time::grouped(lost.ranks.len() as u64)),
         ("parallel efficiency", factor(|of| Some(of.parallel))),
@@ -156,13 +158,31 @@ fn summary(figures: &RunFigures) -> Markup {
     }
 }
 
-/// The factors in their order: depth in the tree, name, and value.
-pub(super) const FACTORS: [(usize, &str, fn(&Efficiencies) -> Option<f64>); 5] = [
-    (0, "parallel efficiency", |of| Some(of.parallel)),
-    (1, "load balance", |of| of.load_balance),
-    (1, "communication efficiency", |of| Some(of.communication)),
-    (2, "serialisation", |of| of.serialisation),
-    (2, "transfer", |of| of.transfer),
+/// A factor of the parallel efficiency.
+pub(super) struct Factor {
+    /// Depth in the tree of factors, from 0.
+    depth: usize,
+    /// Its name.
+    pub(super) name: &'static str,
+    /// Returns its value, from 0 to 1. `None` if it is not known.
+    pub(super) value: fn(&Efficiencies) -> Option<f64>,
+}
+
+const fn factor(
+    depth: usize,
+    name: &'static str,
+    value: fn(&Efficiencies) -> Option<f64>,
+) -> Factor {
+    Factor { depth, name, value }
+}
+
+/// The factors in their order.
+pub(super) const FACTORS: [Factor; 5] = [
+    factor(0, "parallel efficiency", |of| Some(of.parallel)),
+    factor(1, "load balance", |of| of.load_balance),
+    factor(1, "communication efficiency", |of| Some(of.communication)),
+    factor(2, "serialisation", |of| of.serialisation),
+    factor(2, "transfer", |of| of.transfer),
 ];
 
 fn efficiencies(figures: &RunFigures) -> Markup {
@@ -178,8 +198,8 @@ fn efficiencies(figures: &RunFigures) -> Markup {
         ("additive", Align::Right),
     ]);
     let mut drawn = Vec::new();
-    for (depth, name, factor) in FACTORS {
-        let (first, second) = (factor(multiplicative), factor(additive));
+    for Factor { depth, name, value } in FACTORS {
+        let (first, second) = (value(multiplicative), value(additive));
         table.row(vec![name.to_owned(), text(first), text(second)]);
         drawn.push(Bar {
             label: format!("{}{name}", "– ".repeat(depth)),
@@ -215,7 +235,7 @@ fn waits(figures: &RunFigures) -> Markup {
     let mut sums: BTreeMap<WaitPattern, (i64, f64)> = BTreeMap::new();
     for row in &lost.wait_states {
         let sum = sums.entry(row.pattern).or_default();
-        sum.0 += row.wait_ns;
+        sum.0 = sum.0.saturating_add(row.wait_ns);
         sum.1 += row.share;
     }
     let mut sums: Vec<(WaitPattern, (i64, f64))> = sums.into_iter().collect();
@@ -338,8 +358,10 @@ struct GroupTimes {
 fn group_times(ranks: &[RankTimes]) -> Vec<GroupTimes> {
     let each = ranks.len().div_ceil(MOST_RANKS).max(1);
     let groups = ranks.chunks(each).filter_map(|group| {
-        let mean =
-            |of: fn(&RankTimes) -> i64| group.iter().map(of).sum::<i64>() / group.len() as i64;
+        let mean = |of: fn(&RankTimes) -> i64| {
+            let sum: i128 = group.iter().map(|times| i128::from(of(times))).sum();
+            (sum / group.len() as i128) as i64
+        };
         Some(GroupTimes {
             ranks: RankGroup {
                 first: group.first()?.rank,
@@ -360,7 +382,7 @@ pub(super) fn balance_figure(figures: &RunFigures) -> Markup {
     let lost = &figures.lost_time;
     let groups = group_times(&lost.ranks);
     let is_grouped = groups.len() < lost.ranks.len();
-    let run_ns = (lost.to_ns - lost.from_ns).max(0);
+    let run_ns = lost.to_ns.saturating_sub(lost.from_ns).max(0);
     let drawn = groups.iter().map(|times| {
         let kinds = [
             ("useful", times.useful_ns),
@@ -602,7 +624,10 @@ fn call_table(calls: &[LongCall], regions: &BTreeMap<&str, &RegionRow>) -> Table
             call.location.clone(),
             time::instant(call.entered_ns),
             format!("{mark}{}", time::duration(call.own_ns)),
-            format!("{mark}{}", time::duration(call.end_ns - call.entered_ns)),
+            format!(
+                "{mark}{}",
+                time::duration(call.end_ns.saturating_sub(call.entered_ns))
+            ),
             opt_duration(median),
         ]);
     }
@@ -718,32 +743,47 @@ struct Sums {
 }
 
 impl Sums {
+    /// Returns the sums of both.
+    const fn with(self, more: &Self) -> Self {
+        Self {
+            mpi_ns: self.mpi_ns.saturating_add(more.mpi_ns),
+            idle_ns: self.idle_ns.saturating_add(more.idle_ns),
+            life_ns: self.life_ns.saturating_add(more.life_ns),
+            whole_ns: self.whole_ns.saturating_add(more.whole_ns),
+        }
+    }
+
     fn useful_ns(&self) -> i64 {
-        (self.life_ns - self.mpi_ns - self.idle_ns).max(0)
+        let busy_ns = self.mpi_ns.saturating_add(self.idle_ns);
+        self.life_ns.saturating_sub(busy_ns).max(0)
     }
 
     fn texts(&self) -> [String; 4] {
-        let away_ns = (self.whole_ns - self.life_ns).max(0);
+        let away_ns = self.whole_ns.saturating_sub(self.life_ns).max(0);
         [self.useful_ns(), self.mpi_ns, self.idle_ns, away_ns].map(|ns| part(ns, self.whole_ns))
     }
 }
 
 /// Adds up the parts of a row from one number to another.
-fn sums(row: &super::figures::OverviewRow, from: usize, to: usize) -> Sums {
-    let mut sums = Sums::default();
+fn sums(row: &OverviewRow, from: usize, to: usize) -> Sums {
     let bins = row.bins.iter().zip(&row.life_ns).zip(&row.whole_ns);
-    for ((times, life_ns), whole_ns) in bins.skip(from).take(to - from) {
-        sums.mpi_ns += times.mpi_ns;
-        sums.idle_ns += times.idle_ns;
-        sums.life_ns += life_ns;
-        sums.whole_ns += whole_ns;
-    }
-    sums
+    let parts = bins.skip(from).take(to - from);
+    parts.fold(Sums::default(), |sums, ((times, life_ns), whole_ns)| {
+        sums.with(&Sums {
+            mpi_ns: times.mpi_ns,
+            idle_ns: times.idle_ns,
+            life_ns: *life_ns,
+            whole_ns: *whole_ns,
+        })
+    })
 }
 
 fn timeline(figures: &RunFigures) -> Markup {
     let rows = &figures.overview;
-    if rows.iter().all(|row| row.whole_ns.iter().sum::<i64>() == 0) {
+    if rows
+        .iter()
+        .all(|row| row.whole_ns.iter().all(|ns| *ns == 0))
+    {
         return nothing("There is no overview: no location has events in the window.");
     }
     let columns = [
@@ -776,22 +816,22 @@ fn timeline(figures: &RunFigures) -> Markup {
                 .map(|(place, times)| share_of(times.idle_ns, place))
                 .collect(),
             top: bins
-                .map(|(place, _)| share_of(row.whole_ns[place] - row.life_ns[place], place))
+                .map(|(place, _)| {
+                    share_of(
+                        row.whole_ns[place].saturating_sub(row.life_ns[place]),
+                        place,
+                    )
+                })
                 .collect(),
         });
         by_rank.row(vec![row.ranks.numbers(), useful, mpi, idle, away]);
     }
     let mut by_time = with(("from", Align::Left));
-    let each = super::figures::OVERVIEW_BINS / 10;
+    let each = OVERVIEW_BINS / 10;
     for tenth in 0..10 {
-        let mut whole = Sums::default();
-        for row in rows {
-            let more = sums(row, tenth * each, (tenth + 1) * each);
-            whole.mpi_ns += more.mpi_ns;
-            whole.idle_ns += more.idle_ns;
-            whole.life_ns += more.life_ns;
-            whole.whole_ns += more.whole_ns;
-        }
+        let whole = rows.iter().fold(Sums::default(), |whole, row| {
+            whole.with(&sums(row, tenth * each, (tenth + 1) * each))
+        });
         let [useful, mpi, idle, away] = whole.texts();
         let from = time::instant(figures.tenth_ns(tenth));
         by_time.row(vec![from, useful, mpi, idle, away]);
