@@ -518,6 +518,7 @@ fn a_run_without_something_has_a_page_that_says_so() {
     let lost = vec![Row::Dropped(None, 7, 1_000_000, 1_160_000)];
     let lost = page(&[&made(lost)], &scratch.path().join("lost.html"));
     assert!(section(&lost, "losses").contains("7 dropped"));
+    assert!(section(&lost, "timeline").contains("There is no overview"));
     let both = scratch.path().join("test-host-0.annals");
     page(&[&both, &both], &scratch.path().join("both.html"));
 }

@@ -780,10 +780,11 @@ fn sums(row: &OverviewRow, from: usize, to: usize) -> Sums {
 
 fn timeline(figures: &RunFigures) -> Markup {
     let rows = &figures.overview;
-    if rows
+    // What is lost is no useful time.
+    let is_empty = rows
         .iter()
-        .all(|row| row.whole_ns.iter().all(|ns| *ns == 0))
-    {
+        .all(|row| row.whole_ns.iter().all(|ns| *ns == 0));
+    if is_empty || figures.lost_time.ranks.is_empty() {
         return nothing("There is no overview: no location has events in the window.");
     }
     let columns = [
@@ -850,6 +851,9 @@ fn timeline(figures: &RunFigures) -> Markup {
     ];
     html! {
         (figure("The first thread of each rank over time", &picture, &tables))
+        @if !figures.losses.is_empty() {
+            p.note { "Events are lost in this time: what was lost counts as the time around it." }
+        }
         p.note {
             "Single calls, messages and losses over time: " code { (command(figures, "timeline --svg timeline.svg")) } "."
         }
