@@ -547,6 +547,18 @@ fn a_page_that_cannot_be_written_is_an_error_that_names_it() {
         "my notes"
     );
     assert_eq!(report(&[&trace], Path::new("-")).status.code(), Some(2));
+    // A filter is said on the page.
+    let filtered = scratch.path().join("rank.html");
+    let output = Command::new(env!("CARGO_BIN_EXE_trace-cli"))
+        .args(["report", "--rank", "0", "--to", "50us", "-o"])
+        .args([&filtered, &trace])
+        .output()
+        .expect("trace-cli runs");
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let shown = std::fs::read_to_string(&filtered).expect("a page");
+    let window =
+        "The figures are of the time window from 0 ns to 50.00 us. Only events of rank 0 count.";
+    assert!(shown.contains(window));
     // A page may replace a page.
     let again = scratch.path().join("page.html");
     page(&[&trace], &again);

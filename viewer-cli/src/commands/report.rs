@@ -69,12 +69,14 @@ fn figures(arguments: &ReportArguments, path: &Path) -> anyhow::Result<RunFigure
             choice = WindowChoice::WithoutStartAndEnd;
         }
     }
+    let filter = arguments.filter.in_words();
     let subject = Subject {
         opened: &opened,
         title: &input.title(),
         path: &path.display().to_string(),
         query: &query,
         choice,
+        filter: filter.as_deref(),
     };
     let (figures, outcome) = RunFigures::of(&subject)?;
     warn_of_damage(&opened, &outcome);

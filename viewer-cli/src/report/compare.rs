@@ -108,7 +108,7 @@ fn summary(first: &RunFigures, second: &RunFigures) -> Markup {
         (data_table(&DataTable::whole("Both runs", &table)))
         (pair(first, second, |figures| html! {
             p { (sentence(&figures.info.sentence())) }
-            p { (window_sentence(figures)) }
+            p { (sentence(&window_sentence(figures))) }
             details {
                 summary { "Provenance" }
                 (facts(&figures.info.facts()))

@@ -102,6 +102,8 @@ pub struct RunFigures {
     pub to_ns: i64,
     /// How the window was chosen.
     pub choice: WindowChoice,
+    /// The filter that chose the events. `None` means all.
+    pub filter: Option<String>,
     /// Efficiencies, wait states and their causes.
     pub lost_time: LostTime,
     /// Times of regions.
@@ -136,6 +138,8 @@ pub struct Subject<'a> {
     pub query: &'a Query,
     /// How their window was chosen.
     pub choice: WindowChoice,
+    /// The filter that chose them, in words. `None` means all.
+    pub filter: Option<&'a str>,
 }
 
 /// The figures that need no wait states.
@@ -185,6 +189,7 @@ impl RunFigures {
             from_ns: window.from_ns,
             to_ns: window.to_ns.min(opened.end_ns()).max(window.from_ns),
             choice: subject.choice,
+            filter: subject.filter.map(str::to_owned),
             lost_time,
             regions: others.regions,
             messages: others.messages,

@@ -85,12 +85,16 @@ fn top(figures: &RunFigures) -> Markup {
 /// Returns which part of the trace the figures are of.
 pub(super) fn window_sentence(figures: &RunFigures) -> String {
     let (from, to) = (time::instant(figures.from_ns), time::instant(figures.to_ns));
-    match figures.choice {
+    let of_window = match figures.choice {
         WindowChoice::Whole => format!("The figures are of the whole trace, from {from} to {to}."),
         WindowChoice::WithoutStartAndEnd => format!(
             "The figures are of the time from {from} to {to}: MPI_Init and MPI_Finalize are left out (--all includes them)."
         ),
         WindowChoice::Given => format!("The figures are of the time window from {from} to {to}."),
+    };
+    match &figures.filter {
+        None => of_window,
+        Some(filter) => format!("{of_window} Only events of {filter} count."),
     }
 }
 
@@ -142,7 +146,7 @@ fn summary(figures: &RunFigures) -> Markup {
                 li { span.figure { (sentence(&text)) } span.what { (name) } }
             }
         }
-        p { (window_sentence(figures)) }
+        p { (sentence(&window_sentence(figures))) }
         (facts(&info.facts()))
         (facts(&info.machine()))
         (data_table(&of_processes))
