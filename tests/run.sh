@@ -69,6 +69,19 @@ if ! [ -x target/export-python/bin/python ]; then
         { rm -rf target/export-python; exit 1; }
 fi
 
+# A browser opens the pages of `trace-cli report`; Node.js drives it. Another Node.js than Debian's will do as well.
+install chromium
+command -v node >/dev/null || install nodejs
+command -v npm >/dev/null || install npm
+if ! cmp --silent tests/browser/package-lock.json target/browser/package-lock.json; then
+    mkdir -p target/browser
+    cp tests/browser/package.json target/browser/
+    # Without scripts: no package may run anything here. The lock file is copied when all is installed.
+    cp tests/browser/package-lock.json target/browser/npm-shrinkwrap.json
+    (cd target/browser && npm ci --ignore-scripts --no-audit --no-fund)
+    mv target/browser/npm-shrinkwrap.json target/browser/package-lock.json
+fi
+
 # Programs built from source, with pinned versions. Their speed does not matter.
 tool() {
     [ "$(cat "target/tools/$1.version" 2>/dev/null)" = "$2" ] && return

@@ -9,6 +9,7 @@ mod manual;
 mod merge;
 mod mistakes;
 mod outputs;
+mod report;
 mod slices;
 mod suggest_filter;
 mod tables;

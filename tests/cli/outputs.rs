@@ -99,6 +99,7 @@ const FILES: &[(&str, &[&str])] = &[
         "merged.csv",
         &["trace-merge", "-q", "RECORDINGS", "-o", "OUT"],
     ),
+    ("page.html", &[CLI, "report", "TRACE", "-o", "OUT"]),
     ("timeline.svg", &[CLI, "timeline", "TRACE", "--svg", "OUT"]),
     ("timeline.png", &[CLI, "timeline", "TRACE", "--png", "OUT"]),
     (

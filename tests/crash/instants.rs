@@ -63,7 +63,7 @@ const fn merge(name: &'static str, arguments: &'static str, inputs: &'static str
     }
 }
 
-const TOOLS: [Tool; 15] = [
+const TOOLS: [Tool; 16] = [
     Tool {
         output: Some("run.annals"),
         ..merge("merge", "IN -o OUT/run.annals", "finished")
@@ -144,6 +144,10 @@ const TOOLS: [Tool; 15] = [
             "timeline IN/run.annals --svg OUT/run.svg",
             "trace",
         )
+    },
+    Tool {
+        output: Some("run.html"),
+        ..tool("a page", "report IN/run.annals -o OUT/run.html", "trace")
     },
     Tool {
         output: Some("run.png"),

@@ -14,6 +14,13 @@ use crate::output::UsageError;
 pub const PNG: OutputKind = OutputKind::new("a PNG picture", |start| {
     start.starts_with(b"\x89PNG\r\n\x1a\n")
 });
+/// A page.
+pub const HTML: OutputKind = OutputKind::new("an HTML page", |start| {
+    let doctype = b"<!DOCTYPE html";
+    start
+        .get(..doctype.len())
+        .is_some_and(|start| start.eq_ignore_ascii_case(doctype))
+});
 /// Rules for a recorder.
 pub const FILTER: OutputKind = OutputKind::new("a filter", |start| {
     whole_lines(start).is_some_and(|text| text.parse::<Rules>().is_ok())

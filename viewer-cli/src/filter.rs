@@ -66,6 +66,25 @@ impl FilterArguments {
     }
 }
 
+impl FilterArguments {
+    /// Returns the filter in words, such as `rank 0-3, region solve*`. `None` if everything is chosen.
+    pub fn in_words(&self) -> Option<String> {
+        let parts = [
+            ("rank", &self.events.rank),
+            ("source", &self.events.source),
+            ("location", &self.events.location),
+            ("event type", &self.events.event),
+            ("region", &self.region),
+        ];
+        let given = parts.iter().filter_map(|(what, pattern)| {
+            let pattern = pattern.as_ref()?;
+            Some(format!("{what} {pattern}"))
+        });
+        let given: Vec<String> = given.collect();
+        (!given.is_empty()).then(|| given.join(", "))
+    }
+}
+
 /// A window of trace time.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct WindowArguments {

@@ -13,6 +13,7 @@ pub mod names;
 pub mod output;
 pub mod preload;
 pub mod process_end;
+pub mod report;
 pub mod rule;
 pub mod table;
 pub mod timeline;

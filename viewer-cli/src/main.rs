@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use annals_cli::commands::{
     InputArguments, collectives, demo, diff, doctor, dropped, events, explain, export, flat, help,
-    histogram, info, intervals, merge, messages, metrics, print, record, recover, regions, slice,
-    sources, suggest_filter, timeline, tui, verify, why,
+    histogram, info, intervals, merge, messages, metrics, print, record, recover, regions, report,
+    slice, sources, suggest_filter, timeline, tui, verify, why,
 };
 use annals_cli::file::with_advice;
 use annals_cli::launch;
@@ -31,7 +31,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
                   skipped or was lost (trace-cli help json).\n\n\
                   Examples:\n  trace-cli demo\n  trace-cli doctor ./program\n  trace-cli record -o annals-run -- ./program\n  trace-cli recover annals-run\n  trace-cli info run.annals\n  \
                   trace-cli print run.annals --rank 0 --from 1s --to 1.1s\n  \
-                  trace-cli regions run.annals --by rank\n  trace-cli suggest-filter run.annals -o filter.txt\n  \
+                  trace-cli regions run.annals --by rank\n  trace-cli report run.annals -o report.html\n  trace-cli suggest-filter run.annals -o filter.txt\n  \
                   trace-cli explain run.annals 0/main/17 3/main/20\n  trace-cli dropped run.annals --check\n  \
                   trace-cli verify run.annals annals-run\n\n\
                   Topics: trace-cli help losses, clocks, filters, settings, json, troubleshooting"
@@ -58,6 +58,7 @@ enum Command {
     #[command(visible_alias = "cat")]
     Print(print::PrintArguments),
     Why(why::WhyArguments),
+    Report(report::ReportArguments),
     Regions(regions::RegionsArguments),
     Timeline(timeline::TimelineArguments),
     Tui(tui::TuiArguments),
@@ -113,6 +114,7 @@ fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<Finding> {
         Command::Events(arguments) => events::run(arguments, out),
         Command::Print(arguments) => print::run(arguments, out),
         Command::Why(arguments) => why::run(arguments, out),
+        Command::Report(arguments) => report::run(arguments, out),
         Command::Regions(arguments) => regions::run(arguments, out),
         Command::Slice(arguments) => slice::run(arguments, out),
         Command::Split(arguments) => slice::run_split(arguments, out),
@@ -175,6 +177,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
         &[
             "info",
             "why",
+            "report",
             "timeline",
             "tui",
             "regions",

@@ -93,6 +93,16 @@ impl Table {
         self.rows.is_empty()
     }
 
+    /// Returns the columns, each with its alignment.
+    pub fn columns(&self) -> &[(&'static str, Align)] {
+        &self.columns
+    }
+
+    /// Returns the rows; each has a cell for every column.
+    pub fn rows(&self) -> &[Vec<String>] {
+        &self.rows
+    }
+
     /// Returns the table as text: a line for the heads, one for each row, and one for columns that are left out. If it
     /// is too wide, optional columns are left out, the last first, and names are shortened and put last. Without rows,
     /// nothing.

@@ -36,6 +36,7 @@ mod losses;
 mod lost_time;
 mod messages;
 mod metrics;
+mod overview;
 mod patterns;
 mod region_kinds;
 mod region_rows;
@@ -67,6 +68,7 @@ pub use lost_time::{
 };
 pub use messages::{MessagePairRow, Messages, for_each_message, messages};
 pub use metrics::{MetricPoint, MetricRow, metrics};
+pub use overview::{BinTimes, CallOverview, LongCall, MOST_LONG_CALLS, call_overview};
 pub use patterns::{
     Family, MemberPart, PartWait, collective_waits, late_receiver, late_sender, wrong_order,
 };

@@ -1,10 +1,11 @@
 //! Names and text, safe for terminals and for rows of comma-separated values.
 
-/// Returns a name from a trace with its control characters escaped: a terminal obeys none of them.
+/// Returns a name from a trace with its control characters escaped: those of terminals, line separators, and the marks
+/// that change the direction of text. A terminal or a browser obeys none of them.
 pub fn safe(text: &str) -> String {
     let is_plain = |c: char| {
         !c.is_control()
-            && !matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+            && !matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
     if text.chars().all(is_plain) {
         return text.to_owned();
@@ -35,6 +36,9 @@ mod tests {
     fn escapes_reach_no_terminal() {
         assert_eq!(safe("a\u{1b}[31mb\n"), "a\\u{1b}[31mb\\n");
         assert_eq!(safe("grüße"), "grüße");
+        let marks = "\u{202e}\u{2066}\u{200f}\u{61c}\u{2028}";
+        let escaped = "\\u{202e}\\u{2066}\\u{200f}\\u{61c}\\u{2028}";
+        assert_eq!(safe(marks), escaped);
         assert_eq!(safe_lines("a\u{1b}\n\nb\r\n"), "a\\u{1b}\n\nb\\r\n");
     }
 }

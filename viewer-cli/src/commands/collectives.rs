@@ -2,16 +2,14 @@
 
 use std::io::Write;
 
-use annals_analysis::{CollectiveRow, Collectives};
 use anyhow::bail;
 use clap::Args;
 
 use super::{InputArguments, warn_of_damage};
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding, UsageError};
-use crate::table::{Align, Table, safe};
 use crate::time;
-use crate::views::{counted, wait_sentence};
+use crate::views::{collective_sentence, collective_table};
 
 /// Collective operations: the last member to arrive, and how long the others waited.
 ///
@@ -34,22 +32,6 @@ pub struct CollectivesArguments {
     csv: bool,
 }
 
-/// Returns one sentence about the longest waits.
-fn sentence(found: &Collectives) -> String {
-    let count: u64 = found.collectives.iter().map(|row| row.count).sum();
-    let wait_ns: i64 = found.collectives.iter().map(|row| row.wait_ns).sum();
-    let operations = counted(count, "operation");
-    match found.longest_waits.first() {
-        _ if count == 0 => "No operation was begun by all its members.".to_owned(),
-        None => format!("No rank waited in {operations}."),
-        Some(longest) => format!(
-            "{}. All waits in {operations} took {} together.",
-            wait_sentence(longest),
-            time::duration(wait_ns)
-        ),
-    }
-}
-
 /// Runs the command.
 ///
 /// # Errors
@@ -65,9 +47,6 @@ pub fn run(arguments: &CollectivesArguments, out: &mut dyn Write) -> anyhow::Res
         bail!("no event type begins collective operations: nothing has the role collective-begin");
     };
     warn_of_damage(&opened, &outcome);
-    let most_waiting =
-        |row: &CollectiveRow| row.ranks.iter().rev().max_by_key(|r| r.wait_ns).cloned();
-    let most_late = |row: &CollectiveRow| row.ranks.iter().rev().max_by_key(|r| r.last).cloned();
     if arguments.input.json {
         output::json(out, &found)?;
     } else if arguments.csv {
@@ -95,36 +74,8 @@ pub fn run(arguments: &CollectivesArguments, out: &mut dyn Write) -> anyhow::Res
         });
         output::csv(out, &columns, rows)?;
     } else {
-        let mut table = Table::new(&[
-            ("operation", Align::Name),
-            ("communicator", Align::Name),
-            ("members", Align::Right),
-            ("count", Align::Right),
-            ("waiting", Align::Right),
-            ("mean imbalance", Align::Optional),
-            ("max imbalance", Align::Right),
-            ("waits most", Align::Left),
-            ("last most often", Align::Left),
-        ]);
-        for row in &found.collectives {
-            let mark = if row.is_uncertain { "~" } else { "" };
-            let waits =
-                most_waiting(row).map(|r| format!("rank {} {}", r.rank, time::duration(r.wait_ns)));
-            let late =
-                most_late(row).map(|r| format!("rank {} ({})", r.rank, counted(r.last, "time")));
-            table.row(vec![
-                row.operation.clone(),
-                safe(&row.communicator),
-                row.members.to_string(),
-                format!("{mark}{}", time::grouped(row.count)),
-                format!("{mark}{}", time::duration(row.wait_ns)),
-                format!("{mark}{}", super::opt_duration(row.mean_imbalance_ns)),
-                format!("{mark}{}", time::duration(row.max_imbalance_ns)),
-                waits.unwrap_or_default(),
-                late.unwrap_or_default(),
-            ]);
-        }
-        writeln!(out, "{}\n", sentence(&found))?;
+        let table = collective_table(&found.collectives);
+        writeln!(out, "{}\n", collective_sentence(&found))?;
         out.write_all(table.render(arguments.input.screen()).as_bytes())?;
         match found.incomplete {
             0 => {}

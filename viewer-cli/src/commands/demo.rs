@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::output::Finding;
 use crate::table::{Screen, safe};
 use crate::time;
-use crate::views::{Info, counted, loss_table, region_table, summed};
+use crate::views::{Info, counted, loss_text, region_table, summed};
 
 /// Number of processes.
 const RANKS: u32 = 4;
@@ -202,7 +202,7 @@ fn short_losses(opened: &Reader, outcome: &ReadSummary, screen: Screen) -> Strin
     let mut losses = summed(&outcome.losses);
     losses.sort_by_key(|loss| std::cmp::Reverse(loss.count));
     let rest = losses.split_off(losses.len().min(MOST_LOSSES));
-    let mut text = loss_table(opened, &losses, screen);
+    let mut text = loss_text(opened, &losses, screen);
     if !rest.is_empty() {
         let events = rest
             .iter()

@@ -12,7 +12,7 @@ use super::{InputArguments, warn_of_damage};
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding};
 use crate::table::safe;
-use crate::views::{LossRow, loss_row, loss_table, summed};
+use crate::views::{LossRow, loss_row, loss_text, summed};
 
 /// Lost events: how many, of which type, where, when and why.
 ///
@@ -190,7 +190,7 @@ pub fn run(arguments: &DroppedArguments, out: &mut dyn Write) -> anyhow::Result<
         };
         output::json(out, &result)?;
     } else {
-        out.write_all(loss_table(&opened, &losses, arguments.input.screen()).as_bytes())?;
+        out.write_all(loss_text(&opened, &losses, arguments.input.screen()).as_bytes())?;
         let least = if totals.raised_is_lower_bound {
             "at least "
         } else {

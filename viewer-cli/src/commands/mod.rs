@@ -20,6 +20,7 @@ pub mod print;
 pub mod record;
 pub mod recover;
 pub mod regions;
+pub mod report;
 pub mod slice;
 pub mod sources;
 pub mod suggest_filter;

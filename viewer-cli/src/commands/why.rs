@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use annals_analysis::{LostTime, LostTimeOptions, bounded, lost_time};
-use annals_merger::{Query, Reader, Window, regions_like};
+use annals_analysis::{LostTime, LostTimeOptions, lost_time};
+use annals_merger::{Query, Reader, regions_like};
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -13,12 +13,10 @@ use super::{InputArguments, warn_of_damage};
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding, UsageError};
 use crate::views::{
-    Scaling, path_table, pattern_name, phase_table, rank_table, wait_state_table, why_sentence,
-    why_text,
+    INCOMPLETE_DEFINITIONS, Scaling, path_table, pattern_name, phase_table, rank_table, shell_word,
+    wait_state_table, why_sentence, why_text,
 };
 use crate::{time, timeline};
-
-const INCOMPLETE: &str = "the definitions of this input are incomplete: merge its recordings first";
 
 /// Why a parallel run is slow: its efficiencies, and which rank makes others wait, where.
 ///
@@ -102,7 +100,7 @@ pub fn run(arguments: &WhyArguments, out: &mut dyn Write) -> anyhow::Result<Find
         options.phases = phases.into_iter().collect();
     }
     let Some((lost, outcome)) = lost_time(&opened, &query, &options)? else {
-        bail!(INCOMPLETE);
+        bail!(INCOMPLETE_DEFINITIONS);
     };
     warn_of_damage(&opened, &outcome);
     let scaling = arguments.scaling(&lost)?;
@@ -119,8 +117,8 @@ pub fn run(arguments: &WhyArguments, out: &mut dyn Write) -> anyhow::Result<Find
     } else {
         let screen = arguments.input.screen();
         let table = match by {
-            Some(By::Rank) => Some(rank_table(&lost, screen)),
-            Some(By::Region) => Some(wait_state_table(&lost, screen)),
+            Some(By::Rank) => Some(rank_table(&lost.ranks).render(screen)),
+            Some(By::Region) => Some(wait_state_table(&lost.wait_states).render(screen)),
             Some(By::Phase) => Some(phase_table(&lost, screen)),
             Some(By::Path) => Some(path_table(&lost, screen)),
             None => None,
@@ -138,15 +136,10 @@ pub fn run(arguments: &WhyArguments, out: &mut dyn Write) -> anyhow::Result<Find
 impl WhyArguments {
     /// Returns the query of the time between `MPI_Init` and `MPI_Finalize`, if no other time is asked for.
     fn without_start_and_end(&self, opened: &Reader, query: Query) -> anyhow::Result<Query> {
-        if query.window() != Window::ALL || self.all {
+        if self.all {
             return Ok(query);
         }
-        let whole = bounded(opened, Window::ALL);
-        let found = timeline::without_start_and_end(opened, &query, whole)?;
-        Ok(match found {
-            Some(found) => query.within(found),
-            None => query,
-        })
+        timeline::without_start_and_end_of_all(opened, &query)
     }
 
     /// Compares the run with the reference.
@@ -162,7 +155,7 @@ impl WhyArguments {
         let query = self.without_start_and_end(&opened, Query::new())?;
         let Some((reference, outcome)) = lost_time(&opened, &query, &LostTimeOptions::default())?
         else {
-            bail!("{}: {INCOMPLETE}", path.display());
+            bail!("{}: {INCOMPLETE_DEFINITIONS}", path.display());
         };
         warn_of_damage(&opened, &outcome);
         let (Some(own), Some(reference)) = (lost.run_times(), reference.run_times()) else {
@@ -306,7 +299,7 @@ fn next_commands(arguments: &WhyArguments, lost: &LostTime) -> String {
         return String::new();
     };
     let input = arguments.input.input.display().to_string();
-    let input = shell_words(&input);
+    let input = shell_word(&input);
     // The wait, with as much before and after it.
     let from_ns = (worst.from_ns - worst.wait_ns).max(0);
     let to_ns = worst.from_ns + 2 * worst.wait_ns;
@@ -319,13 +312,4 @@ fn next_commands(arguments: &WhyArguments, lost: &LostTime) -> String {
         time::moment(from_ns),
         time::moment(to_ns),
     )
-}
-
-/// Returns a file name as a shell takes it.
-fn shell_words(name: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./+,:@%".contains(c);
-    if name.chars().all(is_plain) {
-        return name.to_owned();
-    }
-    format!("'{}'", name.replace('\'', "'\\''"))
 }

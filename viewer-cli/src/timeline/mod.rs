@@ -24,4 +24,4 @@ pub use self::layout::{Gap, LaneRow, Layout, Legend, MessageLines, Request, Run,
 #[cfg(feature = "pictures")]
 pub use self::png::encode as png;
 pub use self::ticks::{Tick, ticks};
-pub use self::window::without_start_and_end;
+pub use self::window::{without_start_and_end, without_start_and_end_of_all};

@@ -3,6 +3,7 @@
 //! `MPI_Init` and `MPI_Finalize` may take longer than all the rest, and show little about the
 //! program.
 
+use annals_analysis::bounded;
 use annals_format::{Definitions, RegionId};
 use annals_merger::calls::{CallSink, Close, Frame};
 use annals_merger::{Calls, Query, Reader, Sink, Window};
@@ -93,4 +94,17 @@ pub fn without_start_and_end(
         }
     }
     Ok((found != whole && found.from_ns < found.to_ns).then_some(found))
+}
+
+/// Returns the query in the window that counts if none is asked for: of an MPI program, without its start and end.
+///
+/// # Errors
+/// If the input cannot be read.
+pub fn without_start_and_end_of_all(reader: &Reader, query: &Query) -> anyhow::Result<Query> {
+    if query.window() != Window::ALL {
+        return Ok(query.clone());
+    }
+    let whole = bounded(reader, Window::ALL);
+    let found = without_start_and_end(reader, query, whole)?;
+    Ok(found.map_or_else(|| query.clone(), |found| query.within(found)))
 }

@@ -176,7 +176,7 @@ impl Info {
     }
 
     /// Returns what became of the events that are not there, or `None` if all are.
-    fn missing_events(&self) -> Option<String> {
+    pub fn missing_events(&self) -> Option<String> {
         let counts = [
             (self.dropped, "dropped"),
             (self.suppressed, "suppressed"),
@@ -190,7 +190,7 @@ impl Info {
     }
 
     /// Returns in one sentence what ran, how long, and whether anything is missing.
-    fn sentence(&self) -> String {
+    pub fn sentence(&self) -> String {
         let ran = match self.processes.len() {
             0 => return "No process was recorded.".to_owned(),
             1 if self.ranks <= 1 => "One process ran".to_owned(),
@@ -211,26 +211,28 @@ impl Info {
     /// Returns the text for people.
     pub fn render(&self, screen: Screen) -> String {
         let mut text = self.sentence() + "\n\n";
-        self.render_facts(&mut text);
-        text.push('\n');
-        text.push_str(&self.process_table().render(screen));
-        if let Some(process) = self.processes.first() {
-            let mut line = |key: &str| {
-                if let Some(value) = process.properties.get(key) {
-                    let _ = writeln!(text, "{key:<12}{}", safe(value));
-                }
-            };
-            OF_FIRST.iter().for_each(|key| line(key));
+        for (key, value) in self.facts() {
+            let _ = writeln!(text, "{key:<12}{value}");
         }
-        self.render_properties(&mut text);
+        text.push('\n');
+        text.push_str(&self.process_table(usize::MAX).render(screen));
+        for (key, value) in self.machine() {
+            let _ = writeln!(text, "{key:<12}{value}");
+        }
+        let properties = self.properties();
+        if !properties.is_empty() {
+            text.push_str("properties\n");
+        }
+        for (key, value) in properties {
+            let _ = writeln!(text, "  {key} = {value}");
+        }
         text
     }
 
-    /// Appends what the files, the ranks and the events are, a line each.
-    fn render_facts(&self, text: &mut String) {
-        let mut line = |key: &str, value: String| {
-            let _ = writeln!(text, "{key:<12}{value}");
-        };
+    /// Returns what the files, the ranks and the events are: each a name and a text.
+    pub fn facts(&self) -> Vec<(&'static str, String)> {
+        let mut facts = Vec::new();
+        let mut line = |key, value: String| facts.push((key, value));
         let footer = if self.has_footer {
             "with footer"
         } else {
@@ -313,10 +315,26 @@ impl Info {
         }
         let complete = if self.complete { "yes" } else { "no" };
         line("complete", complete.to_owned());
+        facts
     }
 
-    /// Returns a row for each process.
-    fn process_table(&self) -> Table {
+    /// Returns the number of events that can be read.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Returns whether all that was recorded can be read.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// Returns the number of processes.
+    pub fn process_count(&self) -> usize {
+        self.processes.len()
+    }
+
+    /// Returns a row for each of the first `most` processes.
+    pub fn process_table(&self, most: usize) -> Table {
         let has_worlds = self.processes.iter().any(|process| process.first_rank != 0);
         let of_world = ("in its world", Align::Left);
         let mut columns = vec![
@@ -331,7 +349,7 @@ impl Info {
         ];
         columns.extend(has_worlds.then_some(of_world));
         let mut table = Table::new(&columns);
-        for process in &self.processes {
+        for process in self.processes.iter().take(most) {
             let affinity = process.properties.get("affinity").cloned();
             let mut row = vec![
                 process.rank.to_string(),
@@ -353,9 +371,19 @@ impl Info {
         table
     }
 
-    /// Prints the properties that programs, adapters and users have set for the processes, such as MPI's control
-    /// variables. If processes differ, those of the first one.
-    fn render_properties(&self, text: &mut String) {
+    /// Returns what the first process ran on, and what recorded it: each a name and a text.
+    pub fn machine(&self) -> Vec<(&'static str, String)> {
+        let first = self.processes.first();
+        let value = |key: &&'static str| {
+            let value = first?.properties.get(*key)?;
+            Some((*key, safe(value)))
+        };
+        OF_FIRST.iter().filter_map(value).collect()
+    }
+
+    /// Returns the properties that programs, adapters and users have set for the processes, such as MPI's control
+    /// variables: each a name and a value. If processes differ, those of the first one.
+    pub fn properties(&self) -> Vec<(String, String)> {
         let mut values: BTreeMap<&str, (&str, u32, bool)> = BTreeMap::new();
         for process in &self.processes {
             let told = |key: &str| OF_FIRST.contains(&key) || OF_RECORDING.contains(&key);
@@ -364,17 +392,14 @@ impl Info {
                 first.2 &= first.0 == value;
             }
         }
-        if values.is_empty() {
-            return;
-        }
-        text.push_str("properties\n");
-        for (key, (value, rank, is_of_all)) in values {
+        let values = values.into_iter().map(|(key, (value, rank, is_of_all))| {
             let of = match is_of_all {
                 true => String::new(),
                 false => format!(" (rank {rank}; others differ)"),
             };
-            let _ = writeln!(text, "  {} = {}{of}", safe(key), safe(value));
-        }
+            (safe(key), format!("{}{of}", safe(value)))
+        });
+        values.collect()
     }
 }
 

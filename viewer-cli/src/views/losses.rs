@@ -57,8 +57,17 @@ pub fn summed(losses: &[TraceLoss]) -> Vec<TraceLoss> {
     sums.into_values().collect()
 }
 
+/// Returns losses as text: a table, or a sentence if there are none.
+pub fn loss_text(opened: &Reader, losses: &[TraceLoss], screen: Screen) -> String {
+    let table = loss_table(opened, losses);
+    if table.is_empty() {
+        return "nothing was lost\n".to_owned();
+    }
+    table.render(screen)
+}
+
 /// Returns losses as a table.
-pub fn loss_table(opened: &Reader, losses: &[TraceLoss], screen: Screen) -> String {
+pub fn loss_table(opened: &Reader, losses: &[TraceLoss]) -> Table {
     let places = Places::of(opened.definitions());
     let mut table = Table::new(&[
         ("rank", Align::Right),
@@ -84,8 +93,5 @@ pub fn loss_table(opened: &Reader, losses: &[TraceLoss], screen: Screen) -> Stri
             moment(row.to_ns),
         ]);
     }
-    if table.is_empty() {
-        return "nothing was lost\n".to_owned();
-    }
-    table.render(screen)
+    table
 }

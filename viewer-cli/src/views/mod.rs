@@ -1,18 +1,23 @@
 //! Text and tables that several commands show.
 
+mod collectives;
 mod info;
 mod losses;
+mod messages;
 mod regions;
 mod waits;
 mod why;
 
+pub use collectives::{collective_sentence, collective_table};
 pub use info::{FilterInfo, Info, ProcessInfo};
-pub use losses::{LossRow, loss_row, loss_table, summed};
+pub use losses::{LossRow, loss_row, loss_table, loss_text, summed};
+pub use messages::{message_counts_text, message_sentence, message_table};
 pub use regions::{OUTSIDE, region_sentence, region_table};
 pub use waits::{wait_chain, wait_sentence};
 pub use why::{
-    LEAST_SHARE, Scaling, cause_sentence, main_causes, path_table, pattern_name, phase_table,
-    rank_table, wait_state_table, why_sentence, why_text,
+    INCOMPLETE_DEFINITIONS, LEAST_SHARE, Scaling, cause_sentence, main_causes, path_rank_table,
+    path_region_table, path_table, pattern_name, phase_table, rank_table, wait_state_table,
+    why_sentence, why_text,
 };
 
 use crate::time;
@@ -36,4 +41,13 @@ pub(crate) fn percent(part: u64, whole: u64) -> String {
 
 pub(crate) fn opt_duration(ns: Option<i64>) -> String {
     ns.map_or_else(|| "-".to_owned(), time::duration)
+}
+
+/// Returns a file name as a word of a shell.
+pub(crate) fn shell_word(name: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./+,:@%".contains(c);
+    if name.chars().all(is_plain) {
+        return name.to_owned();
+    }
+    format!("'{}'", name.replace('\'', "'\\''"))
 }

@@ -2,14 +2,20 @@
 
 use std::fmt::Write as _;
 
-use annals_analysis::{CauseRow, Efficiencies, EfficiencyModel, LostTime, PhaseRow, WaitPattern};
+use annals_analysis::{
+    CauseRow, Efficiencies, EfficiencyModel, LostTime, PathRank, PathRegion, PhaseRow, RankTimes,
+    WaitPattern, WaitStateRow,
+};
 use serde::Serialize;
 
-use super::{SENTENCE_NAME, counted};
+use super::{OUTSIDE, SENTENCE_NAME, counted};
 use crate::names::cut_middle;
 use crate::table::{Align, Screen, Table, safe};
 use crate::time;
 
+/// The error of an input whose time cannot be analysed.
+pub const INCOMPLETE_DEFINITIONS: &str =
+    "the definitions of this input are incomplete: merge its recordings first";
 /// Causes whose cost is a smaller share of the time of all ranks are not named.
 pub const LEAST_SHARE: f64 = 0.01;
 /// Number of causes that are named.
@@ -262,10 +268,10 @@ pub fn why_text(lost: &LostTime, scaling: Option<&Scaling>) -> String {
 }
 
 /// Returns the table of ranks.
-pub fn rank_table(lost: &LostTime, screen: Screen) -> String {
+pub fn rank_table(ranks: &[RankTimes]) -> Table {
     // A column without any time is left out.
-    let is_idle = lost.ranks.iter().any(|times| times.idle_ns > 0);
-    let is_uncertain = lost.ranks.iter().any(|times| times.uncertain_ns > 0);
+    let is_idle = ranks.iter().any(|times| times.idle_ns > 0);
+    let is_uncertain = ranks.iter().any(|times| times.uncertain_ns > 0);
     let columns = [
         (true, ("rank", Align::Right)),
         (true, ("useful", Align::Right)),
@@ -278,7 +284,7 @@ pub fn rank_table(lost: &LostTime, screen: Screen) -> String {
     let shown = columns.iter().filter(|column| column.0);
     let shown: Vec<_> = shown.map(|column| column.1).collect();
     let mut table = Table::new(&shown);
-    for times in &lost.ranks {
+    for times in ranks {
         let cells = [
             times.rank.to_string(),
             time::duration(times.useful_ns),
@@ -296,11 +302,11 @@ pub fn rank_table(lost: &LostTime, screen: Screen) -> String {
                 .collect(),
         );
     }
-    table.render(screen)
+    table
 }
 
 /// Returns the table of wait states by pattern and call path.
-pub fn wait_state_table(lost: &LostTime, screen: Screen) -> String {
+pub fn wait_state_table(rows: &[WaitStateRow]) -> Table {
     let mut columns = vec![
         ("wait state", Align::Left),
         ("call path", Align::Name),
@@ -309,12 +315,12 @@ pub fn wait_state_table(lost: &LostTime, screen: Screen) -> String {
         ("% of run", Align::Right),
         ("longest", Align::Right),
     ];
-    let is_uncertain = lost.wait_states.iter().any(|row| row.uncertain_ns > 0);
+    let is_uncertain = rows.iter().any(|row| row.uncertain_ns > 0);
     if is_uncertain {
         columns.push(("±", Align::Optional));
     }
     let mut table = Table::new(&columns);
-    for row in &lost.wait_states {
+    for row in rows {
         let path: Vec<String> = row.path.iter().map(|region| safe(region)).collect();
         let mut cells = vec![
             pattern_name(row.pattern).to_owned(),
@@ -329,7 +335,7 @@ pub fn wait_state_table(lost: &LostTime, screen: Screen) -> String {
         }
         table.row(cells);
     }
-    table.render(screen)
+    table
 }
 
 /// Returns the table of phases. If there are many, a row has the mean of several that follow one another.
@@ -406,37 +412,44 @@ pub fn path_table(lost: &LostTime, screen: Screen) -> String {
     let Some(path) = &lost.critical_path else {
         return String::new();
     };
-    let mut regions = Table::new(&[
+    let regions = path_region_table(&path.regions).render(screen);
+    format!("{regions}\n{}", path_rank_table(&path.ranks).render(screen))
+}
+
+/// Returns the table of what was done on the critical path.
+pub fn path_region_table(regions: &[PathRegion]) -> Table {
+    let mut table = Table::new(&[
         ("on the critical path", Align::Name),
         ("time", Align::Right),
         ("% of path", Align::Right),
         ("mean of ranks", Align::Right),
         ("critical imbalance", Align::Right),
     ]);
-    for row in &path.regions {
-        let region = row
-            .region
-            .as_deref()
-            .map_or("outside of regions", |name| name);
-        regions.row(vec![
-            safe(region),
+    for row in regions {
+        table.row(vec![
+            safe(row.region.as_deref().unwrap_or(OUTSIDE)),
             time::duration(row.path_ns),
             format!("{:.1}", row.share * 100.0),
             time::duration(row.mean_ns),
             time::duration(row.imbalance_ns),
         ]);
     }
-    let mut ranks = Table::new(&[
+    table
+}
+
+/// Returns the table of where the critical path was.
+pub fn path_rank_table(ranks: &[PathRank]) -> Table {
+    let mut table = Table::new(&[
         ("rank", Align::Right),
         ("time", Align::Right),
         ("% of path", Align::Right),
     ]);
-    for row in &path.ranks {
-        ranks.row(vec![
+    for row in ranks {
+        table.row(vec![
             row.rank.to_string(),
             time::duration(row.path_ns),
             format!("{:.1}", row.share * 100.0),
         ]);
     }
-    format!("{}\n{}", regions.render(screen), ranks.render(screen))
+    table
 }
