@@ -1,5 +1,6 @@
 //! Analyses of MPI programs with exact clocks, compared with values that are written out and with an oracle.
 
+mod casita;
 mod critical_path;
 mod losses;
 mod oracle;

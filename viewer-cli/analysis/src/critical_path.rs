@@ -15,10 +15,10 @@ mod releases;
 
 use std::cmp::Reverse;
 
-use annals_format::{Definitions, Location, RegionId};
+use annals_format::{Definitions, Location, ProcessId, RegionId};
 use annals_merger::calls::{CallSink, Close, Frame};
 use annals_merger::{Query, Reader, Result, Sink, Window};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
 use self::releases::{Release, ReleaseWriter, ReleasesBackward};
@@ -56,7 +56,8 @@ pub struct PathRegion {
     pub path_ns: i64,
     /// Share of that in the length of the path.
     pub share: f64,
-    /// Its time in the run: the mean of all locations with events.
+    /// Its time in the run, in the mean of all ranks: the mean of the locations that call it × the share of ranks of which one
+    /// does.
     pub mean_ns: i64,
     /// By how much its time on the path is longer than that, at least 0: the critical imbalance. As much shorter would the run
     /// be if its work were distributed evenly, and nothing else were waited for then.
@@ -245,8 +246,7 @@ struct PathSums<'a> {
     to_ns: i64,
     /// By location.
     path_ns: Vec<i64>,
-    /// By region: time on the path, and in all locations.
-    regions: FxHashMap<RegionId, (i64, i64)>,
+    regions: FxHashMap<RegionId, RegionTime>,
     stays: u64,
     longest: Vec<PathStay>,
 }
@@ -296,11 +296,10 @@ impl<'a> PathSums<'a> {
             ..window
         });
         let (times, _) = fold_calls(reader, &query, new)?;
-        for (region, (path_ns, all_ns)) in times.regions.into_iter().enumerate() {
-            if all_ns > 0 {
-                let of = self.regions.entry(RegionId::new(region as u32));
-                let of = of.or_default();
-                (of.0, of.1) = (of.0 + path_ns, of.1 + all_ns);
+        for (region, times) in times.regions.iter().enumerate() {
+            if times.all_ns > 0 {
+                let region = RegionId::new(region as u32);
+                self.regions.entry(region).or_default().add(times);
             }
         }
         Ok(())
@@ -326,30 +325,33 @@ impl<'a> PathSums<'a> {
     fn finish(self, times: &CommunicationTimes) -> CriticalPath {
         let length_ns = self.to_ns - self.from_ns;
         let share = |ns: i64| ns as f64 / length_ns.max(1) as f64;
-        let locations = times.locations.iter();
-        let locations = locations.filter(|times| times.span_ns.is_some()).count() as i64;
-        let row = |region: Option<String>, path_ns: i64, all_ns: i64| {
-            let mean_ns = all_ns / locations.max(1);
-            PathRegion {
-                region,
-                path_ns,
-                share: share(path_ns),
-                mean_ns,
-                imbalance_ns: (path_ns - mean_ns).max(0),
-            }
+        let processes = self.definitions.locations.values();
+        let processes: Vec<ProcessId> = processes.map(|location| location.process).collect();
+        let of_run = times.locations.iter().zip(&processes);
+        let of_run = of_run.filter(|(times, _)| times.span_ns.is_some());
+        let of_run: FxHashSet<ProcessId> = of_run.map(|(_, process)| *process).collect();
+        let row = |region: Option<String>, path_ns: i64, mean_ns: i64| PathRegion {
+            region,
+            path_ns,
+            share: share(path_ns),
+            mean_ns,
+            imbalance_ns: (path_ns - mean_ns).max(0),
         };
-        let named = self.regions.iter().filter(|(_, times)| times.0 > 0);
+        let named = self.regions.iter().filter(|(_, times)| times.path_ns > 0);
         let mut regions: Vec<PathRegion> = named
             .map(|(region, times)| {
                 let name = self.definitions.region_name(*region);
-                row(Some(name), times.0, times.1)
+                let mean_ns = times.mean_ns(&processes, of_run.len());
+                row(Some(name), times.path_ns, mean_ns)
             })
             .collect();
-        let in_regions_ns = |of: fn(&(i64, i64)) -> i64| self.regions.values().map(of).sum::<i64>();
-        let outside_ns = length_ns - in_regions_ns(|times| times.0);
+        let outside_ns = length_ns - self.regions.values().map(|of| of.path_ns).sum::<i64>();
         if outside_ns > 0 {
-            let all_ns = length_ns * locations - in_regions_ns(|times| times.1);
-            regions.push(row(None, outside_ns, all_ns.max(0)));
+            let locations = times.locations.iter().filter(|of| of.span_ns.is_some());
+            let locations = locations.count() as i64;
+            let inside_ns = self.regions.values().map(|of| of.all_ns).sum::<i64>();
+            let all_ns = (length_ns * locations - inside_ns).max(0);
+            regions.push(row(None, outside_ns, all_ns / locations.max(1)));
         }
         regions.sort_by(|a, b| (b.path_ns, &a.region).cmp(&(a.path_ns, &b.region)));
         let mut by_rank: FxHashMap<u32, i64> = FxHashMap::default();
@@ -377,13 +379,57 @@ impl<'a> PathSums<'a> {
     }
 }
 
+/// Time in a region, nanoseconds.
+#[derive(Clone, Debug, Default)]
+struct RegionTime {
+    /// On the path.
+    path_ns: i64,
+    /// In all locations.
+    all_ns: i64,
+    /// A bit for each location, by number: whether it was in the region.
+    visitors: Vec<u64>,
+}
+
+impl RegionTime {
+    fn add(&mut self, other: &Self) {
+        self.path_ns += other.path_ns;
+        self.all_ns += other.all_ns;
+        let words = self.visitors.len().max(other.visitors.len());
+        self.visitors.resize(words, 0);
+        for (word, other) in self.visitors.iter_mut().zip(&other.visitors) {
+            *word |= other;
+        }
+    }
+
+    fn visit(&mut self, location: usize) {
+        let word = location / 64;
+        if word >= self.visitors.len() {
+            self.visitors.resize(word + 1, 0);
+        }
+        self.visitors[word] |= 1 << (location % 64);
+    }
+
+    /// Returns [`PathRegion::mean_ns`]. `processes` are those of the locations by number.
+    fn mean_ns(&self, processes: &[ProcessId], ranks: usize) -> i64 {
+        let is_visitor = |location: usize| {
+            let word = self.visitors.get(location / 64).copied().unwrap_or(0);
+            word >> (location % 64) & 1 == 1
+        };
+        let visitors: Vec<usize> = (0..processes.len()).filter(|of| is_visitor(*of)).collect();
+        let visiting: FxHashSet<ProcessId> = visitors.iter().map(|of| processes[*of]).collect();
+        let sum = i128::from(self.all_ns) * visiting.len() as i128;
+        let parts = (visitors.len() * ranks).max(1);
+        (sum / parts as i128) as i64
+    }
+}
+
 /// Counts the time in regions, on the path and in all.
 struct PathTimes<'a> {
     window: Window,
     /// By location: stays of the path, in order.
     stays: &'a [Vec<(i64, i64)>],
-    /// By number of the region: nanoseconds on the path, and in all.
-    regions: Vec<(i64, i64)>,
+    /// By number of the region.
+    regions: Vec<RegionTime>,
 }
 
 impl CallSink for PathTimes<'_> {
@@ -403,10 +449,12 @@ impl CallSink for PathTimes<'_> {
         let path_ns: i64 = parts.sum();
         let region = frame.region.index();
         if region >= self.regions.len() {
-            self.regions.resize(region + 1, (0, 0));
+            self.regions.resize_with(region + 1, RegionTime::default);
         }
-        self.regions[region].0 += path_ns;
-        self.regions[region].1 += all_ns;
+        let of = &mut self.regions[region];
+        of.path_ns += path_ns;
+        of.all_ns += all_ns;
+        of.visit(location);
     }
 
     fn close(&mut self, _: usize, _: &[Frame], _: &Frame, _: i64, _: Close) {}
@@ -419,9 +467,9 @@ impl Sink for PathTimes<'_> {
 impl CallState for PathTimes<'_> {
     fn merge(&mut self, later: Self) {
         let longer = self.regions.len().max(later.regions.len());
-        self.regions.resize(longer, (0, 0));
-        for (of, later) in self.regions.iter_mut().zip(later.regions) {
-            (of.0, of.1) = (of.0 + later.0, of.1 + later.1);
+        self.regions.resize_with(longer, RegionTime::default);
+        for (of, later) in self.regions.iter_mut().zip(&later.regions) {
+            of.add(later);
         }
     }
 }
