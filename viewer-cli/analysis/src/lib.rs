@@ -36,6 +36,7 @@ mod losses;
 mod lost_time;
 mod messages;
 mod metrics;
+mod mpi_functions;
 mod overview;
 mod patterns;
 mod region_kinds;

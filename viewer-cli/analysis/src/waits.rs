@@ -4,8 +4,9 @@ use std::cmp::Reverse;
 
 use annals_format::{Definitions, LocationId, RegionId, StreamId};
 use annals_merger::{Message, MessageSide};
-use rustc_hash::FxHashSet;
 use serde::Serialize;
+
+use crate::mpi_functions::MpiFunctions;
 
 /// Number of waits that [`LongestWaits`] keeps.
 const MOST_LONGEST: usize = 5;
@@ -106,29 +107,20 @@ impl MessageWait {
 /// Finds waits for messages.
 #[derive(Clone, Debug)]
 pub struct MessageWaits {
-    /// Regions of MPI's non-blocking sends.
-    non_blocking: FxHashSet<RegionId>,
+    functions: MpiFunctions,
 }
 
 impl MessageWaits {
-    /// Finds the regions of non-blocking sends by their names: `MPI_Isend`, `MPI_Irsend` and the like (MPI 5.0, section 3.7.2).
+    /// Finds the regions of sends that do not wait by their names.
     pub fn new(definitions: &Definitions) -> Self {
-        let is_non_blocking = |name: &str| {
-            let function = name
-                .strip_prefix("MPI_I")
-                .or_else(|| name.strip_prefix("PMPI_I"));
-            function.is_some_and(|function| function.contains("send"))
-        };
-        let regions = definitions.regions.values();
-        let found = regions.filter(|region| is_non_blocking(definitions.string(region.name)));
         Self {
-            non_blocking: found.map(|region| region.id).collect(),
+            functions: MpiFunctions::of(definitions),
         }
     }
 
     /// Returns how long either side of a message waited for the other: the receiver from the enter of the call around the
     /// receive to the send; the sender from the send to the enter of the receiver's call, as long as it is in the call around
-    /// its send, unless that is a non-blocking one. Sides without a known call do not count.
+    /// its send, unless that does not wait, or waits for a receive as well. Sides without a known call do not count.
     pub fn of(&self, message: &Message) -> impl Iterator<Item = MessageWait> {
         let (send, receive) = (message.send, message.receive);
         let tag = message.tag();
@@ -158,7 +150,7 @@ impl MessageWaits {
         });
         let blocking = send
             .call
-            .filter(|call| !self.non_blocking.contains(&call.region));
+            .filter(|call| !self.functions.get(call.region).is_non_blocking);
         let of_sender = receive.call.zip(blocking).map(|(receiving, sending)| {
             let left_ns = sending.left_ns.unwrap_or(i64::MAX);
             let until_ns = receiving.entered_ns.min(left_ns);

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use annals_format::{Definitions, ProcessId, Reference, RegionId, StreamId};
+use annals_format::{ProcessId, Reference, RegionId, StreamId};
 use annals_merger::{
     CallAround, CollectiveEnd, Message, MessageCounts, MessageEvents, MessagePairs, Query,
     WholeCollective, Window,
@@ -17,6 +17,7 @@ use super::delays::{Delays, Waiting};
 use super::phases::{Passed, PhaseTimes, Phases};
 use super::{Delay, LocationTimes, Quick, Shared, WaitObserver, WaitPattern, WaitState};
 use crate::call_paths::CallPaths;
+use crate::mpi_functions::MpiFunctions;
 use crate::patterns::{late_receiver, late_sender, wrong_order};
 
 /// Number of late senders of a location of which it is checked whether an earlier message is received later.
@@ -63,34 +64,6 @@ impl Step {
     const fn at(&self) -> usize {
         match *self {
             Self::Work { at, .. } | Self::Leave { at, .. } | Self::Phase { at, .. } => at,
-        }
-    }
-}
-
-/// How calls of a region pass messages.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-struct RegionManner {
-    /// Sends may end before they are received, or the call waits for a receive as well.
-    is_non_blocking: bool,
-    /// Receives were begun by an earlier call.
-    is_completion: bool,
-    /// Does not wait.
-    is_test: bool,
-}
-
-impl RegionManner {
-    /// Finds it by the names of MPI's functions.
-    fn of(name: &str) -> Self {
-        let name = name.to_ascii_lowercase();
-        let name = name.strip_prefix('p').unwrap_or(&name);
-        let Some(function) = name.strip_prefix("mpi_") else {
-            return Self::default();
-        };
-        let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| function.starts_with(prefix));
-        Self {
-            is_non_blocking: starts(&["is", "ib", "ir", "bsend", "rsend", "sendrecv"]),
-            is_completion: starts(&["wait", "test"]),
-            is_test: starts(&["test", "iprobe", "improbe"]),
         }
     }
 }
@@ -179,8 +152,7 @@ pub(super) struct Operation {
 pub(super) struct Engine<'a, V> {
     pub(super) paths: CallPaths,
     pairs: MessagePairs,
-    /// By region.
-    manners: Vec<RegionManner>,
+    functions: MpiFunctions,
     /// By stream: number of the location. `None` if it has none.
     location_of: Vec<Option<u32>>,
     locations: Vec<Location>,
@@ -265,7 +237,7 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
         Self {
             paths: CallPaths::default(),
             pairs,
-            manners: manners(definitions),
+            functions: MpiFunctions::of(definitions),
             location_of,
             locations,
             operations: FxHashMap::default(),
@@ -362,7 +334,7 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
                 Some(call) => {
                     let is_kept = self.has_losses
                         && events.is_send(event)
-                        && !self.manners[call.region.index()].is_non_blocking;
+                        && !self.functions.get(call.region).is_non_blocking;
                     let open = self.open(&call);
                     open.receives += u32::from(events.is_receive(event));
                     if is_kept {
@@ -505,8 +477,8 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
                 open.sends.retain(|send| *send != number);
             }
         }
-        let manner = |call: &CallAround| self.manners[call.region.index()];
-        if manner(&call).is_non_blocking || manner(receive_call).is_completion {
+        let function = |call: &CallAround| self.functions.get(call.region);
+        if function(&call).is_non_blocking || function(receive_call).is_completion {
             return;
         }
         let receiver = Receiver {
@@ -626,7 +598,7 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
         received: &Received,
         uncertain_ns: i64,
     ) {
-        if self.manners[call.region.index()].is_test {
+        if self.functions.get(call.region).is_test {
             return;
         }
         let wait_ns = late_sender(received.send_entered_ns, call.entered_ns, left_ns);
@@ -819,13 +791,4 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
         };
         (self.waits.observer, outcome)
     }
-}
-
-fn manners(definitions: &Definitions) -> Vec<RegionManner> {
-    let mut manners = Vec::new();
-    for (id, region) in &definitions.regions {
-        manners.resize(id.index(), RegionManner::default());
-        manners.push(RegionManner::of(definitions.string(region.name)));
-    }
-    manners
 }
