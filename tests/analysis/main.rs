@@ -7,3 +7,4 @@ mod oracle;
 mod paraver;
 mod patterns;
 mod phases;
+mod pipit;
