@@ -734,13 +734,15 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
             },
         };
         self.add(&wait, receiver.entered_ns);
-        // The sender could not go on before the receiver was there.
-        self.delays.message(
-            receiver.location,
-            call.location,
-            receiver.entered_ns,
-            left_ns,
-        );
+        // The sender may not have continued before the receiver was there.
+        if left_ns >= receiver.entered_ns {
+            self.delays.message(
+                receiver.location,
+                call.location,
+                receiver.entered_ns,
+                left_ns,
+            );
+        }
     }
 
     /// Takes note that a blocking send has ended whose receive is not known yet.
