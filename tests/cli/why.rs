@@ -146,11 +146,14 @@ fn what_losses_may_change_is_said() {
     let text = String::from_utf8(output.stdout).expect("UTF-8");
     assert!(
         text.starts_with(
-            "No rank is known to make others wait for more than 1 % of the run, but losses hide up to"
+            "No rank is known to make others wait for more than 1 % of the run, but up to 100.0 % of it is uncertain."
         ),
         "{text}"
     );
-    assert!(text.contains("Losses hide up to"), "{text}");
+    assert!(
+        text.contains("of the time of all ranks is uncertain, because of losses"),
+        "{text}"
+    );
 }
 
 #[test]

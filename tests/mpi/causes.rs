@@ -135,7 +135,7 @@ fn is_long() -> bool {
     std::env::var_os("ANNALS_LONG").is_some()
 }
 
-/// On a busy machine, ranks wait for other reasons as well: one of three runs must show the cause, and how late it makes
+/// On a busy machine, ranks wait for other reasons as well: one of five runs must show the cause, and how late it makes
 /// others has no upper bound. With `ANNALS_LONG=1`, each of five runs must show it, and at most 10 % too late.
 #[test]
 fn why_names_the_rank_the_region_and_the_cause_that_was_planted() {
@@ -156,11 +156,11 @@ fn why_names_the_rank_the_region_and_the_cause_that_was_planted() {
                 continue;
             }
             let mut mistakes = Vec::new();
-            for round in 0..3 {
+            for round in 0..5 {
                 let Some(mistake) = run(round) else { break };
                 mistakes.push(mistake);
             }
-            assert!(mistakes.len() < 3, "{mistakes:#?}");
+            assert!(mistakes.len() < 5, "{mistakes:#?}");
         }
     }
 }

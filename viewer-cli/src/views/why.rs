@@ -18,6 +18,10 @@ pub const INCOMPLETE_DEFINITIONS: &str =
     "the definitions of this input are incomplete: merge its recordings first";
 /// Causes whose cost is a smaller share of the time of all ranks are not named.
 pub const LEAST_SHARE: f64 = 0.01;
+/// A cost's `±` is named from the cost divided by this on.
+const LEAST_UNCERTAIN: f64 = 100.0;
+/// The uncertain share of the time of all ranks is named from this on.
+const LEAST_UNCERTAIN_SHARE: f64 = 0.001;
 /// Number of causes that are named.
 const MOST_CAUSES: usize = 3;
 /// Number of rows of the table of phases. If there are more phases, a row has several.
@@ -77,7 +81,7 @@ fn how_often(cause: &CauseRow) -> String {
 /// - The cost includes what others waited because those waited that waited for it.
 /// - Its extra time is in the region that has at least half of the cost that is known by region; otherwise none is named.
 /// - *Through other ranks* is the part of the cost that is not direct, if it is at least a tenth.
-/// - `±` is by how much the cost may differ because of losses.
+/// - `±` is by how much the cost may differ because of losses and errors of clocks, if that is at least a hundredth of it.
 pub fn cause_sentence(cause: &CauseRow) -> String {
     let rank = cause.rank;
     let late = time::duration(cause.median_late_ns);
@@ -109,7 +113,7 @@ pub fn cause_sentence(cause: &CauseRow) -> String {
         let share = indirect_ns as f64 / cause.cost_ns as f64;
         let _ = write!(sentence, ", {} of that through other ranks", percent(share));
     }
-    if cause.uncertain_ns > 0 {
+    if LEAST_UNCERTAIN * cause.uncertain_ns as f64 >= cause.cost_ns as f64 {
         let _ = write!(sentence, " (± {})", time::duration(cause.uncertain_ns));
     }
     if cause.pattern == WaitPattern::LateSender && 2 * cause.wrong_order_ns >= cause.direct_ns {
@@ -184,19 +188,19 @@ pub fn why_sentence(lost: &LostTime) -> String {
     match lost.ranks.len() {
         0 => "Nothing is known of any rank.".to_owned(),
         1 => "One rank: it waits for no other.".to_owned(),
-        _ if hidden_share(lost) >= LEAST_SHARE => format!(
-            "No rank is known to make others wait for more than 1 % of the run, but losses hide up to {}.",
-            percent(hidden_share(lost))
+        _ if uncertain_share(lost) >= LEAST_SHARE => format!(
+            "No rank is known to make others wait for more than 1 % of the run, but up to {} of it is uncertain.",
+            percent(uncertain_share(lost))
         ),
         _ => "No rank makes others wait for more than 1 % of the run.".to_owned(),
     }
 }
 
-/// Returns the share of the time of all ranks that losses hide.
-fn hidden_share(lost: &LostTime) -> f64 {
-    let hidden_ns: f64 = lost.ranks.iter().map(|rank| rank.uncertain_ns as f64).sum();
+/// Returns the share of the time of all ranks in which they may have waited or not.
+fn uncertain_share(lost: &LostTime) -> f64 {
+    let uncertain_ns: f64 = lost.ranks.iter().map(|rank| rank.uncertain_ns as f64).sum();
     let all_ns = (lost.to_ns - lost.from_ns) as f64 * lost.ranks.len() as f64;
-    (hidden_ns / all_ns.max(1.0)).min(1.0)
+    (uncertain_ns / all_ns.max(1.0)).min(1.0)
 }
 
 /// How a run compares with a reference run, usually of fewer ranks.
@@ -250,9 +254,12 @@ pub fn why_text(lost: &LostTime, scaling: Option<&Scaling>) -> String {
             format!("; computation compared with that of {ranks}")
         });
         let _ = writeln!(text, "({ranks}, {run}; 100 % is no time lost{reference})");
-        if hidden_share(lost) > 0.0 {
-            let share = percent(hidden_share(lost));
-            let _ = writeln!(text, "Losses hide up to {share} of the time of all ranks.");
+        if uncertain_share(lost) >= LEAST_UNCERTAIN_SHARE {
+            let share = percent(uncertain_share(lost));
+            let _ = writeln!(
+                text,
+                "Up to {share} of the time of all ranks is uncertain, because of losses or errors of clocks."
+            );
         }
     }
     // If a sentence about several ranks is the first, each of them has its own sentence as well.
