@@ -554,6 +554,16 @@ fn a_page_that_cannot_be_written_is_an_error_that_names_it() {
         "my notes"
     );
     assert_eq!(report(&[&trace], Path::new("-")).status.code(), Some(2));
+    // Not even --force replaces an input.
+    let before = std::fs::read(&trace).expect("a trace");
+    let output = Command::new(env!("CARGO_BIN_EXE_trace-cli"))
+        .args(["report", "--force", "-o"])
+        .args([&trace, &trace])
+        .output()
+        .expect("trace-cli runs");
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(said(&output).contains("is an input"), "{}", said(&output));
+    assert_eq!(std::fs::read(&trace).expect("a trace"), before);
     // A filter is said on the page.
     let filtered = scratch.path().join("rank.html");
     let output = Command::new(env!("CARGO_BIN_EXE_trace-cli"))

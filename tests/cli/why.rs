@@ -157,6 +157,15 @@ fn what_losses_may_change_is_said() {
 }
 
 #[test]
+fn a_window_without_events_has_no_negative_length() {
+    let script = barriers(2, 0, 0);
+    // Between two events: all compute.
+    let found = json(&script, &["--from", "10us", "--to", "20us"]);
+    let (from_ns, to_ns) = (found["from_ns"].as_i64(), found["to_ns"].as_i64());
+    assert!(from_ns <= to_ns, "{found}");
+}
+
+#[test]
 fn a_step_is_a_phase() {
     let script = barriers(3, 2, 20_000);
     let found = json(&script, &["--phase", "time_*"]);

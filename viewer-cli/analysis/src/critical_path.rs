@@ -350,8 +350,9 @@ impl<'a> PathSums<'a> {
             let locations = times.locations.iter().filter(|of| of.span_ns.is_some());
             let locations = locations.count() as i64;
             let inside_ns = self.regions.values().map(|of| of.all_ns).sum::<i64>();
-            let all_ns = (length_ns * locations - inside_ns).max(0);
-            regions.push(row(None, outside_ns, all_ns / locations.max(1)));
+            let all_ns = i128::from(length_ns) * i128::from(locations) - i128::from(inside_ns);
+            let mean_ns = all_ns.max(0) / i128::from(locations.max(1));
+            regions.push(row(None, outside_ns, mean_ns as i64));
         }
         regions.sort_by(|a, b| (b.path_ns, &a.region).cmp(&(a.path_ns, &b.region)));
         let mut by_rank: FxHashMap<u32, i64> = FxHashMap::default();

@@ -436,7 +436,8 @@ fn of_sums(
         .map(|span| span.1)
         .max()
         .unwrap_or(0)
-        .min(window.to_ns);
+        .min(window.to_ns)
+        .max(from_ns);
     let mut ranks = Vec::new();
     let mut ideal_end_ns = i64::MIN;
     for id in definitions.processes.keys() {

@@ -83,6 +83,24 @@ fn figures(arguments: &ReportArguments, path: &Path) -> anyhow::Result<RunFigure
     Ok(figures)
 }
 
+/// Returns an error if the page would replace an input, or a part of it.
+fn refuse_input(page: &Path, input: &Path) -> Result<(), UsageError> {
+    let (Ok(there), Ok(input)) = (page.canonicalize(), input.canonicalize()) else {
+        return Ok(());
+    };
+    // A directory of recordings may have pages, too.
+    let is_page = there
+        .extension()
+        .is_some_and(|extension| extension == "html");
+    if there == input || (there.starts_with(&input) && !is_page) {
+        let page = safe(&page.display().to_string());
+        return Err(UsageError(format!(
+            "{page} is an input: the page would replace it; name another output"
+        )));
+    }
+    Ok(())
+}
+
 /// Runs the command.
 ///
 /// # Errors
@@ -92,6 +110,10 @@ pub fn run(arguments: &ReportArguments, out: &mut dyn Write) -> anyhow::Result<F
     if path.as_os_str() == "-" {
         let error = "--output writes a file; for standard output, give /dev/stdout";
         return Err(UsageError(error.to_owned()).into());
+    }
+    let inputs = [Some(&arguments.input.input), arguments.other.as_ref()];
+    for input in inputs.into_iter().flatten() {
+        refuse_input(path, input)?;
     }
     arguments.force.check(Some(path), HTML)?;
     let first = figures(arguments, &arguments.input.input)?;
