@@ -363,6 +363,10 @@ impl Drop for WholeDirectory {
 
 /// Follows symbolic links, also to a file that does not exist yet.
 fn link_target(path: &Path) -> io::Result<PathBuf> {
+    // What is no file is written as it is: the link of a pipe, as /dev/stdout, has a target without a path.
+    if fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
+        return Ok(path.to_owned());
+    }
     let mut path = path.to_owned();
     for _ in 0..MAX_LINKS {
         match fs::read_link(&path) {

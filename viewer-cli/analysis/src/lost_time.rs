@@ -172,9 +172,9 @@ pub struct CauseRow {
     pub calls: u64,
     /// Number of ranks that waited for it, directly or not.
     pub waiting_ranks: u64,
-    /// Median of how late it was in these operations: of the longest waits for it.
+    /// Median of how late it was in these operations: of the longest parts of waits that its extra work caused, within 1.6 %.
     pub median_late_ns: i64,
-    /// How late it was at most.
+    /// How late it was at most, likewise.
     pub max_late_ns: i64,
     /// What others waited in all because of it.
     pub cost_ns: i64,

@@ -75,10 +75,10 @@ fn how_often(cause: &CauseRow) -> String {
 
 /// Returns the sentence about a cause: rank, region, how late, how often, what it cost, and where its extra time is.
 ///
-/// - *Late* is a rank for which another one waited: by the longest of these waits in a message or an operation; the
-///   sentence has the median.
+/// - *Late* is a rank for which another one waited because of its extra work: by the longest such part of the waits in a message
+///   or an operation; the sentence has the median.
 /// - *In each of N calls* it was late if it was in all of its calls of that region.
-/// - The cost includes what others waited because those waited that waited for it.
+/// - The cost is that of all regions. It includes what others waited because those waited that waited for it.
 /// - Its extra time is in the region that has at least half of the cost that is known by region; otherwise none is named.
 /// - *Through other ranks* is the part of the cost that is not direct, if it is at least a tenth.
 /// - `±` is by how much the cost may differ because of losses and errors of clocks, if that is at least a hundredth of it.

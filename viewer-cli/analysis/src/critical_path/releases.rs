@@ -46,7 +46,7 @@ impl Release {
 
 fn failed(source: io::Error) -> MergeError {
     MergeError::Io {
-        action: "keep the releases of the critical path in",
+        action: "keep the waits of the critical path in the directory for temporary files (TMPDIR)",
         path: std::env::temp_dir(),
         source,
     }
