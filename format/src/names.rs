@@ -17,6 +17,8 @@ pub mod element {
     pub const BYTES: &str = "bytes";
     /// The request that connects the events of one non-blocking operation.
     pub const REQUEST: &str = "request";
+    /// The number of a lock in its process.
+    pub const LOCK_ID: &str = "lock_id";
     /// The number of a message in its channel.
     pub const SEQUENCE: &str = "sequence";
     /// Which collective operation it is.
@@ -36,7 +38,7 @@ pub mod element {
     pub const COUNT: &str = "count";
 
     /// Every name.
-    pub const ALL: [&str; 15] = [
+    pub const ALL: [&str; 16] = [
         REGION,
         VALUE,
         COMMUNICATOR,
@@ -52,6 +54,7 @@ pub mod element {
         PLACE,
         SIZE,
         COUNT,
+        LOCK_ID,
     ];
 }
 

@@ -60,11 +60,14 @@ fn paths_waits_and_causes_of_hybrid_programs_add_up() {
         for (name, path_ns) in on_path {
             assert!(path_ns <= all[name], "{archive:?}: {name} {path_ns}");
         }
-        // A rank is useful, in MPI or idle, and waits in MPI.
+        // A rank is useful, in MPI or idle, and waits in MPI or idle.
         for rank in &lost.ranks {
             let parts_ns = rank.useful_ns + rank.mpi_ns + rank.idle_ns;
             assert!(parts_ns <= length_ns, "{archive:?}: {rank:?}");
-            assert!(rank.wait_ns <= rank.mpi_ns, "{archive:?}: {rank:?}");
+            assert!(
+                rank.wait_ns <= rank.mpi_ns + rank.idle_ns,
+                "{archive:?}: {rank:?}"
+            );
             assert_eq!(rank.uncertain_ns, 0);
         }
         // Each nanosecond of waiting for a rank has one cause.
@@ -80,7 +83,7 @@ fn paths_waits_and_causes_of_hybrid_programs_add_up() {
             })
             .map(|row| row.wait_ns)
             .sum();
-        let caused_ns: i64 = lost.ranks.iter().map(|rank| rank.caused_ns).sum();
+        let caused_ns: i64 = lost.causes.iter().map(|cause| cause.cost_ns).sum();
         assert_eq!(waited_ns, caused_ns, "{archive:?}");
     }
 }

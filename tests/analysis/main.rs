@@ -1,4 +1,4 @@
-//! Analyses of MPI programs with exact clocks, compared with values that are written out and with an oracle.
+//! Analyses of MPI and OpenMP programs with exact clocks, compared with values that are written out and with an oracle.
 
 mod casita;
 mod critical_path;
@@ -8,3 +8,4 @@ mod paraver;
 mod patterns;
 mod phases;
 mod pipit;
+mod threads;

@@ -69,7 +69,7 @@ pub(crate) fn analyse_rest(
     found.expect("whole definitions")
 }
 
-fn found(heard: &Heard) -> Vec<Found> {
+pub(crate) fn found(heard: &Heard) -> Vec<Found> {
     // Times of scripts begin at the trace's start.
     let waits = heard.waits.iter();
     let mut waits: Vec<Found> = waits

@@ -111,7 +111,7 @@ fn of_equal_causes_the_lower_rank_is_first() {
 #[test]
 fn one_rank_no_mpi_and_nothing_have_their_sentences() {
     let mut script = Script::new(1);
-    assert_eq!(first_line(&script), "Nothing is known of any rank.");
+    assert_eq!(first_line(&script), "No rank has events in this time.");
     script.rank(0, &[(0, Deed::Enter("main")), (900, Deed::Leave("main"))]);
     assert_eq!(first_line(&script), "One rank: it waits for no other.");
     let mut script = Script::new(2);
@@ -261,5 +261,106 @@ fn a_temporary_directory_that_takes_no_file_is_an_error() {
     assert!(
         !output.status.success() && error.contains("/nowhere/at/all"),
         "{error}"
+    );
+}
+
+#[test]
+fn a_late_thread_is_named_with_its_rank() {
+    let mut script = Script::of_threads(3);
+    script.rank(0, &[(0, Deed::Enter("main"))]);
+    for step in 0..10 {
+        let from_ns = step * 10_000;
+        for thread in 0..3 {
+            // Thread 2 works 6 us longer than the others.
+            let late_ns = if thread == 2 { 6_000 } else { 0 };
+            let deeds = [
+                (0, Deed::Enter("!$omp parallel @a.c:7")),
+                (10, Deed::Enter("solve")),
+                (1_000 + late_ns, Deed::Leave("solve")),
+                (
+                    1_000 + late_ns,
+                    Deed::Enter("!$omp implicit barrier @a.c:9"),
+                ),
+                (7_010, Deed::Leave("!$omp implicit barrier @a.c:9")),
+                (7_010, Deed::Leave("!$omp parallel @a.c:7")),
+            ];
+            script.rank(thread, &deeds.map(|(at_ns, deed)| (from_ns + at_ns, deed)));
+        }
+    }
+    script.rank(0, &[(100_000, Deed::Leave("main"))]);
+    let first = first_line(&script);
+    assert_eq!(
+        first,
+        "Thread thread 2 of rank 0 enters !$omp implicit barrier @a.c:9 6.000 us late in each of 10 calls, \
+         40.0 % of the run; its extra time is in solve."
+    );
+    let text = answer(&script, &[]);
+    assert!(text.contains("(1 rank with 3 threads, 100.0 us;"), "{text}");
+    let found = json(&script, &[]);
+    assert_eq!(found["causes"][0]["thread"], "thread 2");
+    assert_eq!(found["causes"][0]["cost_ns"], 120_000);
+    assert_eq!(found["ranks"][0]["wait_ns"], 40_000);
+}
+
+#[test]
+fn what_a_call_waits_for_that_has_not_ended_is_uncertain() {
+    let mut script = Script::new(2);
+    script.rank(
+        0,
+        &[
+            (0, Deed::Enter("main")),
+            (1_000_000, Deed::Enter("MPI_Send")),
+        ],
+    );
+    script.rank(
+        0,
+        &[
+            (1_000_100, Deed::Send(1, 1)),
+            (1_000_200, Deed::Leave("MPI_Send")),
+        ],
+    );
+    script.rank(
+        1,
+        &[(0, Deed::Enter("main")), (100_000, Deed::Enter("MPI_Recv"))],
+    );
+    script.rank(
+        1,
+        &[
+            (1_000_300, Deed::Receive(0, 1)),
+            (1_000_400, Deed::Leave("MPI_Recv")),
+        ],
+    );
+    assert!(first_line(&script).starts_with("Rank 0 sends 900.0 us late to MPI_Recv in 1 message"));
+    let text = answer(&script, &["--to", "500us"]);
+    assert!(
+        text.starts_with(
+            "No rank is known to make others wait for more than 1 % of the run, but up to 40.0 % of it is uncertain."
+        ),
+        "{text}"
+    );
+    assert!(
+        text.contains("At the end 1 thread is in a call of MPI"),
+        "{text}"
+    );
+}
+
+#[test]
+fn options_that_would_do_nothing_are_refused_and_filters_are_said() {
+    let script = barriers(10, 10, 20_000);
+    for arguments in [
+        &["--phase", "main", "--by", "rank"][..],
+        &["--reference", ".", "--by", "rank"],
+        &["--reference", ".", "--csv"],
+    ] {
+        let output = why_of_rest(&script, &[], arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    }
+    let text = answer(&script, &["--rank", "0"]);
+    let said = "Waits of rank 0; the efficiencies are those of all ranks.\n";
+    assert!(text.starts_with(said), "{text}");
+    let text = answer(&script, &["--phase", "main", "--to", "1us"]);
+    assert!(
+        text.contains("No call of these regions begins and ends in the time that counts"),
+        "{text}"
     );
 }

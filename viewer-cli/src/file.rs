@@ -60,11 +60,7 @@ impl ForceArgument {
         extension: &str,
     ) -> anyhow::Result<()> {
         let Some(path) = path else { return Ok(()) };
-        if path.as_os_str() == "-" {
-            let error =
-                format!("--{extension} writes a file; for standard output, give /dev/stdout");
-            return Err(UsageError(error).into());
-        }
+        refuse_dash(path, extension)?;
         let given = path.extension().unwrap_or_default();
         if !given.is_empty() && !given.eq_ignore_ascii_case(extension) {
             let right = path.with_extension(extension);
@@ -130,4 +126,16 @@ pub fn trace_beside(output: &Path) -> anyhow::Result<PathBuf> {
     let mut trace = directory.into_os_string();
     trace.push(".annals");
     Ok(PathBuf::from(trace))
+}
+
+/// Refuses `-` as the file of an option.
+///
+/// # Errors
+/// If it is that.
+pub(crate) fn refuse_dash(path: &Path, option: &str) -> Result<(), UsageError> {
+    if path.as_os_str() != "-" {
+        return Ok(());
+    }
+    let error = format!("--{option} writes a file; for standard output, give /dev/stdout");
+    Err(UsageError(error))
 }

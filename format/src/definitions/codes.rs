@@ -127,6 +127,10 @@ code_enum!(
         CollectiveEnd = 13, "collective-end";
         /// A call waits for an operation that was started: element `request`.
         Wait = 14, "wait";
+        /// A thread has a lock from here on: element `lock_id`, the number of the lock in its process.
+        Acquire = 15, "acquire";
+        /// A thread does not have a lock any more: elements as for [`Role::Acquire`].
+        Release = 16, "release";
     }
 );
 

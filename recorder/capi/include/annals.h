@@ -254,7 +254,9 @@ typedef enum annals_role {
     ANNALS_ROLE_CANCEL = 11,
     ANNALS_ROLE_COLLECTIVE_BEGIN = 12,
     ANNALS_ROLE_COLLECTIVE_END = 13,
-    ANNALS_ROLE_WAIT = 14
+    ANNALS_ROLE_WAIT = 14,
+    ANNALS_ROLE_ACQUIRE = 15,
+    ANNALS_ROLE_RELEASE = 16
 } annals_role;
 
 /* The readers for which an event type is meant. */

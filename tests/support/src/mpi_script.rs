@@ -1,4 +1,4 @@
-//! Recordings of MPI programs with exact clocks: what each rank does, and when.
+//! Recordings of MPI and OpenMP programs with exact clocks: what each rank or thread does, and when.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,20 +24,27 @@ pub enum Deed {
     Begin(CollectiveOperation, u32),
     /// Operation, root.
     End(CollectiveOperation, u32),
+    /// A lock, by number.
+    Acquire(u32),
+    /// A lock, by number.
+    Release(u32),
 }
 
 /// What the ranks of a run do: times in nanoseconds, ascending.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
-    /// By rank.
+    /// By rank; if ranks have several threads, one for each: those of the first rank, those of the second, and so on.
     pub ranks: Vec<Vec<(i64, Deed)>>,
+    /// Number of threads of each rank.
+    pub threads: usize,
     /// Whether messages and collective operations have their numbers, as those of recordings of MPI.
     pub is_numbered: bool,
     /// Whether each rank is on a host with a clock that is not related to those of others but by wall clocks.
     pub is_on_hosts: bool,
 }
 
-/// Regions of every script, by number; others follow. Those whose names begin with `MPI_` are of the group `mpi`.
+/// Regions of every script, by number; others follow. Those whose names begin with `MPI_` are of the group `mpi`, those
+/// whose names begin with `!$omp` of the group `openmp`.
 pub const REGIONS: [&str; 16] = [
     "main",
     "assemble",
@@ -67,6 +74,8 @@ struct Types {
     receive: EventTypeId,
     begin: EventTypeId,
     end: EventTypeId,
+    acquire: EventTypeId,
+    release: EventTypeId,
 }
 
 impl Types {
@@ -93,6 +102,8 @@ impl Types {
             receive: builder.event_type("receive", Role::Receive, &message),
             begin: builder.event_type("begin", Role::CollectiveBegin, &collective),
             end: builder.event_type("end", Role::CollectiveEnd, &collective),
+            acquire: builder.event_type("acquire", Role::Acquire, &[number("lock_id")]),
+            release: builder.event_type("release", Role::Release, &[number("lock_id")]),
         }
     }
 }
@@ -112,7 +123,7 @@ fn numbers(deeds: &[(i64, Deed)]) -> Vec<i64> {
     let mut counts: BTreeMap<(u8, u32, i64), i64> = BTreeMap::new();
     let number = |(_, deed): &(i64, Deed)| {
         let channel = match *deed {
-            Deed::Enter(_) | Deed::Leave(_) => return -1,
+            Deed::Enter(_) | Deed::Leave(_) | Deed::Acquire(_) | Deed::Release(_) => return -1,
             Deed::Send(peer, tag) => (0, peer, tag),
             Deed::Receive(peer, tag) => (1, peer, tag),
             Deed::Begin(..) => (2, 0, 0),
@@ -130,12 +141,21 @@ impl Script {
     pub fn new(ranks: usize) -> Self {
         Self {
             ranks: vec![Vec::new(); ranks],
+            threads: 1,
             is_numbered: false,
             is_on_hosts: false,
         }
     }
 
-    /// Appends events of a rank.
+    /// Creates the script of a rank with a number of threads that do nothing.
+    pub fn of_threads(threads: usize) -> Self {
+        Self {
+            threads,
+            ..Self::new(threads)
+        }
+    }
+
+    /// Appends events of a rank, or of a thread.
     pub fn rank(&mut self, rank: usize, deeds: &[(i64, Deed)]) -> &mut Self {
         self.ranks[rank].extend_from_slice(deeds);
         self
@@ -143,13 +163,8 @@ impl Script {
 
     /// Writes a recording for each rank into a directory; the events of `lost` (rank, first, end) are counted as lost.
     pub fn write(&self, directory: &Path, lost: &[(usize, usize, usize)]) {
-        for rank in 0..self.ranks.len() {
-            let holes: Vec<(usize, usize)> = lost
-                .iter()
-                .filter(|hole| hole.0 == rank)
-                .map(|hole| (hole.1, hole.2))
-                .collect();
-            let bytes = self.recording(rank, &holes);
+        for rank in 0..self.ranks.len() / self.threads {
+            let bytes = self.recording(rank, lost);
             let path = directory.join(format!("script-host-{rank}.annals"));
             std::fs::write(path, bytes).expect("a recording");
         }
@@ -168,7 +183,7 @@ impl Script {
         regions
     }
 
-    fn recording(&self, rank: usize, holes: &[(usize, usize)]) -> Vec<u8> {
+    fn recording(&self, rank: usize, lost: &[(usize, usize, usize)]) -> Vec<u8> {
         let mut id = [0x77; 16];
         id[12..].copy_from_slice(&(rank as u32).to_be_bytes());
         let host = if self.is_on_hosts { rank } else { 0 };
@@ -184,7 +199,7 @@ impl Script {
         };
         let mut builder =
             RecordingBuilder::new(&process, CompressionLevel::None).expect("a compressor");
-        let ranks = self.ranks.len() as u32;
+        let ranks = (self.ranks.len() / self.threads) as u32;
         builder.rank(rank as u32, Some(ranks));
         let spec = ClockSpec {
             kind: ClockKind::Reference,
@@ -194,15 +209,34 @@ impl Script {
         };
         let clock = builder.clock("clock", &spec);
         let source = builder.source("program", SourceOrder::Ordered, clock);
-        let location = builder.location("main", LocationKind::Thread, 0);
-        let stream = builder.stream(source, location, START_NS as u64);
+        let streams: Vec<StreamId> = (0..self.threads)
+            .map(|thread| {
+                let name = match thread {
+                    0 => "main".to_owned(),
+                    _ => format!("thread {thread}"),
+                };
+                let location = builder.location(&name, LocationKind::Thread, thread as u64);
+                builder.stream(source, location, START_NS as u64)
+            })
+            .collect();
         let types = Types::define(&mut builder);
         let regions = self.regions();
         for name in &regions {
-            let group = if name.starts_with("MPI_") { "mpi" } else { "" };
+            let group = match *name {
+                _ if name.starts_with("MPI_") => "mpi",
+                _ if name.starts_with("!$omp") => "openmp",
+                _ => "",
+            };
             builder.region(name, "", 0, group);
         }
-        self.rows(&mut builder, stream, &types, &regions, rank, holes);
+        for (row, stream) in (rank * self.threads..).zip(streams) {
+            let holes: Vec<(usize, usize)> = lost
+                .iter()
+                .filter(|hole| hole.0 == row)
+                .map(|hole| (hole.1, hole.2))
+                .collect();
+            self.rows(&mut builder, stream, &types, &regions, row, &holes);
+        }
         builder.finish()
     }
 
@@ -212,10 +246,11 @@ impl Script {
         stream: StreamId,
         types: &Types,
         regions: &[&str],
-        rank: usize,
+        row: usize,
         holes: &[(usize, usize)],
     ) {
-        let deeds = &self.ranks[rank];
+        let deeds = &self.ranks[row];
+        let rank = row / self.threads;
         let mut chunk = builder.chunk(stream, START_NS);
         let mut last_ns = START_NS;
         let numbers = numbers(deeds);
@@ -247,7 +282,7 @@ impl Script {
             let collective = |operation: CollectiveOperation, root: u32| {
                 let (sends, receives) = moves(operation, root as usize == rank);
                 let (sent, received) = (8 * i64::from(sends), 8 * i64::from(receives));
-                let size = self.ranks.len() as i64;
+                let size = (self.ranks.len() / self.threads) as i64;
                 let code = operation.code().into();
                 let place = rank as i64;
                 [0, code, root.into(), size, place, sent, received, sequence].map(Value::I64)
@@ -260,6 +295,8 @@ impl Script {
                 Deed::Receive(peer, tag) => chunk.event(types.receive, tick, &message(peer, tag)),
                 Deed::Begin(op, root) => chunk.event(types.begin, tick, &collective(op, root)),
                 Deed::End(op, root) => chunk.event(types.end, tick, &collective(op, root)),
+                Deed::Acquire(lock) => chunk.event(types.acquire, tick, &[Value::I64(lock.into())]),
+                Deed::Release(lock) => chunk.event(types.release, tick, &[Value::I64(lock.into())]),
             }
         }
         chunk.finish(last_ns).expect("rows of defined types");

@@ -73,7 +73,7 @@ pub use overview::{BinTimes, CallOverview, LongCall, MOST_LONG_CALLS, call_overv
 pub use patterns::{
     Family, MemberPart, PartWait, collective_waits, late_receiver, late_sender, wrong_order,
 };
-pub use region_kinds::{RegionKind, RegionKinds};
+pub use region_kinds::{RegionKind, RegionKinds, ThreadConstruct};
 pub use region_rows::{OutsideTime, RegionRow, RegionTimes, region_times, run_times};
 pub use region_statistics::{
     Group, Grouping, RegionStats, Statistics, count_region_statistics, region_statistics,

@@ -2,17 +2,18 @@
 //! them.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
-use annals_format::{Definitions, Histogram, ProcessId, RegionId};
+use annals_format::{Definitions, Histogram, ProcessId, RegionId, StringId};
 use annals_merger::{MessageCounts, Query, ReadSummary, Reader, Result, Window};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
 use crate::critical_path::{CriticalPath, PathObserver, path_of};
 use crate::efficiencies::{Efficiencies, EfficiencyModel, RunTimes};
+use crate::region_kinds::RegionKinds;
 use crate::wait_states::{
-    CommunicationTimes, Delay, LocationTimes, PhaseTimes, WaitObserver, WaitPattern, WaitState,
-    wait_states,
+    CommunicationTimes, Delay, PhaseTimes, WaitObserver, WaitPattern, WaitState, wait_states,
 };
 
 /// Number of single waits that are kept.
@@ -29,7 +30,7 @@ pub struct LostTimeOptions {
     pub critical_path: bool,
 }
 
-/// The lost time of a run. Times in nanoseconds; shares of the time of all ranks.
+/// The lost time of a run. Times in nanoseconds; shares of the time of all threads that count.
 #[derive(Clone, Debug, Serialize)]
 pub struct LostTime {
     /// Trace time of the first event.
@@ -38,6 +39,12 @@ pub struct LostTime {
     pub to_ns: i64,
     /// Times of the ranks.
     pub ranks: Vec<RankTimes>,
+    /// Number of threads whose times count: those that communicate or work in teams; if a rank has none, all of its
+    /// threads together count as one.
+    pub threads: u64,
+    /// Their useful times.
+    #[serde(skip)]
+    pub useful_ns: Vec<i64>,
     /// Efficiencies of both models. Empty if the run has no time.
     pub efficiencies: Vec<Efficiencies>,
     /// Waits by pattern and call path, the longest first.
@@ -48,6 +55,8 @@ pub struct LostTime {
     pub worst: Vec<WorstWait>,
     /// Counts of all sends and receives.
     pub messages: MessageCounts,
+    /// Number of threads that are in a call of MPI at the end of the window: what they wait for is not known.
+    pub unfinished: u64,
     /// Phases in the order of their numbers. Empty unless they are wanted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<PhaseRow>,
@@ -63,8 +72,7 @@ impl LostTime {
     /// Returns the times from which the efficiencies are computed, without that of an ideal network. `None` if the run has no
     /// time.
     pub fn run_times(&self) -> Option<RunTimes> {
-        let useful: Vec<i64> = self.ranks.iter().map(|times| times.useful_ns).collect();
-        RunTimes::of(&useful, self.to_ns - self.from_ns, None)
+        RunTimes::of(&self.useful_ns, self.to_ns - self.from_ns, None)
     }
 }
 
@@ -113,14 +121,14 @@ impl PhaseRow {
     }
 }
 
-/// Times of a rank, nanoseconds. If several of its threads communicate, their mean.
+/// Times of a rank, nanoseconds. If several of its threads communicate or work in teams, their mean.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct RankTimes {
     /// The rank.
     pub rank: u32,
     /// Time outside of MPI in which it was not idle.
     pub useful_ns: i64,
-    /// Time in MPI.
+    /// Time in MPI; in a trace without regions of MPI, in calls that communicate.
     pub mpi_ns: i64,
     /// Time in which it was idle: the runtime of threads waited, or it was in a state other than running.
     pub idle_ns: i64,
@@ -129,7 +137,8 @@ pub struct RankTimes {
     /// Largest amount by which that may differ because of losses: the calls in which it may have waited longer or shorter, and
     /// the time in which events of the rank were lost.
     pub uncertain_ns: i64,
-    /// Time that others waited because of its extra work.
+    /// The costs of its causes (see [`LostTime::causes`]): time that ranks waited because of its extra work, or because it
+    /// received its messages in the wrong order.
     pub caused_ns: i64,
 }
 
@@ -150,7 +159,7 @@ pub struct WaitStateRow {
     pub wrong_order_ns: i64,
     /// Largest amount by which the sum may differ because of losses.
     pub uncertain_ns: i64,
-    /// Share of the time of all ranks.
+    /// Share of the time of all threads that count.
     pub share: f64,
 }
 
@@ -162,6 +171,9 @@ pub struct WaitStateRow {
 pub struct CauseRow {
     /// The rank whose extra work caused the waits.
     pub rank: u32,
+    /// Name of the thread whose extra work it was. `None` if the rank counts as one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thread: Option<String>,
     /// The pattern of most of the waits that it caused directly.
     pub pattern: WaitPattern,
     /// The region in which others waited for it, most of the time.
@@ -184,7 +196,7 @@ pub struct CauseRow {
     pub wrong_order_ns: i64,
     /// Largest amount by which the cost may differ because of losses.
     pub uncertain_ns: i64,
-    /// Share of the cost in the time of all ranks.
+    /// Share of the cost in the time of all threads that count.
     pub share: f64,
     /// Where its extra work was, most first.
     pub extra: Vec<ExtraWork>,
@@ -206,8 +218,14 @@ pub struct WorstWait {
     pub pattern: WaitPattern,
     /// Rank that waited.
     pub rank: u32,
+    /// Name of its thread that waited. `None` if the rank counts as one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thread: Option<String>,
     /// Rank for which it waited. `None` if that is not known.
     pub for_rank: Option<u32>,
+    /// Name of the thread for which it waited. `None` if that is not known, or if its rank counts as one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub for_thread: Option<String>,
     /// Names of the regions of the call path, from the outermost on.
     pub path: Vec<String>,
     /// Trace time at which it began, nanoseconds.
@@ -288,14 +306,18 @@ struct CauseSum {
 struct Sums {
     /// By location: its process.
     process_of: Vec<ProcessId>,
+    /// By location: the location that is the cause of what it causes. Without teams, the first of its process.
+    unit_of: Vec<u32>,
+    /// By location, if there are teams: its name, if its process has several.
+    thread_names: Vec<Option<StringId>>,
     rows: FxHashMap<(WaitPattern, u32), WaitSum>,
     /// Time that processes waited, and by how much it may differ.
     waited_ns: FxHashMap<ProcessId, (i64, i64)>,
-    causes: FxHashMap<ProcessId, CauseSum>,
+    causes: FxHashMap<u32, CauseSum>,
     /// By receiver and region: messages that it received in the wrong order.
-    wrong_order: FxHashMap<(ProcessId, Option<RegionId>), DirectSum>,
+    wrong_order: FxHashMap<(u32, Option<RegionId>), DirectSum>,
     /// By receiver: what others waited because of that, and the numbers of their locations.
-    wrong_order_passed: FxHashMap<ProcessId, (i64, FxHashSet<u32>)>,
+    wrong_order_passed: FxHashMap<u32, (i64, FxHashSet<u32>)>,
     worst: Vec<WaitState>,
     /// What the critical path needs, if it is wanted.
     path: Option<PathObserver>,
@@ -304,8 +326,24 @@ struct Sums {
 impl Sums {
     fn new(definitions: &Definitions) -> Self {
         let locations = definitions.locations.values();
+        let process_of: Vec<ProcessId> = locations.map(|location| location.process).collect();
+        let has_teams = RegionKinds::of(definitions).has_teams();
+        let mut number: FxHashMap<ProcessId, u32> = FxHashMap::default();
+        for process in &process_of {
+            *number.entry(*process).or_default() += 1;
+        }
+        let locations = definitions.locations.values().filter(|_| has_teams);
+        let thread_names =
+            locations.map(|location| (number[&location.process] > 1).then_some(location.name));
+        let mut first: FxHashMap<ProcessId, u32> = FxHashMap::default();
+        let unit_of = (0..).zip(&process_of).map(|(location, process)| {
+            let first = *first.entry(*process).or_insert(location);
+            if has_teams { location } else { first }
+        });
         Self {
-            process_of: locations.map(|location| location.process).collect(),
+            unit_of: unit_of.collect(),
+            thread_names: thread_names.collect(),
+            process_of,
             rows: FxHashMap::default(),
             waited_ns: FxHashMap::default(),
             causes: FxHashMap::default(),
@@ -318,6 +356,16 @@ impl Sums {
 
     fn process(&self, location: u32) -> ProcessId {
         self.process_of[location as usize]
+    }
+
+    /// Returns the name of a thread that is a cause or waited. `None` if its rank counts as one.
+    fn thread_name(&self, location: u32, definitions: &Definitions) -> Option<String> {
+        let name = (*self.thread_names.get(location as usize)?)?;
+        Some(definitions.string(name).to_owned())
+    }
+
+    fn unit(&self, location: u32) -> u32 {
+        self.unit_of[location as usize]
     }
 }
 
@@ -345,19 +393,19 @@ impl WaitObserver for Sums {
         let sum = self.rows.entry((wait.pattern, wait.path)).or_default();
         sum.wrong_order_ns += more_ns;
         let Some(cause) = wait.cause else { return };
-        let process = self.process(cause);
-        let of = self.causes.entry(process).or_default();
+        let unit = self.unit(cause);
+        let of = self.causes.entry(unit).or_default();
         let direct = of.direct.entry((wait.pattern, wait.region)).or_default();
         direct.wrong_order_ns += more_ns;
     }
 
     fn avoidable(&mut self, wait: &WaitState, cost_ns: i64) {
-        let receiver = self.process(wait.location);
+        let receiver = self.unit(wait.location);
         let own = self.wrong_order.entry((receiver, wait.region)).or_default();
         own.add(wait, cost_ns);
         let Some(cause) = wait.cause else { return };
-        let process = self.process(cause);
-        let of = self.causes.entry(process).or_default();
+        let unit = self.unit(cause);
+        let of = self.causes.entry(unit).or_default();
         let direct = of.direct.entry((wait.pattern, wait.region)).or_default();
         direct.avoidable_ns += cost_ns;
     }
@@ -369,14 +417,14 @@ impl WaitObserver for Sums {
     }
 
     fn delay(&mut self, delay: &Delay<'_>) {
-        let process = self.process(delay.location);
+        let unit = self.unit(delay.location);
         if delay.is_wrong_order {
-            let passed = self.wrong_order_passed.entry(process).or_default();
+            let passed = self.wrong_order_passed.entry(unit).or_default();
             passed.0 += delay.cost_ns;
             passed.1.insert(delay.wait.location);
             return;
         }
-        let of = self.causes.entry(process).or_default();
+        let of = self.causes.entry(unit).or_default();
         of.waiting.insert(delay.wait.location);
         if !delay.is_direct {
             of.passed_ns += delay.cost_ns;
@@ -438,58 +486,13 @@ fn of_sums(
         .unwrap_or(0)
         .min(window.to_ns)
         .max(from_ns);
-    let mut ranks = Vec::new();
-    let mut ideal_end_ns = i64::MIN;
-    for id in definitions.processes.keys() {
-        let own = times.locations.iter().zip(&sums.process_of);
-        let own = own
-            .filter(|(_, process)| *process == id)
-            .map(|(times, _)| times);
-        let own: Vec<&LocationTimes> = own.filter(|times| times.span_ns.is_some()).collect();
-        // Threads that do not communicate are part of their rank's work, whatever they do.
-        let communicates = own.iter().any(|times| times.calls != 0);
-        let counted = own.iter().filter(|times| !communicates || times.calls != 0);
-        let counted: Vec<&LocationTimes> = counted.copied().collect();
-        let length = |times: &LocationTimes| {
-            times
-                .span_ns
-                .map_or(0, |(first, last)| window.clip(first, last))
-        };
-        let mean = |of: &dyn Fn(&LocationTimes) -> i64| {
-            let sum: i64 = counted.iter().map(|times| of(times)).sum();
-            sum / (counted.len() as i64).max(1)
-        };
-        let ends = counted.iter().filter_map(|times| {
-            let (_, last) = times.span_ns?;
-            Some(last.min(window.to_ns) - times.saved_ns)
-        });
-        ideal_end_ns = ideal_end_ns.max(ends.max().unwrap_or(i64::MIN));
-        let caused = sums.causes.get(id).map_or(0, |of| {
-            of.passed_ns + of.direct.values().map(|direct| direct.cost_ns).sum::<i64>()
-        });
-        if counted.is_empty() {
-            continue;
-        }
-        let (waited_ns, uncertain_ns) = sums.waited_ns.get(id).copied().unwrap_or_default();
-        let hidden_ns: i64 = own.iter().map(|times| times.hidden_ns).sum();
-        ranks.push(RankTimes {
-            rank: definitions.rank_of(*id),
-            useful_ns: mean(&|times| length(times) - times.mpi_ns - times.idle_ns),
-            mpi_ns: mean(&|times| times.mpi_ns),
-            idle_ns: mean(&|times| times.idle_ns),
-            wait_ns: waited_ns,
-            uncertain_ns: uncertain_ns.saturating_add(hidden_ns),
-            caused_ns: caused,
-        });
-    }
-    ranks.sort_by_key(|times| times.rank);
-    let useful: Vec<i64> = ranks.iter().map(|times| times.useful_ns).collect();
-    let run_times = RunTimes::of(&useful, to_ns - from_ns, Some(ideal_end_ns - from_ns));
-    let models = [EfficiencyModel::Multiplicative, EfficiencyModel::Additive];
-    let efficiencies = run_times.iter();
-    let efficiencies =
-        efficiencies.flat_map(|times| models.map(|model| Efficiencies::of(times, model)));
-    let all_ns = (to_ns - from_ns) as f64 * ranks.len() as f64;
+    let run_ns = to_ns - from_ns;
+    let threads = counted_threads(sums, times, window, run_ns);
+    let hidden_ns = by_process(
+        sums,
+        (0..).zip(times.locations.iter().map(|of| of.hidden_ns)),
+    );
+    let all_ns = run_ns as f64 * threads.len() as f64;
     let share = |ns: i64| {
         if all_ns > 0.0 {
             ns as f64 / all_ns
@@ -497,19 +500,126 @@ fn of_sums(
             0.0
         }
     };
+    let causes = cause_rows(sums, times, definitions, share);
+    let mut caused_ns: FxHashMap<u32, i64> = FxHashMap::default();
+    for row in &causes {
+        *caused_ns.entry(row.rank).or_default() += row.cost_ns;
+    }
+    let mut ranks = Vec::new();
+    for own in threads.chunk_by(|one, other| one.process == other.process) {
+        let (process, number) = (own[0].process, own.len() as i64);
+        let mean = |of: fn(&Thread) -> i64| own.iter().map(of).sum::<i64>() / number;
+        let (waited_ns, uncertain_ns) = sums.waited_ns.get(&process).copied().unwrap_or_default();
+        let rank = definitions.rank_of(process);
+        let hidden_ns = hidden_ns.get(&process).copied().unwrap_or(0);
+        ranks.push(RankTimes {
+            rank,
+            useful_ns: mean(|thread| thread.useful_ns),
+            mpi_ns: mean(|thread| thread.mpi_ns),
+            idle_ns: mean(|thread| thread.idle_ns),
+            wait_ns: waited_ns / number,
+            uncertain_ns: uncertain_ns.saturating_add(hidden_ns) / number,
+            caused_ns: caused_ns.get(&rank).copied().unwrap_or(0) / number,
+        });
+    }
+    ranks.sort_by_key(|times| times.rank);
+    let useful_ns: Vec<i64> = threads.iter().map(|thread| thread.useful_ns).collect();
+    let ideal_end_ns = threads.iter().map(|thread| thread.ideal_end_ns).max();
+    let ideal_ns = ideal_end_ns.map(|end_ns| end_ns - from_ns);
+    let run_times = RunTimes::of(&useful_ns, run_ns, ideal_ns);
+    let models = [EfficiencyModel::Multiplicative, EfficiencyModel::Additive];
+    let efficiencies = run_times.iter();
+    let efficiencies =
+        efficiencies.flat_map(|times| models.map(|model| Efficiencies::of(times, model)));
     LostTime {
         from_ns,
         to_ns,
         efficiencies: efficiencies.collect(),
+        threads: threads.len() as u64,
+        useful_ns,
         wait_states: wait_state_rows(sums, times, definitions, share),
-        causes: cause_rows(sums, times, definitions, share),
+        causes,
         worst: worst_waits(sums, times, definitions),
         messages: times.messages,
+        unfinished: times.locations.iter().filter(|of| of.is_unfinished).count() as u64,
         phases: times.phases.iter().map(PhaseRow::of).collect(),
         phases_left_out: times.phases_left_out,
         critical_path: None,
         ranks,
     }
+}
+
+/// A thread whose times count, nanoseconds.
+struct Thread {
+    process: ProcessId,
+    useful_ns: i64,
+    mpi_ns: i64,
+    idle_ns: i64,
+    /// When it would end on an ideal network.
+    ideal_end_ns: i64,
+}
+
+/// Returns the threads whose times count: those that communicate or work in teams. If a process has none, all of its
+/// threads together count as one, with their mean times.
+fn counted_threads(
+    sums: &Sums,
+    times: &CommunicationTimes,
+    window: Window,
+    run_ns: i64,
+) -> Vec<Thread> {
+    let mut seen = FxHashSet::default();
+    let mut by_process: BTreeMap<ProcessId, (bool, Vec<Thread>)> = BTreeMap::new();
+    for (times, process) in times.locations.iter().zip(&sums.process_of) {
+        let is_first = seen.insert(*process);
+        let Some((first_ns, last_ns)) = times.span_ns else {
+            continue;
+        };
+        let mut thread = Thread {
+            process: *process,
+            useful_ns: (window.clip(first_ns, last_ns) - times.mpi_ns - times.idle_ns).max(0),
+            mpi_ns: times.mpi_ns,
+            idle_ns: times.idle_ns,
+            ideal_end_ns: last_ns.min(window.to_ns) - times.saved_ns,
+        };
+        if let Some(in_regions_ns) = times.in_regions_ns.filter(|_| !is_first) {
+            thread.useful_ns = in_regions_ns - times.mpi_ns - times.idle_ns;
+            thread.idle_ns = run_ns - thread.useful_ns - thread.mpi_ns;
+        }
+        let of = by_process.entry(*process).or_default();
+        if times.calls != 0 && !std::mem::replace(&mut of.0, true) {
+            // Threads that do not communicate are part of their rank's work, whatever they do.
+            of.1.clear();
+        }
+        if times.calls != 0 || !of.0 {
+            of.1.push(thread);
+        }
+    }
+    let mut threads = Vec::new();
+    for (communicates, own) in by_process.into_values() {
+        let number = own.len() as i64;
+        let mean = |of: fn(&Thread) -> i64| own.iter().map(of).sum::<i64>() / number;
+        match own.iter().map(|thread| thread.ideal_end_ns).max() {
+            Some(ideal_end_ns) if !communicates => threads.push(Thread {
+                process: own[0].process,
+                useful_ns: mean(|thread| thread.useful_ns),
+                mpi_ns: mean(|thread| thread.mpi_ns),
+                idle_ns: mean(|thread| thread.idle_ns),
+                ideal_end_ns,
+            }),
+            _ => threads.extend(own),
+        }
+    }
+    threads
+}
+
+/// Adds up times of locations by their process.
+fn by_process(sums: &Sums, times: impl Iterator<Item = (u32, i64)>) -> FxHashMap<ProcessId, i64> {
+    let mut by = FxHashMap::default();
+    for (location, ns) in times {
+        let sum: &mut i64 = by.entry(sums.process(location)).or_default();
+        *sum = sum.saturating_add(ns);
+    }
+    by
 }
 
 fn wait_state_rows(
@@ -543,7 +653,8 @@ fn cause_rows(
     share: impl Fn(i64) -> f64 + Copy,
 ) -> Vec<CauseRow> {
     let mut rows = Vec::new();
-    for (process, of) in &sums.causes {
+    let calls = call_counts(sums, times);
+    for (unit, of) in &sums.causes {
         let main = of.direct.iter().max_by_key(|((pattern, region), direct)| {
             (direct.cost_ns, Reverse((*pattern, *region)))
         });
@@ -557,9 +668,13 @@ fn cause_rows(
         if cost_ns == 0 {
             continue;
         }
+        // Without the parts that the receivers' order of messages made necessary.
+        let extra_ns: i128 = of.extra.values().map(|cost_ns| i128::from(*cost_ns)).sum();
+        let most_ns = extra_ns.min(direct_ns.into());
+        let part = |cost_ns: i64| i128::from(cost_ns) * most_ns / extra_ns.max(1);
         let extra = of.extra.iter().map(|(path, cost_ns)| ExtraWork {
             path: times.paths.names(*path, definitions),
-            cost_ns: *cost_ns,
+            cost_ns: part(*cost_ns) as i64,
         });
         let mut extra: Vec<ExtraWork> = extra.collect();
         extra.sort_by(|a, b| b.cost_ns.cmp(&a.cost_ns).then_with(|| a.path.cmp(&b.path)));
@@ -567,11 +682,14 @@ fn cause_rows(
         let waiting = of.waiting.iter().map(|location| sums.process(*location));
         let waiting: FxHashSet<ProcessId> = waiting.collect();
         rows.push(CauseRow {
-            rank: definitions.rank_of(*process),
+            rank: definitions.rank_of(sums.process(*unit)),
+            thread: sums.thread_name(*unit, definitions),
             pattern: *pattern,
             region: region.map_or_else(String::new, |region| definitions.region_name(region)),
             operations: main.operations,
-            calls: calls_of(sums, times, *process, *region),
+            calls: region.map_or(0, |region| {
+                calls.get(&(*unit, region)).copied().unwrap_or(0)
+            }),
             waiting_ranks: waiting.len() as u64,
             median_late_ns: main.median_late_ns(),
             max_late_ns: main.max_ns,
@@ -583,8 +701,11 @@ fn cause_rows(
             extra,
         });
     }
-    rows.extend(wrong_order_rows(sums, times, definitions, share));
-    rows.sort_by_key(|row| (Reverse(row.cost_ns), row.rank));
+    rows.extend(wrong_order_rows(sums, &calls, definitions, share));
+    rows.sort_by(|a, b| {
+        let key = |row: &CauseRow| (Reverse(row.cost_ns), row.rank);
+        key(a).cmp(&key(b)).then_with(|| a.thread.cmp(&b.thread))
+    });
     rows
 }
 
@@ -592,29 +713,32 @@ fn cause_rows(
 /// largest cost of the rank.
 fn wrong_order_rows(
     sums: &Sums,
-    times: &CommunicationTimes,
+    calls: &CallCounts,
     definitions: &Definitions,
     share: impl Fn(i64) -> f64,
 ) -> Vec<CauseRow> {
     let mut rows = Vec::new();
-    for ((process, region), sum) in &sums.wrong_order {
+    for ((unit, region), sum) in &sums.wrong_order {
         let own = sums
             .wrong_order
             .iter()
-            .filter(|((other, _), _)| other == process);
+            .filter(|((other, _), _)| other == unit);
         let largest = own.max_by_key(|((_, region), sum)| (sum.cost_ns, Reverse(*region)));
         let is_largest = largest.is_some_and(|((_, largest), _)| largest == region);
-        let passed = sums.wrong_order_passed.get(process).filter(|_| is_largest);
+        let passed = sums.wrong_order_passed.get(unit).filter(|_| is_largest);
         let cost_ns = sum.cost_ns + passed.map_or(0, |passed| passed.0);
-        let mut waiting = FxHashSet::from_iter([*process]);
+        let mut waiting = FxHashSet::from_iter([sums.process(*unit)]);
         let others = passed.into_iter().flat_map(|passed| &passed.1);
         waiting.extend(others.map(|location| sums.process(*location)));
         rows.push(CauseRow {
-            rank: definitions.rank_of(*process),
+            rank: definitions.rank_of(sums.process(*unit)),
+            thread: sums.thread_name(*unit, definitions),
             pattern: WaitPattern::WrongOrder,
             region: region.map_or_else(String::new, |region| definitions.region_name(region)),
             operations: sum.operations,
-            calls: calls_of(sums, times, *process, *region),
+            calls: region.map_or(0, |region| {
+                calls.get(&(*unit, region)).copied().unwrap_or(0)
+            }),
             waiting_ranks: waiting.len() as u64,
             median_late_ns: sum.median_late_ns(),
             max_late_ns: sum.max_ns,
@@ -629,17 +753,15 @@ fn wrong_order_rows(
     rows
 }
 
-/// Returns the number of communicating calls of a process in a region.
-fn calls_of(
-    sums: &Sums,
-    times: &CommunicationTimes,
-    process: ProcessId,
-    region: Option<RegionId>,
-) -> u64 {
-    let calls = times.calls.iter().filter(|((location, called), _)| {
-        sums.process(*location) == process && Some(*called) == region
-    });
-    calls.map(|(_, calls)| calls).sum()
+/// Number of calls in a region in which a cause may have waited, by cause and region.
+type CallCounts = FxHashMap<(u32, RegionId), u64>;
+
+fn call_counts(sums: &Sums, times: &CommunicationTimes) -> CallCounts {
+    let mut counts = CallCounts::default();
+    for ((location, region), calls) in &times.calls {
+        *counts.entry((sums.unit(*location), *region)).or_default() += calls;
+    }
+    counts
 }
 
 fn worst_waits(
@@ -651,7 +773,11 @@ fn worst_waits(
     let worst = sums.worst.iter().map(|wait| WorstWait {
         pattern: wait.pattern,
         rank: rank(wait.location),
+        thread: sums.thread_name(wait.location, definitions),
         for_rank: wait.cause.map(rank),
+        for_thread: wait
+            .cause
+            .and_then(|cause| sums.thread_name(cause, definitions)),
         path: times.paths.names(wait.path, definitions),
         from_ns: wait.from_ns,
         wait_ns: wait.wait_ns,

@@ -12,6 +12,8 @@ pub(crate) struct MpiFunction {
     pub(crate) is_completion: bool,
     /// Does not wait.
     pub(crate) is_test: bool,
+    /// Ends MPI.
+    pub(crate) is_finalize: bool,
 }
 
 impl MpiFunction {
@@ -27,6 +29,7 @@ impl MpiFunction {
             is_non_blocking: starts(&["is", "ib", "ir", "bsend", "rsend", "sendrecv", "start"]),
             is_completion: starts(&["wait", "test"]),
             is_test: starts(&["test", "iprobe", "improbe"]),
+            is_finalize: starts(&["finalize", "session_finalize"]) && !starts(&["finalized"]),
         }
     }
 }
@@ -75,6 +78,8 @@ mod tests {
         for name in ["MPI_Send", "MPI_Ssend", "isend", "MPI_Recv", "MPI_Wait"] {
             assert!(!MpiFunction::of(name).is_non_blocking, "{name}");
         }
+        assert!(MpiFunction::of("MPI_Finalize").is_finalize);
+        assert!(!MpiFunction::of("MPI_Finalized").is_finalize);
         assert!(MpiFunction::of("MPI_Waitall").is_completion);
         assert!(MpiFunction::of("MPI_Testsome").is_completion);
         assert!(MpiFunction::of("MPI_Testsome").is_test && MpiFunction::of("MPI_Iprobe").is_test);

@@ -15,16 +15,78 @@ pub enum RegionKind {
     Idle,
 }
 
+/// A construct of threads, such as those of OpenMP.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum ThreadConstruct {
+    /// A parallel region: a team of threads executes it.
+    Parallel,
+    /// Distributes work among the threads of a team, such as a loop, sections, or what a single thread does.
+    WorkSharing,
+    /// An explicit or implicit barrier of a team.
+    Barrier,
+    /// A task.
+    Task,
+    /// Waits for tasks.
+    TaskWait,
+    /// Waits for a lock, or to be alone in a critical, atomic or ordered construct, and has it from then on.
+    Lock,
+    /// Waits otherwise: for the end of a thread, or for work.
+    Wait,
+}
+
+impl ThreadConstruct {
+    /// Finds it by the group and the name of a region: by the word after the group's first point, otherwise by words in
+    /// the name.
+    fn of(group: &str, name: &str) -> Option<Self> {
+        let (main, word) = group.split_once('.').unwrap_or((group, ""));
+        if !matches!(main, "openmp" | "pthread") {
+            return None;
+        }
+        let name = name.to_ascii_lowercase();
+        let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
+        Some(match word {
+            "parallel" => Self::Parallel,
+            "work-sharing" => Self::WorkSharing,
+            "barrier" => Self::Barrier,
+            "task" => Self::Task,
+            "task-wait" => Self::TaskWait,
+            "lock" => Self::Lock,
+            "wait" => Self::Wait,
+            // What is done in a construct.
+            _ if has(&["sblock"]) => return None,
+            _ if has(&["barrier"]) => Self::Barrier,
+            _ if has(&["taskwait", "taskgroup"]) => Self::TaskWait,
+            _ if has(&["unlock", "unset", "init", "destroy"]) => return None,
+            _ if has(&["lock", "critical"]) => Self::Lock,
+            _ if has(&["wait", "idle", "join"]) => Self::Wait,
+            _ if has(&["implicit task", "implicit_task", "parallel"]) => Self::Parallel,
+            _ if has(&["task"]) => Self::Task,
+            _ if has(&["for", "do", "loop", "sections", "single", "workshare"]) => {
+                Self::WorkSharing
+            }
+            _ => return None,
+        })
+    }
+
+    /// Returns whether a thread waits in it.
+    const fn waits(self) -> bool {
+        matches!(
+            self,
+            Self::Barrier | Self::TaskWait | Self::Lock | Self::Wait
+        )
+    }
+}
+
 /// The kinds of a trace's regions.
 ///
 /// | kind | regions |
 /// |---|---|
 /// | MPI | of the group `mpi` or of one below it, as `mpi.p2p`; without a group, named `MPI_…` or `PMPI_…` in any case |
-/// | idle | of the group `openmp` or `pthread` with `barrier`, `wait`, `idle`, `lock`, `critical` or `join` in the name |
+/// | idle | of the groups `openmp` and `pthread`, in which threads wait: see [`ThreadConstruct`] |
 /// | idle | of the group `state`: states of a Paraver trace other than *running* |
 /// | useful | all others |
 #[derive(Clone, Debug)]
-pub struct RegionKinds(Vec<RegionKind>);
+pub struct RegionKinds(Vec<(RegionKind, Option<ThreadConstruct>)>);
 
 impl RegionKinds {
     /// Finds the kinds of the regions of a trace.
@@ -33,26 +95,36 @@ impl RegionKinds {
         for (id, region) in &definitions.regions {
             let group = definitions.string(region.group);
             let name = definitions.string(region.name);
-            kinds.resize(id.index(), RegionKind::Useful);
-            kinds.push(kind(group, name));
+            kinds.resize(id.index(), (RegionKind::Useful, None));
+            kinds.push((kind(group, name), ThreadConstruct::of(group, name)));
         }
         Self(kinds)
     }
 
     /// Returns the kind of a region.
     pub fn get(&self, region: RegionId) -> RegionKind {
-        let kind = self.0.get(region.index()).copied();
-        kind.unwrap_or(RegionKind::Useful)
+        let known = self.0.get(region.index());
+        known.map_or(RegionKind::Useful, |known| known.0)
+    }
+
+    /// Returns which construct of threads a region is. `None` if it is none.
+    pub fn construct(&self, region: RegionId) -> Option<ThreadConstruct> {
+        self.0.get(region.index())?.1
     }
 
     /// Returns whether there are regions of a kind.
     pub fn has(&self, kind: RegionKind) -> bool {
-        self.0.contains(&kind)
+        self.0.iter().any(|known| known.0 == kind)
+    }
+
+    /// Returns whether there are constructs in which threads of a team wait for each other.
+    pub fn has_teams(&self) -> bool {
+        let barrier = Some(ThreadConstruct::Barrier);
+        self.0.iter().any(|known| known.1 == barrier)
     }
 }
 
 fn kind(group: &str, name: &str) -> RegionKind {
-    const WAITING: [&str; 6] = ["barrier", "wait", "idle", "lock", "critical", "join"];
     let main = group.split('.').next().unwrap_or_default();
     let starts = |prefix: &str| {
         let start = name.get(..prefix.len());
@@ -62,9 +134,8 @@ fn kind(group: &str, name: &str) -> RegionKind {
     if is_mpi {
         return RegionKind::Mpi;
     }
-    let name = name.to_ascii_lowercase();
-    let waits = || WAITING.iter().any(|word| name.contains(word));
-    if main == "state" || (matches!(main, "openmp" | "pthread") && waits()) {
+    let waits = ThreadConstruct::of(group, name).is_some_and(ThreadConstruct::waits);
+    if main == "state" || waits {
         return RegionKind::Idle;
     }
     RegionKind::Useful
@@ -84,12 +155,42 @@ mod tests {
             ("", "mpi", RegionKind::Useful),
             ("user", "MPI_of_my_own", RegionKind::Useful),
             ("openmp", "!$omp implicit barrier @a.c:1", RegionKind::Idle),
+            ("openmp.barrier", "join of a.c:1", RegionKind::Idle),
             ("openmp", "!$omp for @a.c:1", RegionKind::Useful),
+            ("openmp", "!$omp critical @a.c:1", RegionKind::Idle),
+            ("openmp", "!$omp critical sblock @a.c:1", RegionKind::Useful),
+            ("openmp", "omp_unset_lock", RegionKind::Useful),
             ("state", "I/O", RegionKind::Idle),
             ("", "größe", RegionKind::Useful),
         ];
         for (group, name, expected) in kinds {
             assert_eq!(kind(group, name), expected, "{group} {name}");
+        }
+    }
+
+    #[test]
+    fn constructs_follow_the_word_of_the_group_or_the_name() {
+        use ThreadConstruct as Construct;
+        let constructs = [
+            ("openmp.parallel", "a.c:1", Some(Construct::Parallel)),
+            ("openmp", "!$omp parallel @a.c:1", Some(Construct::Parallel)),
+            ("openmp", "!$omp implicit task", Some(Construct::Parallel)),
+            ("openmp", "!$omp ibarrier @a.c:1", Some(Construct::Barrier)),
+            ("openmp", "!$omp taskwait @a.c:1", Some(Construct::TaskWait)),
+            ("openmp", "!$omp task @a.c:1", Some(Construct::Task)),
+            (
+                "openmp",
+                "!$omp sections @a.c:1",
+                Some(Construct::WorkSharing),
+            ),
+            ("openmp", "omp_set_lock", Some(Construct::Lock)),
+            ("pthread", "pthread_mutex_lock", Some(Construct::Lock)),
+            ("pthread", "pthread_mutex_unlock", None),
+            ("pthread", "pthread_cond_wait", Some(Construct::Wait)),
+            ("user", "barrier", None),
+        ];
+        for (group, name, expected) in constructs {
+            assert_eq!(Construct::of(group, name), expected, "{group} {name}");
         }
     }
 }

@@ -10,10 +10,13 @@ mod engine;
 mod operations;
 mod orphans;
 mod phases;
+mod teams;
+mod threads;
 
 use std::sync::{Arc, Mutex};
 
-use annals_format::{Definitions, OrderedChunk, Reference, RegionId, Role};
+use annals_format::names::element;
+use annals_format::{Definitions, EventTypeId, OrderedChunk, Reference, RegionId, Role};
 use annals_merger::calls::{CallSink, Close, Frame};
 use annals_merger::{
     CallAround, MessageCounts, MessageEvents, MessageExtractor, Query, ReadSummary, Reader, Result,
@@ -22,12 +25,13 @@ use annals_merger::{
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use self::engine::{Engine, PhaseEdge, Step};
+use self::engine::{Engine, PhaseEdge, Step, ThreadStep};
 use self::orphans::Orphans;
 pub use self::phases::PhaseTimes;
 use crate::call_paths::CallPaths;
 use crate::losses::concerns;
-use crate::region_kinds::{RegionKind, RegionKinds};
+use crate::mpi_functions::MpiFunctions;
+use crate::region_kinds::{RegionKind, RegionKinds, ThreadConstruct};
 use crate::state::{CallState, fold_calls};
 
 /// Why a call waits. The formulas are those of the functions [`late_sender`](crate::late_sender),
@@ -56,6 +60,10 @@ pub enum WaitPattern {
     EarlyReduce,
     /// A prefix operation was entered before the last of the members before it.
     EarlyScan,
+    /// A thread entered a barrier of its team before the last of the others.
+    ThreadBarrier,
+    /// A thread wanted a lock that another one had.
+    Lock,
 }
 
 /// A wait of one call.
@@ -132,12 +140,17 @@ pub struct LocationTimes {
     pub mpi_ns: i64,
     /// Time in which it was idle: the runtime of threads waited, or it was in a state other than running, nanoseconds.
     pub idle_ns: i64,
+    /// Of a thread that works for a team that another one starts: its time in regions, nanoseconds. Outside of them it has
+    /// no work. `None` for all others.
+    pub in_regions_ns: Option<i64>,
     /// Time in which events were lost, nanoseconds: calls and waits may be hidden in it.
     pub hidden_ns: i64,
     /// By how much its time in the window would be shorter on a network that needs no time, nanoseconds.
     pub saved_ns: i64,
     /// Number of calls with messages or collective operations.
     pub calls: u64,
+    /// Whether it is in a call of MPI at the end of the window: what it waits for is not known.
+    pub is_unfinished: bool,
 }
 
 /// The result of [`wait_states`].
@@ -163,6 +176,7 @@ pub struct CommunicationTimes {
 struct Shared<'a> {
     definitions: &'a Definitions,
     kinds: RegionKinds,
+    functions: Arc<MpiFunctions>,
     /// Whether there are regions of MPI. Without them, the innermost call around an event is the one that communicates.
     has_mpi: bool,
     extractor: Arc<MessageExtractor>,
@@ -171,11 +185,110 @@ struct Shared<'a> {
     has_losses: bool,
     /// By region: whether its calls are phases.
     is_phase: Vec<bool>,
+    /// Whether there are teams of threads.
+    has_teams: bool,
+    locks: LockTypes,
 }
 
 impl Shared<'_> {
+    /// Returns whether threads are blocked in a region, until others have done something.
+    fn blocks(&self, region: RegionId) -> bool {
+        let construct = self.kinds.construct(region);
+        matches!(
+            construct,
+            Some(ThreadConstruct::Barrier | ThreadConstruct::Lock)
+        )
+    }
+
+    /// Returns whether one of the calls is a barrier of threads.
+    fn is_in_barrier(&self, frames: &[Frame]) -> bool {
+        let mut constructs = frames
+            .iter()
+            .map(|frame| self.kinds.construct(frame.region));
+        self.has_teams && constructs.any(|construct| construct == Some(ThreadConstruct::Barrier))
+    }
+
     fn is_phase(&self, region: RegionId) -> bool {
         self.is_phase.get(region.index()).copied() == Some(true)
+    }
+}
+
+/// The event types of locks.
+#[derive(Default)]
+struct LockTypes {
+    /// Event type, whether it acquires the lock, and which element is its number.
+    types: Vec<(EventTypeId, bool, usize)>,
+}
+
+/// An event of a lock.
+#[derive(Clone, Copy)]
+struct LockEvent {
+    is_acquire: bool,
+    lock: u64,
+}
+
+impl LockTypes {
+    fn of(definitions: &Definitions) -> Self {
+        let types = definitions.event_types.values();
+        let of = types.filter(|of| matches!(of.role, Role::Acquire | Role::Release));
+        let types = of.filter_map(|of| {
+            let lock = definitions.element(of.id, element::LOCK_ID)?;
+            Some((of.id, of.role == Role::Acquire, lock))
+        });
+        Self {
+            types: types.collect(),
+        }
+    }
+
+    /// Returns what an event does to a lock. `None` for other events.
+    fn event(&self, chunk: &OrderedChunk, event: usize) -> Option<LockEvent> {
+        if self.types.is_empty() {
+            return None;
+        }
+        let of_type = chunk.columns(event);
+        let known = self
+            .types
+            .iter()
+            .find(|known| known.0 == of_type.event_type);
+        let (_, is_acquire, column) = *known?;
+        let lock = of_type.columns.get(column)?.integer(chunk.ordinal(event))?;
+        Some(LockEvent {
+            is_acquire,
+            lock: lock as u64,
+        })
+    }
+}
+
+/// Returns whether threads are in a construct because they are of a team.
+const fn is_of_team(construct: ThreadConstruct) -> bool {
+    use ThreadConstruct as Construct;
+    matches!(
+        construct,
+        Construct::Parallel | Construct::WorkSharing | Construct::Barrier | Construct::Task
+    )
+}
+
+/// Returns the frame of a call that has just been entered.
+const fn frame_of(region: RegionId, path: u32, entered_ns: i64) -> Frame {
+    Frame {
+        region,
+        entered_ns,
+        is_uncertain: false,
+        is_outermost: true,
+        tag: path,
+    }
+}
+
+/// Returns a call by its frame and the number of calls around it.
+const fn call_of(location: usize, depth: usize, frame: &Frame) -> CallAround {
+    CallAround {
+        location: location as u32,
+        depth: depth as u32,
+        region: frame.region,
+        tag: frame.tag,
+        entered_ns: frame.entered_ns,
+        left_ns: None,
+        is_uncertain: frame.is_uncertain,
     }
 }
 
@@ -189,19 +302,25 @@ struct OpenCall {
     has_events: bool,
 }
 
-/// Time in calls without events, and idle time, nanoseconds.
+/// Time in calls without events, and in which it did not work, nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Quick {
     all_ns: i64,
     /// The part of it in the window.
     inside_ns: i64,
     idle_ns: i64,
+    /// Time in barriers of threads, or in which it waited for a lock, or could have.
+    blocked_ns: i64,
+    /// Time in tasks in a barrier.
+    task_ns: i64,
 }
 
 /// What a slice knows of a location.
 #[derive(Clone, Debug, Default)]
 struct SliceLocation {
     open: Option<OpenCall>,
+    /// Without regions of MPI: number of calls of earlier slices that are open.
+    resumed: usize,
     /// Time in calls without events since the last step.
     quick: Quick,
     /// Work since the last step: call paths, and nanoseconds.
@@ -242,16 +361,9 @@ impl<V: WaitObserver> SliceState<'_, V> {
         if open.is_some() {
             return;
         }
+        let frame = frame_of(region, path, at_ns);
         *open = Some(OpenCall {
-            call: CallAround {
-                location: location as u32,
-                depth: depth as u32,
-                region,
-                tag: path,
-                entered_ns: at_ns,
-                left_ns: None,
-                is_uncertain: false,
-            },
+            call: call_of(location, depth, &frame),
             sends: Vec::new(),
             has_events: false,
         });
@@ -347,12 +459,23 @@ impl<V: WaitObserver> CallSink for SliceState<'_, V> {
         if is_mpi {
             self.open(location, frames.len(), region, path, at_ns);
         }
+        if let Some(construct) = self.shared.kinds.construct(region) {
+            let frame = frame_of(region, path, at_ns);
+            self.enter_construct(location, frames, &frame, construct);
+        }
         path
     }
 
     fn resume(&mut self, location: usize, frames: &[Frame], region: RegionId, at_ns: i64) -> u32 {
         let around = frames.last().map_or(CallPaths::OUTSIDE, |frame| frame.tag);
         let path = self.paths.child(around, region);
+        let construct = self.shared.kinds.construct(region);
+        if frames.is_empty() && construct.is_some_and(is_of_team) {
+            self.be_of_team(location);
+        }
+        if !self.shared.has_mpi {
+            self.locations[location].resumed = frames.len() + 1;
+        }
         if self.is_mpi(region) {
             self.open(location, frames.len(), region, path, at_ns);
             if let Some(open) = &mut self.locations[location].open {
@@ -363,7 +486,8 @@ impl<V: WaitObserver> CallSink for SliceState<'_, V> {
     }
 
     fn unmatched(&mut self, location: usize, region: RegionId, at_ns: i64) {
-        if self.is_mpi(region) && self.shared.has_losses {
+        let is_hidden = self.is_mpi(region) || self.shared.blocks(region);
+        if is_hidden && self.shared.has_losses {
             self.locations[location].orphans.orphan();
         }
         self.locations[location].orphans.turn(at_ns);
@@ -372,11 +496,24 @@ impl<V: WaitObserver> CallSink for SliceState<'_, V> {
     fn spend(&mut self, location: usize, frames: &[Frame], from_ns: i64, to_ns: i64) {
         let Some(frame) = frames.last() else { return };
         let of = &mut self.locations[location];
-        if self.shared.kinds.get(frame.region) == RegionKind::Idle {
+        let is_idle = self.shared.kinds.get(frame.region) == RegionKind::Idle;
+        if is_idle {
             of.times.idle_ns += self.shared.window.clip(from_ns, to_ns);
             of.quick.idle_ns += to_ns - from_ns;
         }
-        if of.open.is_none() && to_ns > from_ns {
+        let is_blocked = is_idle && self.shared.blocks(frame.region);
+        if is_blocked {
+            of.quick.blocked_ns += to_ns - from_ns;
+        }
+        if self.shared.has_teams {
+            if let Some(in_regions_ns) = &mut of.times.in_regions_ns {
+                *in_regions_ns += self.shared.window.clip(from_ns, to_ns);
+            }
+            if !is_idle && self.shared.is_in_barrier(frames) {
+                of.quick.task_ns += to_ns - from_ns;
+            }
+        }
+        if of.open.is_none() && !is_blocked && to_ns > from_ns {
             match of.work.iter_mut().rev().find(|work| work.0 == frame.tag) {
                 Some(work) => work.1 += to_ns - from_ns,
                 None => of.work.push((frame.tag, to_ns - from_ns)),
@@ -393,17 +530,102 @@ impl<V: WaitObserver> CallSink for SliceState<'_, V> {
         how: Close,
     ) {
         self.turn(location, left_ns);
+        if how == Close::Open {
+            self.leave_unfinished(location, around.len(), frame, left_ns);
+        }
+        self.close_resumed(location, around.len(), frame, left_ns);
         self.close_call(location, around.len(), frame, left_ns);
-        if self.shared.is_phase(frame.region) && !self.is_in_phase(around) {
+        // A phase that has not ended at the end of the window has no efficiency yet.
+        let has_ended = how != Close::Open;
+        if has_ended && self.shared.is_phase(frame.region) && !self.is_in_phase(around) {
             let edge = PhaseEdge::End {
                 is_whole: how == Close::Left && !frame.is_uncertain,
             };
             self.step_of_phase(location, left_ns, edge);
         }
+        let construct = self.shared.kinds.construct(frame.region);
+        if construct == Some(ThreadConstruct::Barrier) && !self.shared.is_in_barrier(around) {
+            let left = CallAround {
+                left_ns: Some(left_ns),
+                is_uncertain: frame.is_uncertain || how == Close::Open,
+                ..call_of(location, around.len(), frame)
+            };
+            self.step_of_thread(location, ThreadStep::LeaveBarrier(left));
+        }
     }
 }
 
 impl<V: WaitObserver> SliceState<'_, V> {
+    /// Takes note that a location works for a team that another one may have started.
+    fn be_of_team(&mut self, location: usize) {
+        let times = &mut self.locations[location].times;
+        times.in_regions_ns.get_or_insert(0);
+    }
+
+    /// Takes the enter of a construct of threads; the frames are those around it.
+    fn enter_construct(
+        &mut self,
+        location: usize,
+        frames: &[Frame],
+        frame: &Frame,
+        construct: ThreadConstruct,
+    ) {
+        if frames.is_empty() && is_of_team(construct) {
+            self.be_of_team(location);
+            let fork = ThreadStep::Fork {
+                location: location as u32,
+                time_ns: frame.entered_ns,
+            };
+            self.step_of_thread(location, fork);
+        }
+        if construct == ThreadConstruct::Barrier && !self.shared.is_in_barrier(frames) {
+            let call = call_of(location, frames.len(), frame);
+            self.step_of_thread(location, ThreadStep::EnterBarrier(call));
+        }
+    }
+
+    /// Takes an event of a lock; the frames are those around it.
+    fn lock(&mut self, location: usize, frames: &[Frame], at_ns: i64, event: LockEvent) {
+        let LockEvent { is_acquire, lock } = event;
+        let number = location as u32;
+        if !is_acquire {
+            let release = ThreadStep::Release {
+                location: number,
+                at_ns,
+                lock,
+            };
+            self.step_of_thread(location, release);
+            return;
+        }
+        let kinds = &self.shared.kinds;
+        let construct = |frame: &Frame| kinds.construct(frame.region);
+        let frame = frames.last();
+        let frame = frame.filter(|frame| construct(frame) == Some(ThreadConstruct::Lock));
+        if frame.is_none() && self.shared.has_losses {
+            self.locations[location].orphans.orphan();
+        }
+        let call = frame.map(|frame| CallAround {
+            left_ns: Some(at_ns),
+            ..call_of(location, frames.len() - 1, frame)
+        });
+        let acquire = ThreadStep::Acquire {
+            location: number,
+            call,
+            at_ns,
+            lock,
+        };
+        self.step_of_thread(location, acquire);
+    }
+
+    /// Hands out what a thread does with others, after its work up to then.
+    fn step_of_thread(&mut self, location: usize, step: ThreadStep) {
+        let at = self.next_event();
+        if self.locations[location].open.is_none() {
+            self.step_of_work(location, at);
+        }
+        self.steps.push(Step::Thread { at, step });
+    }
+
     /// Ends the call that is open, if its leave must be among what was lost, because another one is entered.
     fn close_lost(&mut self, location: usize, frames: &[Frame], at_ns: i64) {
         let Some(open) = &self.locations[location].open else {
@@ -413,6 +635,42 @@ impl<V: WaitObserver> SliceState<'_, V> {
         if let Some(frame) = frames.get(depth).filter(|frame| frame.is_uncertain) {
             self.close_call(location, depth, frame, at_ns);
         }
+    }
+
+    /// Takes note that a call of MPI has not ended at the end of the window, if this is one: it may have waited for any part
+    /// of its length. Ranks end MPI when they have nothing else to do.
+    fn leave_unfinished(&mut self, location: usize, depth: usize, frame: &Frame, left_ns: i64) {
+        let open = self.locations[location].open.as_ref();
+        let is_mpi = open
+            .is_some_and(|open| open.call.depth as usize == depth && self.is_mpi(open.call.region));
+        if is_mpi && !self.shared.functions.get(frame.region).is_finalize {
+            let of = &mut self.locations[location];
+            of.times.is_unfinished = true;
+            of.orphans.hide(Some(frame.entered_ns), left_ns);
+        }
+    }
+
+    /// Without regions of MPI, ends a call of an earlier slice: it may have communicated there.
+    fn close_resumed(&mut self, location: usize, depth: usize, frame: &Frame, left_ns: i64) {
+        let of = &mut self.locations[location];
+        if depth >= of.resumed {
+            return;
+        }
+        of.resumed = depth;
+        if of.open.is_some() {
+            return;
+        }
+        let at = self.next_event();
+        self.step_of_work(location, at);
+        self.steps.push(Step::Leave {
+            at,
+            call: CallAround {
+                left_ns: Some(left_ns),
+                ..call_of(location, depth, frame)
+            },
+            is_uncertain: frame.is_uncertain,
+            is_of_earlier: true,
+        });
     }
 
     /// Ends a communicating call, if this is one.
@@ -442,6 +700,7 @@ impl<V: WaitObserver> SliceState<'_, V> {
                 ..open.call
             },
             is_uncertain: frame.is_uncertain,
+            is_of_earlier: false,
         });
     }
 }
@@ -459,6 +718,10 @@ impl<V: WaitObserver> Sink for SliceState<'_, V> {
     fn other(&mut self, location: usize, frames: &[Frame], chunk: &OrderedChunk, event: usize) {
         self.last_event = Some(event);
         self.see(location, chunk.time_ns(event));
+        if let Some(lock) = self.shared.locks.event(chunk, event) {
+            self.lock(location, frames, chunk.time_ns(event), lock);
+            return;
+        }
         if self.locations[location].open.is_none() {
             let event_type = chunk.columns(event).event_type;
             let is_message = self.shared.extractor.is_message(event_type);
@@ -503,10 +766,8 @@ impl<V: WaitObserver> CallState for SliceState<'_, V> {
         let numbers = engine.paths.add(&later.paths);
         let new = |path: u32| numbers.get(path as usize).copied().unwrap_or(path);
         later.events.map_call_tags(new);
-        for step in &mut later.steps {
-            if let Step::Leave { call, .. } = step {
-                call.tag = new(call.tag);
-            }
+        for call in later.steps.iter_mut().filter_map(Step::call_mut) {
+            call.tag = new(call.tag);
         }
         let works = later.locations.iter_mut().flat_map(|of| &mut of.work);
         works
@@ -521,6 +782,11 @@ impl<V: WaitObserver> CallState for SliceState<'_, V> {
             let (times, later) = (&mut times.times, &later.times);
             times.mpi_ns += later.mpi_ns;
             times.idle_ns += later.idle_ns;
+            times.is_unfinished |= later.is_unfinished;
+            times.in_regions_ns = match (times.in_regions_ns, later.in_regions_ns) {
+                (Some(one), Some(other)) => Some(one + other),
+                (known, other) => known.or(other),
+            };
             times.span_ns = match (times.span_ns, later.span_ns) {
                 (Some((from_ns, _)), Some((_, to_ns))) => Some((from_ns, to_ns)),
                 (known, other) => known.or(other),
@@ -553,11 +819,14 @@ pub fn wait_states<V: WaitObserver>(
     let shared = Shared {
         definitions,
         has_mpi: kinds.has(RegionKind::Mpi),
+        has_teams: kinds.has_teams(),
         kinds,
+        functions: Arc::new(MpiFunctions::of(definitions)),
         extractor: Arc::new(extractor),
         window: query.window(),
         has_losses: !whole.losses.is_empty(),
         is_phase: is_phase(phases),
+        locks: LockTypes::of(definitions),
     };
     let observer = Mutex::new(Some(observer));
     let take_observer = |slice| match observer.lock() {
@@ -632,9 +901,11 @@ fn hide_losses(
             hidden[*number].push((loss.from_ns, loss.to_ns));
         }
     }
+    let spans = locations.iter().filter_map(|times| times.span_ns);
+    let start_ns = spans.map(|span| span.0).min().unwrap_or(i64::MAX);
     for (times, hidden) in locations.iter_mut().zip(&mut hidden) {
         hidden.sort_unstable();
-        let mut until_ns = i64::MIN;
+        let mut until_ns = start_ns;
         for (from_ns, to_ns) in hidden {
             times.hidden_ns += query.window().clip((*from_ns).max(until_ns), *to_ns);
             until_ns = until_ns.max(*to_ns);

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use super::export::{progress, tell_of_messages};
+use super::useful_jobs;
 use crate::file::{ForceArgument, trace_beside};
 use crate::filter::{EventFilterArguments, FilterArguments, WindowArguments};
 use crate::merge_summary::{Asked, of_ends, of_merge};
@@ -148,9 +149,6 @@ pub struct MergeArguments {
     #[arg(short, long)]
     quiet: bool,
 }
-
-/// Most threads, unless there are more processors than a quarter of that.
-const MOST_JOBS: usize = 64;
 
 fn causality(text: &str) -> Result<Causality, String> {
     let mut all = Causality::ALL.iter();
@@ -368,7 +366,7 @@ fn merge(arguments: &MergeArguments) -> anyhow::Result<Report> {
     options.temporary_directory = arguments.temp_dir.clone();
     options.output = Some(arguments.output().to_owned());
     options.compression = arguments.compression;
-    options.jobs = jobs(arguments);
+    options.jobs = useful_jobs(arguments.jobs);
     options.strict = arguments.strict;
     options.force = arguments.force.force;
     options.settled = arguments.plan.as_deref().map(Plan::read).transpose()?;
@@ -405,16 +403,6 @@ fn merge(arguments: &MergeArguments) -> anyhow::Result<Report> {
     let merged = merged?;
     tell(&merged.report, Some(merged.bytes), format, arguments)?;
     Ok(merged.report)
-}
-
-/// Threads that work.
-fn jobs(arguments: &MergeArguments) -> usize {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    match arguments.jobs {
-        0 => processors,
-        // More than processors can use only take memory and turns.
-        jobs => jobs.min(processors.saturating_mul(4).max(MOST_JOBS)),
-    }
 }
 
 /// Says what is doubtful about a file of offsets between hosts.

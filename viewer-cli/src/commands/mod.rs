@@ -76,7 +76,7 @@ impl InputArguments {
         let symbols = Symbols::in_directories(&self.symbols)?;
         let mut reader = Reader::open_all(std::slice::from_ref(&self.input), &symbols)?;
         if let Some(jobs) = self.jobs {
-            reader.set_jobs(jobs.get());
+            reader.set_jobs(useful_jobs(jobs.get()));
         }
         Ok(reader)
     }
@@ -226,4 +226,17 @@ fn unreadable_chunks(opened: &Reader, outcome: &ReadSummary) -> Vec<(PathBuf, Pr
         }
     }
     found
+}
+
+/// Number of threads up to which no machine is too small.
+const MOST_JOBS: usize = 64;
+
+/// Returns how many threads work if a number of them is asked for; 0 asks for one for each processor. More than processors can use
+/// only take memory and turns.
+pub(crate) fn useful_jobs(jobs: usize) -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    match jobs {
+        0 => processors,
+        jobs => jobs.min(processors.saturating_mul(4).max(MOST_JOBS)),
+    }
 }

@@ -7,7 +7,7 @@ use annals_merger::Window;
 use clap::Args;
 
 use super::{InputArguments, warn_of_damage};
-use crate::file::{ForceArgument, HTML};
+use crate::file::{ForceArgument, HTML, refuse_dash};
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding, UsageError};
 use crate::report::{RunFigures, Subject, WindowChoice, page_of_run, page_of_two_runs};
@@ -107,10 +107,7 @@ fn refuse_input(page: &Path, input: &Path) -> Result<(), UsageError> {
 /// If an input cannot be read, its definitions are incomplete, or the page cannot be written.
 pub fn run(arguments: &ReportArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
     let path = arguments.output.as_path();
-    if path.as_os_str() == "-" {
-        let error = "--output writes a file; for standard output, give /dev/stdout";
-        return Err(UsageError(error.to_owned()).into());
-    }
+    refuse_dash(path, "output")?;
     let inputs = [Some(&arguments.input.input), arguments.other.as_ref()];
     for input in inputs.into_iter().flatten() {
         refuse_input(path, input)?;

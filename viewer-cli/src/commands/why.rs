@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::{InputArguments, warn_of_damage};
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding, UsageError};
+use crate::table::safe;
 use crate::views::{
     INCOMPLETE_DEFINITIONS, Scaling, path_table, pattern_name, phase_table, rank_table, shell_word,
     wait_state_table, why_sentence, why_text,
@@ -88,6 +89,15 @@ pub fn run(arguments: &WhyArguments, out: &mut dyn Write) -> anyhow::Result<Find
         let why = "--by phase needs --phase REGION: each call of it is a phase";
         return Err(UsageError(why.to_owned()).into());
     }
+    if arguments.phase.is_some() && by != Some(By::Phase) {
+        let why = "--phase is for efficiencies of phases: leave out --by, or give --by phase";
+        return Err(UsageError(why.to_owned()).into());
+    }
+    let has_scaling = (by.is_none() && !arguments.csv) || arguments.input.json;
+    if arguments.reference.is_some() && !has_scaling {
+        let why = "--reference is for the efficiencies of the run: leave out --by, --phase and --csv, or give --json";
+        return Err(UsageError(why.to_owned()).into());
+    }
     let (opened, window) = arguments.input.open_window(&arguments.window)?;
     let query = arguments.filter.query(opened.definitions(), window)?;
     let query = arguments.without_start_and_end(&opened, query)?;
@@ -116,6 +126,13 @@ pub fn run(arguments: &WhyArguments, out: &mut dyn Write) -> anyhow::Result<Find
         write_csv(by, &lost, out)?;
     } else {
         let screen = arguments.input.screen();
+        if let Some(filter) = arguments.filter.in_words() {
+            let filter = safe(&filter);
+            writeln!(
+                out,
+                "Waits of {filter}; the efficiencies are those of all ranks.\n"
+            )?;
+        }
         let table = match by {
             Some(By::Rank) => Some(rank_table(&lost.ranks).render(screen)),
             Some(By::Region) => Some(wait_state_table(&lost.wait_states).render(screen)),
@@ -225,6 +242,7 @@ fn write_csv(by: Option<By>, lost: &LostTime, out: &mut dyn Write) -> std::io::R
         None => {
             let columns = [
                 "rank",
+                "thread",
                 "pattern",
                 "region",
                 "operations",
@@ -241,6 +259,7 @@ fn write_csv(by: Option<By>, lost: &LostTime, out: &mut dyn Write) -> std::io::R
             let rows = lost.causes.iter().map(|row| {
                 (
                     row.rank,
+                    row.thread.as_deref(),
                     pattern_name(row.pattern),
                     &row.region,
                     row.operations,

@@ -363,7 +363,7 @@ pub(super) fn cause_table(lost: &LostTime, most: usize) -> Table {
             regions => path(regions),
         });
         let mut cells = vec![
-            row.rank.to_string(),
+            with_thread(&row.rank.to_string(), row.thread.as_deref()),
             pattern_name(row.pattern).to_owned(),
             row.region.clone(),
             time::duration(row.median_late_ns),
@@ -378,6 +378,14 @@ pub(super) fn cause_table(lost: &LostTime, most: usize) -> Table {
     table
 }
 
+/// Returns a rank with the name of its thread, if that is one of several.
+fn with_thread(rank: &str, thread: Option<&str>) -> String {
+    match thread {
+        Some(thread) => format!("{rank}, {thread}"),
+        None => rank.to_owned(),
+    }
+}
+
 fn worst_table(lost: &LostTime) -> Table {
     let mut table = Table::new(&[
         ("rank", Align::Right),
@@ -389,9 +397,11 @@ fn worst_table(lost: &LostTime) -> Table {
     ]);
     for wait in &lost.worst {
         table.row(vec![
-            wait.rank.to_string(),
-            wait.for_rank
-                .map_or_else(|| "-".to_owned(), |rank| format!("rank {rank}")),
+            with_thread(&wait.rank.to_string(), wait.thread.as_deref()),
+            wait.for_rank.map_or_else(
+                || "-".to_owned(),
+                |rank| with_thread(&format!("rank {rank}"), wait.for_thread.as_deref()),
+            ),
             pattern_name(wait.pattern).to_owned(),
             time::instant(wait.from_ns),
             time::duration(wait.wait_ns),

@@ -20,6 +20,8 @@ pub use why::{
     why_sentence, why_text,
 };
 
+use std::fmt::Write as _;
+
 use crate::time;
 
 /// Columns of a name in a sentence.
@@ -49,5 +51,22 @@ pub(crate) fn shell_word(name: &str) -> String {
     if name.chars().all(is_plain) {
         return name.to_owned();
     }
-    format!("'{}'", name.replace('\'', "'\\''"))
+    if !name.chars().any(char::is_control) {
+        return format!("'{}'", name.replace('\'', "'\\''"));
+    }
+    let mut word = String::from("$'");
+    for c in name.chars() {
+        match c {
+            '\'' | '\\' => word.extend(['\\', c]),
+            c if c.is_control() => {
+                let mut bytes = [0; 4];
+                for byte in c.encode_utf8(&mut bytes).bytes() {
+                    let _ = write!(word, "\\x{byte:02x}");
+                }
+            }
+            c => word.push(c),
+        }
+    }
+    word.push('\'');
+    word
 }

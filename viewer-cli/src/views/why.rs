@@ -20,6 +20,8 @@ pub const INCOMPLETE_DEFINITIONS: &str =
 pub const LEAST_SHARE: f64 = 0.01;
 /// A cost's `±` is named from the cost divided by this on.
 const LEAST_UNCERTAIN: f64 = 100.0;
+/// If the longest lateness of a cause is more than this times the median, it is the one that is named.
+const MOST_MEDIANS: i64 = 10;
 /// The uncertain share of the time of all ranks is named from this on.
 const LEAST_UNCERTAIN_SHARE: f64 = 0.001;
 /// Number of causes that are named.
@@ -50,6 +52,8 @@ pub const fn pattern_name(pattern: WaitPattern) -> &'static str {
         WaitPattern::LateBroadcast => "late broadcast",
         WaitPattern::EarlyReduce => "early reduce",
         WaitPattern::EarlyScan => "early scan",
+        WaitPattern::ThreadBarrier => "wait at thread barrier",
+        WaitPattern::Lock => "wait for lock",
     }
 }
 
@@ -61,7 +65,9 @@ fn how_often(cause: &CauseRow) -> String {
         WaitPattern::LateSender | WaitPattern::LateReceiver | WaitPattern::WrongOrder
     );
     match cause.pattern {
-        WaitPattern::WrongOrder => format!("in {}", counted(operations, "call")),
+        WaitPattern::WrongOrder | WaitPattern::Lock => {
+            format!("in {}", counted(operations, "call"))
+        }
         _ if !is_of_calls => format!("in {}", counted(operations, "message")),
         _ if operations == calls && calls > 1 => {
             format!("in each of {} calls", time::grouped(calls))
@@ -70,6 +76,22 @@ fn how_often(cause: &CauseRow) -> String {
             let (operations, calls) = (time::grouped(operations), counted(calls, "call"));
             format!("in {operations} of {calls}")
         }
+    }
+}
+
+/// Returns how late a cause was: the median, or at most, if the most is more than ten times the median.
+fn how_late(cause: &CauseRow) -> String {
+    if cause.max_late_ns > MOST_MEDIANS * cause.median_late_ns {
+        return format!("up to {}", time::duration(cause.max_late_ns));
+    }
+    time::duration(cause.median_late_ns)
+}
+
+/// Returns the words for a cause.
+fn subject(cause: &CauseRow) -> String {
+    match &cause.thread {
+        Some(thread) => format!("Thread {} of rank {}", name(thread), cause.rank),
+        None => format!("Rank {}", cause.rank),
     }
 }
 
@@ -83,29 +105,32 @@ fn how_often(cause: &CauseRow) -> String {
 /// - *Through other ranks* is the part of the cost that is not direct, if it is at least a tenth.
 /// - `±` is by how much the cost may differ because of losses and errors of clocks, if that is at least a hundredth of it.
 pub fn cause_sentence(cause: &CauseRow) -> String {
-    let rank = cause.rank;
-    let late = time::duration(cause.median_late_ns);
+    let subject = subject(cause);
+    let late = how_late(cause);
     let often = how_often(cause);
     let region = name(&cause.region);
     let event = match cause.pattern {
         WaitPattern::WrongOrder => {
             format!(
-                "Rank {rank} receives in the wrong order: {region} waits {late} {often} while another message is there"
+                "{subject} receives in the wrong order: {region} waits {late} {often} while another message is there"
             )
         }
         WaitPattern::LateSender => {
-            format!("Rank {rank} sends {late} late to {region} {often}")
+            format!("{subject} sends {late} late to {region} {often}")
         }
         WaitPattern::LateReceiver => {
-            format!("Rank {rank} receives {late} late from {region} {often}")
+            format!("{subject} receives {late} late from {region} {often}")
         }
         WaitPattern::LateBroadcast => {
-            format!("Rank {rank}, the root, enters {region} {late} late {often}")
+            format!("{subject}, the root, enters {region} {late} late {often}")
         }
         WaitPattern::EarlyReduce => {
-            format!("Rank {rank} enters {region} {late} after its root {often}")
+            format!("{subject} enters {region} {late} after its root {often}")
         }
-        _ => format!("Rank {rank} enters {region} {late} late {often}"),
+        WaitPattern::Lock => {
+            format!("{subject} has a lock for which {region} waits {late} {often}")
+        }
+        _ => format!("{subject} enters {region} {late} late {often}"),
     };
     let mut sentence = format!("{event}, {} of the run", percent(cause.share));
     let indirect_ns = cause.cost_ns - cause.direct_ns;
@@ -151,6 +176,7 @@ fn chain_sentence(lost: &LostTime) -> Option<String> {
     let region = place(first)?;
     let is_alike = |cause: &&CauseRow| {
         cause.pattern == WaitPattern::LateSender
+            && cause.thread.is_none()
             && cause.share >= LEAST_SHARE
             && place(cause).as_ref() == Some(&region)
     };
@@ -185,8 +211,8 @@ pub fn why_sentence(lost: &LostTime) -> String {
     if let Some(cause) = main_causes(lost).next() {
         return cause_sentence(cause);
     }
-    match lost.ranks.len() {
-        0 => "Nothing is known of any rank.".to_owned(),
+    match lost.threads {
+        0 => "No rank has events in this time.".to_owned(),
         1 => "One rank: it waits for no other.".to_owned(),
         _ if uncertain_share(lost) >= LEAST_SHARE => format!(
             "No rank is known to make others wait for more than 1 % of the run, but up to {} of it is uncertain.",
@@ -198,6 +224,7 @@ pub fn why_sentence(lost: &LostTime) -> String {
 
 /// Returns the share of the time of all ranks in which they may have waited or not.
 fn uncertain_share(lost: &LostTime) -> f64 {
+    // Of ranks with several threads, both are means.
     let uncertain_ns: f64 = lost.ranks.iter().map(|rank| rank.uncertain_ns as f64).sum();
     let all_ns = (lost.to_ns - lost.from_ns) as f64 * lost.ranks.len() as f64;
     (uncertain_ns / all_ns.max(1.0)).min(1.0)
@@ -247,7 +274,10 @@ pub fn why_text(lost: &LostTime, scaling: Option<&Scaling>) -> String {
     let multiplicative = |of: &&Efficiencies| of.model == EfficiencyModel::Multiplicative;
     if let Some(efficiencies) = lost.efficiencies.iter().find(multiplicative) {
         text.push_str(&efficiency_tree(efficiencies, scaling));
-        let ranks = counted(lost.ranks.len() as u64, "rank");
+        let mut ranks = counted(lost.ranks.len() as u64, "rank");
+        if lost.threads > lost.ranks.len() as u64 {
+            let _ = write!(ranks, " with {}", counted(lost.threads, "thread"));
+        }
         let run = time::duration(lost.to_ns - lost.from_ns);
         let reference = scaling.map_or_else(String::new, |scaling| {
             let ranks = counted(scaling.reference_ranks, "rank");
@@ -258,7 +288,18 @@ pub fn why_text(lost: &LostTime, scaling: Option<&Scaling>) -> String {
             let share = percent(uncertain_share(lost));
             let _ = writeln!(
                 text,
-                "Up to {share} of the time of all ranks is uncertain, because of losses or errors of clocks."
+                "Up to {share} of the time of all ranks is uncertain, because of losses, errors of clocks or calls that have not ended."
+            );
+        }
+        if lost.unfinished > 0 {
+            let threads = if lost.unfinished == 1 {
+                "1 thread is".to_owned()
+            } else {
+                format!("{} threads are", time::grouped(lost.unfinished))
+            };
+            let _ = writeln!(
+                text,
+                "At the end {threads} in a call of MPI: what such a call waits for is not known."
             );
         }
     }
@@ -286,7 +327,7 @@ pub fn rank_table(ranks: &[RankTimes]) -> Table {
         (is_idle, ("idle", Align::Optional)),
         (true, ("waits", Align::Right)),
         (is_uncertain, ("±", Align::Optional)),
-        (true, ("makes others wait", Align::Right)),
+        (true, ("waits caused", Align::Right)),
     ];
     let shown = columns.iter().filter(|column| column.0);
     let shown: Vec<_> = shown.map(|column| column.1).collect();
@@ -326,6 +367,10 @@ pub fn wait_state_table(rows: &[WaitStateRow]) -> Table {
     if is_uncertain {
         columns.push(("±", Align::Optional));
     }
+    let has_wrong_order = rows.iter().any(|row| row.wrong_order_ns > 0);
+    if has_wrong_order {
+        columns.push(("in wrong order", Align::Optional));
+    }
     let mut table = Table::new(&columns);
     for row in rows {
         let path: Vec<String> = row.path.iter().map(|region| safe(region)).collect();
@@ -339,6 +384,9 @@ pub fn wait_state_table(rows: &[WaitStateRow]) -> Table {
         ];
         if is_uncertain {
             cells.push(time::duration(row.uncertain_ns));
+        }
+        if has_wrong_order {
+            cells.push(time::duration(row.wrong_order_ns));
         }
         table.row(cells);
     }
@@ -384,6 +432,9 @@ pub fn phase_table(lost: &LostTime, screen: Screen) -> String {
                 _ => "losses".to_owned(),
             },
         ]);
+    }
+    if lost.phases.is_empty() {
+        return "No call of these regions begins and ends in the time that counts; --all counts all of it.\n".to_owned();
     }
     let mut text = table.render(screen);
     if per_row > 1 {

@@ -226,6 +226,8 @@ fn role_of(record: &Record) -> Role {
         "MpiCollectiveEnd" => Role::CollectiveEnd,
         "NonBlockingCollectiveComplete" => Role::Collective,
         "Metric" => Role::Metric,
+        "ThreadAcquireLock" | "OmpAcquireLock" => Role::Acquire,
+        "ThreadReleaseLock" | "OmpReleaseLock" => Role::Release,
         _ => Role::Point,
     }
 }

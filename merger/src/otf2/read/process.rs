@@ -5,7 +5,7 @@ use super::file::LocationFile;
 use super::scan::FilePart;
 use super::world::World;
 use crate::otf2::numbering::{FIRST_OF_MARKERS, FORMAT, OBJECTS, Strings, text_of_undefined};
-use annals_format::otf2::{DefinitionKind, GlobalDefinition, GlobalDefinitions};
+use annals_format::otf2::{DefinitionKind, GlobalDefinition, GlobalDefinitions, enums};
 use annals_format::wire::Put;
 use annals_format::{
     ANY_EVENT_TYPE, CalibrationPoint, ChunkHeader, ChunkPlace, Clock, ClockId, ClockKind,
@@ -132,24 +132,48 @@ pub(super) struct Maker<'a> {
     pub(super) is_first: bool,
     /// Of the whole archive: the first process has them.
     pub(super) problems: Vec<Problem>,
-    /// Regions that share name, file, line and paradigm with others.
+    /// Regions that share name, file, line and group with others.
     pub(super) alike: BTreeSet<u64>,
     /// Objects of the process that is being made.
     pub(super) taken_objects: BTreeSet<u32>,
 }
 
-/// Regions of an archive that have name, file, line and paradigm in common with another.
+/// Returns the group of a region: its paradigm, and after a point which construct of threads it is, if it is one.
+fn group(region: &GlobalDefinition) -> String {
+    let paradigm = region.bits("paradigm");
+    let paradigm = paradigm.and_then(|code| enums::PARADIGM.name_of(code));
+    let Some(paradigm) = paradigm.filter(|name| *name != "UNKNOWN") else {
+        return String::new();
+    };
+    let paradigm = paradigm.to_lowercase();
+    let role = region.bits("role");
+    let role = role.and_then(|code| enums::REGION_ROLE.name_of(code));
+    match role.and_then(construct) {
+        Some(construct) => format!("{paradigm}.{construct}"),
+        None => paradigm,
+    }
+}
+
+/// Returns the word for a construct of threads in the group of its regions, by their role. `None` for other roles.
+fn construct(role: &str) -> Option<&'static str> {
+    Some(match role {
+        "PARALLEL" => "parallel",
+        "LOOP" | "SECTIONS" | "WORKSHARE" | "SINGLE" => "work-sharing",
+        "BARRIER" | "IMPLICIT_BARRIER" => "barrier",
+        "TASK" | "TASK_UNTIED" => "task",
+        "TASK_WAIT" => "task-wait",
+        "CRITICAL" | "ORDERED" | "ATOMIC" => "lock",
+        _ => return None,
+    })
+}
+
+/// Regions of an archive that have name, file, line and group in common with another.
 pub(super) fn alike(definitions: &GlobalDefinitions) -> BTreeSet<u64> {
     let mut by_key: BTreeMap<_, Vec<u64>> = BTreeMap::new();
     for (id, region) in definitions.of_kind(DefinitionKind::Region) {
         let text = |name| definitions.string(region.bits(name).unwrap_or(u64::MAX));
         let line = region.bits("begin_line_number");
-        let key = (
-            text("name"),
-            text("source_file"),
-            line,
-            region.bits("paradigm"),
-        );
+        let key = (text("name"), text("source_file"), line, group(region));
         by_key.entry(key).or_default().push(id);
     }
     let several = by_key.into_values().filter(|ids| ids.len() > 1);
@@ -588,12 +612,7 @@ impl<'a> Maker<'a> {
             None => format!("region {id}"),
         };
         let file = bits("source_file").map(|file| definitions.string(file).into_owned());
-        let paradigm = bits("paradigm");
-        let group = paradigm.and_then(|code| annals_format::otf2::enums::PARADIGM.name_of(code));
-        let group = group
-            .filter(|group| *group != "UNKNOWN")
-            .unwrap_or("")
-            .to_lowercase();
+        let group = found.map_or_else(String::new, group);
         Region {
             id: number,
             name: self.string(own, &name),

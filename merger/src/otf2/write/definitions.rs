@@ -684,7 +684,8 @@ impl<'a> OutputDefinitions<'a> {
         let Some(d) = self.ours.regions.get(&number) else {
             return UNDEFINED;
         };
-        let group = self.ours.string(d.group).to_uppercase();
+        let group = self.ours.string(d.group);
+        let group = group.split('.').next().unwrap_or_default().to_uppercase();
         let mut paradigms = enums::PARADIGM.values.iter();
         let paradigm = paradigms
             .find(|(_, name)| *name == group)

@@ -4,6 +4,7 @@
 //! when what it waited for was entered, whichever is later; the time between calls stays.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use annals_format::{ProcessId, Reference, RegionId, StreamId};
 use annals_merger::{
@@ -15,6 +16,7 @@ use rustc_hash::FxHashMap;
 use super::clock_errors::{ClockErrors, wait_error};
 use super::delays::{Delays, Waiting};
 use super::phases::{Passed, PhaseTimes, Phases};
+use super::teams::Threads;
 use super::{Delay, LocationTimes, Quick, Shared, WaitObserver, WaitPattern, WaitState};
 use crate::call_paths::CallPaths;
 use crate::mpi_functions::MpiFunctions;
@@ -40,6 +42,8 @@ pub(super) enum Step {
         at: usize,
         call: CallAround,
         is_uncertain: bool,
+        /// Whether the call is of an earlier slice, in which it may not have communicated.
+        is_of_earlier: bool,
     },
     /// A phase began or ended.
     Phase {
@@ -48,6 +52,42 @@ pub(super) enum Step {
         time_ns: i64,
         edge: PhaseEdge,
     },
+    /// Something of a thread and the others of its process.
+    Thread { at: usize, step: ThreadStep },
+}
+
+/// What a thread does with others of its process.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ThreadStep {
+    /// It begins what it does for a team.
+    Fork {
+        location: u32,
+        time_ns: i64,
+    },
+    EnterBarrier(CallAround),
+    LeaveBarrier(CallAround),
+    Acquire {
+        location: u32,
+        call: Option<CallAround>,
+        at_ns: i64,
+        lock: u64,
+    },
+    Release {
+        location: u32,
+        at_ns: i64,
+        lock: u64,
+    },
+}
+
+impl ThreadStep {
+    /// The call that it is part of.
+    pub(super) const fn call_mut(&mut self) -> Option<&mut CallAround> {
+        match self {
+            Self::EnterBarrier(call) | Self::LeaveBarrier(call) => Some(call),
+            Self::Acquire { call, .. } => call.as_mut(),
+            Self::Fork { .. } | Self::Release { .. } => None,
+        }
+    }
 }
 
 /// The begin or the end of a phase.
@@ -61,9 +101,21 @@ pub(super) enum PhaseEdge {
 }
 
 impl Step {
+    /// The call that it is part of.
+    pub(super) const fn call_mut(&mut self) -> Option<&mut CallAround> {
+        match self {
+            Self::Leave { call, .. } => Some(call),
+            Self::Thread { step, .. } => step.call_mut(),
+            Self::Work { .. } | Self::Phase { .. } => None,
+        }
+    }
+
     const fn at(&self) -> usize {
         match *self {
-            Self::Work { at, .. } | Self::Leave { at, .. } | Self::Phase { at, .. } => at,
+            Self::Work { at, .. }
+            | Self::Leave { at, .. }
+            | Self::Phase { at, .. }
+            | Self::Thread { at, .. } => at,
         }
     }
 }
@@ -126,6 +178,8 @@ struct Location {
     saved_inside_ns: i64,
     /// Time in MPI, and idle time.
     not_useful_ns: i64,
+    /// Without regions of MPI: the time in the window in calls that communicate.
+    in_calls_ns: i64,
     open: Option<OpenCall>,
     recent: VecDeque<RecentWait>,
     /// Waits during which a message was there that the last call received, how long it was there, and whether it was of the
@@ -135,6 +189,8 @@ struct Location {
     left_ns: Option<i64>,
     /// Work and time in calls without events since then, nanoseconds.
     known_ns: i64,
+    /// Time in tasks in a barrier since that was entered, nanoseconds.
+    task_ns: i64,
     calls: u64,
 }
 
@@ -152,7 +208,7 @@ pub(super) struct Operation {
 pub(super) struct Engine<'a, V> {
     pub(super) paths: CallPaths,
     pairs: MessagePairs,
-    functions: MpiFunctions,
+    functions: Arc<MpiFunctions>,
     /// By stream: number of the location. `None` if it has none.
     location_of: Vec<Option<u32>>,
     locations: Vec<Location>,
@@ -167,6 +223,7 @@ pub(super) struct Engine<'a, V> {
     pub(super) delays: Delays,
     pub(super) clock_errors: ClockErrors,
     phases: Phases,
+    pub(super) threads: Threads,
     /// Number of messages and operations that made others wait.
     operations_seen: u64,
     /// Whether each message and collective operation should have a call around it.
@@ -237,7 +294,7 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
         Self {
             paths: CallPaths::default(),
             pairs,
-            functions: MpiFunctions::of(definitions),
+            functions: Arc::clone(&shared.functions),
             location_of,
             locations,
             operations: FxHashMap::default(),
@@ -248,6 +305,7 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
             delays: Delays::new(definitions.locations.len()),
             clock_errors: ClockErrors::new(definitions),
             phases: Phases::new(definitions.locations.len()),
+            threads: Threads::new(definitions),
             operations_seen: 0,
             has_calls: shared.has_mpi,
             waits: Waits {
@@ -269,7 +327,8 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
         of.saved_ns += quick.all_ns;
         of.saved_inside_ns += quick.inside_ns;
         of.not_useful_ns += quick.all_ns + quick.idle_ns;
-        of.known_ns += quick.all_ns;
+        of.known_ns += quick.all_ns + quick.blocked_ns;
+        of.task_ns += quick.task_ns;
         let mut end_ns = of.left_ns.unwrap_or(0) + of.known_ns;
         for (path, work_ns) in work {
             of.known_ns += work_ns;
@@ -292,8 +351,16 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
                     ..
                 } => self.work(location as usize, quick, &work[first..end]),
                 Step::Leave {
-                    call, is_uncertain, ..
-                } => self.leave(&call, is_uncertain),
+                    call,
+                    is_uncertain,
+                    is_of_earlier,
+                    ..
+                } => {
+                    if !is_of_earlier || self.is_open(&call) {
+                        self.leave(&call, is_uncertain);
+                    }
+                }
+                Step::Thread { step, .. } => self.thread(step),
                 Step::Phase {
                     location,
                     time_ns,
@@ -312,6 +379,30 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
             }
         }
         self.feed(events, fed, events.len());
+    }
+
+    fn is_open(&self, call: &CallAround) -> bool {
+        let open = &self.locations[call.location as usize].open;
+        open.as_ref().is_some_and(|open| open.is(call))
+    }
+
+    fn thread(&mut self, step: ThreadStep) {
+        match step {
+            ThreadStep::Fork { location, time_ns } => self.fork(location, time_ns),
+            ThreadStep::EnterBarrier(call) => self.enter_barrier(&call),
+            ThreadStep::LeaveBarrier(call) => self.leave_barrier(&call, call.is_uncertain),
+            ThreadStep::Acquire {
+                location,
+                call,
+                at_ns,
+                lock,
+            } => self.acquire(location, call, at_ns, lock),
+            ThreadStep::Release {
+                location,
+                at_ns,
+                lock,
+            } => self.release(location, at_ns, lock),
+        }
     }
 
     /// Returns what a location has passed up to a time.
@@ -527,25 +618,16 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
     fn leave(&mut self, call: &CallAround, is_uncertain: bool) {
         let left_ns = call.left_ns.unwrap_or(call.entered_ns);
         self.pairs.leave(call, left_ns);
-        let window = self.waits.window;
         let of = &mut self.locations[call.location as usize];
         let open = of.open.take().filter(|open| open.is(call));
         let ideal_ns = open.as_ref().map_or(i64::MIN, |open| open.ideal_ns);
-        // No earlier than it was entered, and no later than it was left.
-        let earliest_ns = call.entered_ns - of.saved_ns;
-        let ideal_ns = ideal_ns.clamp(earliest_ns, earliest_ns.max(left_ns - of.saved_ns));
-        let saved_ns = left_ns - ideal_ns - of.saved_ns;
-        of.saved_ns += saved_ns;
         of.not_useful_ns += left_ns - call.entered_ns;
-        of.saved_inside_ns += saved_ns.min(window.clip(call.entered_ns, left_ns));
-        (of.left_ns, of.known_ns) = (Some(left_ns), 0);
-        if window.contains(left_ns) {
-            of.calls += u64::from(open.is_some());
+        if !self.has_calls {
+            of.in_calls_ns += self.waits.window.clip(call.entered_ns, left_ns);
         }
+        self.pass(call, left_ns, ideal_ns, 0);
         let Some(open) = open else { return };
-        if window.contains(left_ns) {
-            *self.calls.entry((call.location, call.region)).or_default() += 1;
-        }
+        self.count_call(call, left_ns, true);
         // Its call may be another one than the loss lets it seem, or a message is not known for which it waited.
         let is_partial = (open.received.len() as u32) < open.receives;
         let is_partial = is_partial || open.received.iter().any(|received| received.is_uncertain);
@@ -589,6 +671,61 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
             }
             self.finish_operation(id, false);
         }
+    }
+
+    /// Takes that a call has ended. On an ideal network it would end when that was there for which it waited, `ideal_ns`; no
+    /// earlier than it was entered and had done its work, and no later than it was left.
+    pub(super) fn pass(&mut self, call: &CallAround, left_ns: i64, ideal_ns: i64, work_ns: i64) {
+        let window = self.waits.window;
+        let of = &mut self.locations[call.location as usize];
+        let earliest_ns = call.entered_ns - of.saved_ns + work_ns;
+        let ideal_ns = ideal_ns.clamp(earliest_ns, earliest_ns.max(left_ns - of.saved_ns));
+        let saved_ns = left_ns - ideal_ns - of.saved_ns;
+        of.saved_ns += saved_ns;
+        of.saved_inside_ns += saved_ns.min(window.clip(call.entered_ns, left_ns));
+        (of.left_ns, of.known_ns) = (Some(left_ns), 0);
+    }
+
+    /// Counts a call in which a location may wait for others. If it `communicates`, the location is one of those whose times
+    /// count.
+    pub(super) fn count_call(&mut self, call: &CallAround, left_ns: i64, communicates: bool) {
+        if self.waits.window.contains(left_ns) {
+            *self.calls.entry((call.location, call.region)).or_default() += 1;
+            self.locations[call.location as usize].calls += u64::from(communicates);
+        }
+    }
+
+    /// Returns when a location would have reached a time on an ideal network.
+    pub(super) fn ideal(&self, location: u32, time_ns: i64) -> i64 {
+        time_ns - self.locations[location as usize].saved_ns
+    }
+
+    /// Takes that a location has begun its work together with another one.
+    pub(super) fn start_with(&mut self, location: u32, other: u32, time_ns: i64) {
+        let Location {
+            saved_ns,
+            saved_inside_ns,
+            ..
+        } = self.locations[other as usize];
+        let of = &mut self.locations[location as usize];
+        (of.saved_ns, of.saved_inside_ns) = (saved_ns, saved_inside_ns);
+        self.work_from(location, time_ns);
+    }
+
+    /// Takes that the work of a location that will be handed out began at a time.
+    pub(super) fn work_from(&mut self, location: u32, time_ns: i64) {
+        let of = &mut self.locations[location as usize];
+        (of.left_ns, of.known_ns) = (Some(time_ns), 0);
+    }
+
+    /// Returns how long a location was in tasks in a barrier, and forgets it.
+    pub(super) fn forget_tasks(&mut self, location: u32) -> i64 {
+        std::mem::take(&mut self.locations[location as usize].task_ns)
+    }
+
+    /// Returns whether events of the trace may be lost.
+    pub(super) const fn has_losses(&self) -> bool {
+        self.has_losses
     }
 
     fn late_sender(
@@ -776,12 +913,14 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
             self.waits.add(wait);
         });
         self.take_collectives();
+        self.finish_threads();
         let ids: Vec<u64> = self.operations.keys().copied().collect();
         ids.into_iter()
             .for_each(|id| self.finish_operation(id, true));
         for (location, times) in self.locations.iter_mut().zip(times) {
             times.saved_ns = location.saved_inside_ns;
             times.calls = location.calls;
+            times.mpi_ns += location.in_calls_ns;
         }
         let (phases, phases_left_out) = self.phases.finish();
         let outcome = Outcome {

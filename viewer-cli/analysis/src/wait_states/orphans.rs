@@ -30,7 +30,8 @@ impl Orphans {
         self.turns_ns = Some((first_ns, at_ns));
     }
 
-    fn hide(&mut self, from_ns: Option<i64>, to_ns: i64) {
+    /// Takes note of an interval in which a call is hidden.
+    pub(super) fn hide(&mut self, from_ns: Option<i64>, to_ns: i64) {
         if self.hidden.len() < MOST_HIDDEN {
             self.hidden.push((from_ns, to_ns));
         }

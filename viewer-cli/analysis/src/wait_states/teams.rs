@@ -1,0 +1,68 @@
+//! What is known of the teams of threads and the locks of processes.
+
+use std::collections::VecDeque;
+
+use annals_format::{Definitions, ProcessId, RegionId};
+use annals_merger::CallAround;
+use rustc_hash::FxHashMap;
+
+/// A thread in a barrier.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Member {
+    pub(super) call: CallAround,
+    /// When it would have entered on an ideal network.
+    pub(super) ideal_ns: i64,
+    pub(super) left_ns: Option<i64>,
+    /// How long it executed tasks in the barrier.
+    pub(super) task_ns: i64,
+    pub(super) is_uncertain: bool,
+}
+
+/// A barrier that threads are in.
+#[derive(Debug, Default)]
+pub(super) struct Barrier {
+    pub(super) members: Vec<Member>,
+    /// Number of those that have left it.
+    pub(super) left: usize,
+}
+
+/// What is known of a lock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lock {
+    /// The thread that had it last.
+    pub(super) holder: u32,
+    /// When it was released, and when that would have been on an ideal network. `None` if it was not, or if that is lost.
+    pub(super) released_ns: Option<(i64, i64)>,
+}
+
+/// The barriers and locks of all processes.
+#[derive(Debug, Default)]
+pub(super) struct Threads {
+    /// By location: the first location of its process. It starts the teams.
+    pub(super) first_of: Vec<u32>,
+    /// By the first location of a process: number of its locations.
+    pub(super) count_of: FxHashMap<u32, usize>,
+    /// By the first location of a process, and region: those that threads are in.
+    pub(super) barriers: FxHashMap<(u32, RegionId), VecDeque<Barrier>>,
+    /// By the first location of a process, and number of the lock.
+    pub(super) locks: FxHashMap<(u32, u64), Lock>,
+}
+
+impl Threads {
+    pub(super) fn new(definitions: &Definitions) -> Self {
+        let mut first: FxHashMap<ProcessId, u32> = FxHashMap::default();
+        let locations = (0..).zip(definitions.locations.values());
+        let first_of =
+            locations.map(|(number, location)| *first.entry(location.process).or_insert(number));
+        let first_of: Vec<u32> = first_of.collect();
+        let mut count_of = FxHashMap::default();
+        for first in &first_of {
+            *count_of.entry(*first).or_default() += 1;
+        }
+        Self {
+            first_of,
+            count_of,
+            ..Self::default()
+        }
+    }
+}
