@@ -10,9 +10,10 @@ use crate::{
     ANY_EVENT_TYPE, BlockKind, BlockWriter, BootId, Cause, ChunkBuilder, ChunkHeader, Clock,
     ClockId, ClockKind, CompressionLevel, Cumulative, Definition, Definitions, DroppedRecord,
     Element, ElementType, EventType, EventTypeId, FileHeader, FileKind, Footer, Location,
-    LocationId, LocationKind, Process, ProcessId, ROW_OBSERVATION, Rank, RecordingId, Reference,
-    Region, RegionId, Result, Role, Schema, Source, SourceId, SourceOrder, Stream, StreamId,
-    StreamTotals, StringId, Value, Verbosity, encode_tail, put_dropped_row, put_row_start,
+    LocationId, LocationKind, Object, ObjectId, Process, ProcessId, ROW_OBSERVATION, Rank,
+    RecordingId, Reference, Region, RegionId, Result, Role, Schema, Source, SourceId, SourceOrder,
+    Stream, StreamId, StreamTotals, StringId, Value, Verbosity, encode_tail, put_dropped_row,
+    put_row_start,
 };
 
 /// The process that a recording is of.
@@ -269,6 +270,19 @@ impl RecordingBuilder {
             name,
             kind,
             system_id,
+        }));
+        id
+    }
+
+    /// Defines an object, such as a window.
+    pub fn object(&mut self, kind: &str, name: &str) -> ObjectId {
+        let id = ObjectId::new(self.definitions.objects.len() as u32);
+        let (kind, name) = (self.string(kind), self.string(name));
+        self.define(Definition::Object(Object {
+            id,
+            process: PROCESS,
+            kind,
+            name,
         }));
         id
     }

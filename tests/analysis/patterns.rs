@@ -139,6 +139,37 @@ fn a_receive_waits_for_its_send() {
 }
 
 #[test]
+fn ranks_wait_in_a_fence_for_the_last() {
+    let mut script = Script::new(3);
+    // The ranks make the same fences of a window; the next one says that all have left the first.
+    for (rank, first, second) in [
+        (0, (100, 720), (800, 1215)),
+        (1, (700, 710), (1200, 1210)),
+        (2, (400, 730), (750, 1220)),
+    ] {
+        for (number, (from_ns, to_ns)) in [(0, first), (1, second)] {
+            let deeds = [
+                (from_ns, Deed::Enter("MPI_Win_fence")),
+                (from_ns + 1, Deed::Fence(number)),
+                (to_ns, Deed::Leave("MPI_Win_fence")),
+            ];
+            script.rank(rank, &deeds);
+        }
+    }
+    let (heard, saved) = analyse(&script);
+    let pattern = WaitPattern::Fence;
+    let expected = [
+        (pattern, 0, Some(1), 100, 600),
+        (pattern, 0, Some(1), 800, 400),
+        (pattern, 2, Some(1), 400, 300),
+        (pattern, 2, Some(1), 750, 450),
+    ];
+    assert_eq!(found(&heard), expected);
+    // On an ideal network all leave the first at 700, and the second when rank 1 enters it, 10 earlier than it did.
+    assert_eq!(saved, [25, 20, 30]);
+}
+
+#[test]
 fn a_send_waits_for_its_receive() {
     let mut script = Script::new(2);
     script.rank(0, &call("MPI_Send", 100, Deed::Send(1, 5), 660));

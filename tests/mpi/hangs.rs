@@ -75,7 +75,11 @@ const CASES: [(&str, Expected); 8] = [
         "MPI_Win_fence",
         &[(
             "mpi.window_sync",
-            &[COMMUNICATOR, ("window", "window 0"), ("sequence", "1")],
+            &[
+                COMMUNICATOR,
+                ("window", "MPI_COMM_WORLD/dup.0 {0-2}/window.0"),
+                ("sequence", "1"),
+            ],
         )],
     ),
 ];

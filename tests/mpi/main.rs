@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use serde_json::Value;
-use support::{Flavour, Run, flavours, names_of_calls, prefix, text_of};
+use support::{Flavour, Run, flavours, names_of_calls, output, prefix, text_of};
 
 /// Checks that nothing in a trace contradicts its messages, and returns the number of matched
 /// messages.
@@ -235,6 +235,15 @@ fn windows_and_files_tell_what_went_where() {
         assert_eq!(moved["mpi.write"], (4, 32), "{}", flavour.name);
         assert_eq!(moved["mpi.read"], (4, 32), "{}", flavour.name);
         assert_eq!(moved["mpi.window"].0, 4, "{}", flavour.name);
+        // Rank 1 is 100 ms late in the second of four fences.
+        let mut why = Command::new(prefix().join("bin/trace-cli"));
+        let answer = output(why.arg("why").arg(run.trace()).arg("--json"));
+        let answer: Value = serde_json::from_str(&answer).expect("JSON");
+        let cause = &answer["causes"][0];
+        let is_fence = cause["pattern"] == "fence" && cause["region"] == "MPI_Win_fence";
+        assert!(is_fence && cause["rank"] == 1, "{}: {cause}", flavour.name);
+        let late_ns = cause["max_late_ns"].as_i64().unwrap_or(0);
+        assert!(late_ns > 90_000_000, "{}: {cause}", flavour.name);
     }
 }
 

@@ -1,6 +1,7 @@
 /* One-sided operations on windows, and files. */
 #include <mpi.h>
 #include <stdio.h>
+#include <unistd.h>
 
 int main(int argc, char **argv) {
     int rank, size;
@@ -16,6 +17,7 @@ int main(int argc, char **argv) {
     MPI_Win_fence(0, win);
     MPI_Put(&rank, 1, MPI_INT, next, 0, 1, MPI_INT, win);
     MPI_Put(&rank, 1, MPI_INT, MPI_PROC_NULL, 0, 1, MPI_INT, win);
+    if (rank == 1) usleep(100000);
     MPI_Win_fence(0, win);
     MPI_Get(got, 4, MPI_INT, next, 0, 4, MPI_INT, win);
     MPI_Win_fence(0, win);

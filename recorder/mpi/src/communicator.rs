@@ -26,6 +26,8 @@ pub(crate) struct Communicator {
     pub(crate) peer_count: u32,
     /// Number of communicators that were made from it.
     pub(crate) children: AtomicU64,
+    /// Number of windows that were made from it.
+    pub(crate) windows: AtomicU64,
     /// Number of collective operations on it that this process has begun.
     pub(crate) collectives: AtomicU64,
     /// Number of persistent collective operations on it that this process has made.

@@ -249,6 +249,7 @@ pub(crate) fn make(mpi: &Mpi, handle: usize, origin: &Origin<'_>) -> Option<&'st
         peer_count: peers.len() as u32,
         peers: (!is_identity).then(|| peers.into_boxed_slice()),
         children: AtomicU64::new(0),
+        windows: AtomicU64::new(0),
         collectives: AtomicU64::new(0),
         persistent: AtomicU64::new(0),
         calls: AtomicU64::new(0),

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::abi::is_success;
 use crate::call::{Call, Frame, Site};
+use crate::communicator::Communicator;
 use crate::communicators::window_ranks;
 use crate::events;
 use crate::handles::HandleMap;
@@ -34,15 +35,21 @@ pub(crate) fn window(mpi: &Mpi, handle: usize) -> Option<&'static Window> {
         .or_else(|| (handle != mpi.abi.win_null).then(|| make(mpi, handle, None))?)
 }
 
-fn make(mpi: &Mpi, handle: usize, communicator: Option<u32>) -> Option<&'static Window> {
+fn make(mpi: &Mpi, handle: usize, communicator: Option<&Communicator>) -> Option<&'static Window> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    // A window's name matches nothing of other processes; a number distinguishes it from this
-    // process's others.
-    let name = format!("window {}", COUNT.fetch_add(1, Ordering::Relaxed));
+    // All processes of a communicator make its windows in the same order, so that a window's name is the same in all of
+    // them. The name of one that was made before this library was loaded matches nothing of other processes.
+    let name = match communicator {
+        Some(comm) => {
+            let number = comm.windows.fetch_add(1, Ordering::Relaxed);
+            format!("{}/window.{number}", comm.name)
+        }
+        None => format!("window {}", COUNT.fetch_add(1, Ordering::Relaxed)),
+    };
     let object = mpi.recorder.add_object("window", &name).ok()?.get();
     let window: &'static Window = Box::leak(Box::new(Window {
         object,
-        communicator,
+        communicator: communicator.map(|comm| comm.object),
         ranks: OnceLock::new(),
         fences: AtomicU64::new(0),
     }));
@@ -73,11 +80,7 @@ pub(crate) fn win_new<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let made = frame.mpi.filter(|_| is_success(result)).and_then(|mpi| {
         let handle = call.place(call.at().win).handle(&mpi.abi, 0);
         let comm = mpi.learn(call.handle(&mpi.abi, call.at().comm))?;
-        Some((
-            mpi,
-            make(mpi, handle, Some(comm.object))?.object,
-            comm.object,
-        ))
+        Some((mpi, make(mpi, handle, Some(comm))?.object, comm.object))
     });
     match made {
         Some((mpi, window, comm)) => frame.leave_with(&mpi.types.window, (window, comm)),

@@ -24,6 +24,8 @@ pub enum Deed {
     Begin(CollectiveOperation, u32),
     /// Operation, root.
     End(CollectiveOperation, u32),
+    /// Of the window, by number.
+    Fence(u32),
     /// A lock, by number.
     Acquire(u32),
     /// A lock, by number.
@@ -74,6 +76,7 @@ struct Types {
     receive: EventTypeId,
     begin: EventTypeId,
     end: EventTypeId,
+    fence: EventTypeId,
     acquire: EventTypeId,
     release: EventTypeId,
 }
@@ -82,6 +85,8 @@ impl Types {
     fn define(builder: &mut RecordingBuilder) -> Self {
         let mut region = ElementSpec::new("region", ElementType::U32);
         region.reference = Reference::Region;
+        let mut window = ElementSpec::new("window", ElementType::U32);
+        window.reference = Reference::Object;
         let number = |name| ElementSpec::new(name, ElementType::I64);
         let message = ["communicator", "peer", "tag", "bytes", "sequence"].map(number);
         let collective = [
@@ -102,6 +107,11 @@ impl Types {
             receive: builder.event_type("receive", Role::Receive, &message),
             begin: builder.event_type("begin", Role::CollectiveBegin, &collective),
             end: builder.event_type("end", Role::CollectiveEnd, &collective),
+            fence: builder.event_type(
+                "mpi.window_sync",
+                Role::Point,
+                &[window, number("sequence")],
+            ),
             acquire: builder.event_type("acquire", Role::Acquire, &[number("lock_id")]),
             release: builder.event_type("release", Role::Release, &[number("lock_id")]),
         }
@@ -123,7 +133,11 @@ fn numbers(deeds: &[(i64, Deed)]) -> Vec<i64> {
     let mut counts: BTreeMap<(u8, u32, i64), i64> = BTreeMap::new();
     let number = |(_, deed): &(i64, Deed)| {
         let channel = match *deed {
-            Deed::Enter(_) | Deed::Leave(_) | Deed::Acquire(_) | Deed::Release(_) => return -1,
+            Deed::Enter(_)
+            | Deed::Leave(_)
+            | Deed::Fence(_)
+            | Deed::Acquire(_)
+            | Deed::Release(_) => return -1,
             Deed::Send(peer, tag) => (0, peer, tag),
             Deed::Receive(peer, tag) => (1, peer, tag),
             Deed::Begin(..) => (2, 0, 0),
@@ -220,6 +234,7 @@ impl Script {
             })
             .collect();
         let types = Types::define(&mut builder);
+        builder.object("window", "window of all");
         let regions = self.regions();
         for name in &regions {
             let group = match *name {
@@ -295,6 +310,10 @@ impl Script {
                 Deed::Receive(peer, tag) => chunk.event(types.receive, tick, &message(peer, tag)),
                 Deed::Begin(op, root) => chunk.event(types.begin, tick, &collective(op, root)),
                 Deed::End(op, root) => chunk.event(types.end, tick, &collective(op, root)),
+                Deed::Fence(number) => {
+                    let values = [Value::U32(0), Value::I64(number.into())];
+                    chunk.event(types.fence, tick, &values);
+                }
                 Deed::Acquire(lock) => chunk.event(types.acquire, tick, &[Value::I64(lock.into())]),
                 Deed::Release(lock) => chunk.event(types.release, tick, &[Value::I64(lock.into())]),
             }

@@ -7,6 +7,7 @@
 mod clock_errors;
 mod delays;
 mod engine;
+mod fences;
 mod operations;
 mod orphans;
 mod phases;
@@ -16,7 +17,9 @@ mod threads;
 use std::sync::{Arc, Mutex};
 
 use annals_format::names::element;
-use annals_format::{Definitions, EventTypeId, OrderedChunk, Reference, RegionId, Role};
+use annals_format::{
+    Definitions, EventTypeId, ObjectId, OrderedChunk, Reference, RegionId, Role, StringId,
+};
 use annals_merger::calls::{CallSink, Close, Frame};
 use annals_merger::{
     CallAround, MessageCounts, MessageEvents, MessageExtractor, Query, ReadSummary, Reader, Result,
@@ -33,6 +36,9 @@ use crate::losses::concerns;
 use crate::mpi_functions::MpiFunctions;
 use crate::region_kinds::{RegionKind, RegionKinds, ThreadConstruct};
 use crate::state::{CallState, fold_calls};
+
+/// Name of the event type of calls that synchronise a window, in recordings of MPI.
+const WINDOW_SYNC: &str = "mpi.window_sync";
 
 /// Why a call waits. The formulas are those of the functions [`late_sender`](crate::late_sender),
 /// [`late_receiver`](crate::late_receiver) and [`collective_waits`](crate::collective_waits).
@@ -60,6 +66,8 @@ pub enum WaitPattern {
     EarlyReduce,
     /// A prefix operation was entered before the last of the members before it.
     EarlyScan,
+    /// A fence of a window was entered before the last rank entered it.
+    Fence,
     /// A thread entered a barrier of its team before the last of the others.
     ThreadBarrier,
     /// A thread wanted a lock that another one had.
@@ -188,6 +196,7 @@ struct Shared<'a> {
     /// Whether there are teams of threads.
     has_teams: bool,
     locks: LockTypes,
+    fences: FenceTypes,
 }
 
 impl Shared<'_> {
@@ -256,6 +265,51 @@ impl LockTypes {
             is_acquire,
             lock: lock as u64,
         })
+    }
+}
+
+/// The event types of calls that synchronise a window: those of `mpi.window_sync`.
+#[derive(Default)]
+struct FenceTypes {
+    /// Event type, and which elements are the window and the number of the fence.
+    types: Vec<(EventTypeId, usize, usize)>,
+}
+
+impl FenceTypes {
+    fn of(definitions: &Definitions) -> Self {
+        let types = definitions.event_types.values();
+        let types = types.filter(|of| definitions.string(of.name) == WINDOW_SYNC);
+        let types = types.filter_map(|of| {
+            let window = definitions.element(of.id, "window")?;
+            let number = definitions.element(of.id, element::SEQUENCE)?;
+            (of.elements[window].reference == Reference::Object).then_some((of.id, window, number))
+        });
+        Self {
+            types: types.collect(),
+        }
+    }
+
+    /// Returns the fence that an event is of. `None` for other events.
+    fn fence(
+        &self,
+        definitions: &Definitions,
+        chunk: &OrderedChunk,
+        event: usize,
+    ) -> Option<(StringId, u64)> {
+        if self.types.is_empty() {
+            return None;
+        }
+        let of_type = chunk.columns(event);
+        let known = self
+            .types
+            .iter()
+            .find(|known| known.0 == of_type.event_type);
+        let (_, window, number) = *known?;
+        let integer = |column: usize| of_type.columns.get(column)?.integer(chunk.ordinal(event));
+        let window = ObjectId::new(u32::try_from(integer(window)?).ok()?);
+        // Calls of other functions have none.
+        let number = u64::try_from(integer(number)?).ok()?;
+        Some((definitions.objects.get(&window)?.name, number))
     }
 }
 
@@ -617,6 +671,24 @@ impl<V: WaitObserver> SliceState<'_, V> {
         self.step_of_thread(location, acquire);
     }
 
+    /// Takes that the call that is open is one of a fence.
+    fn fence(&mut self, location: usize, frames: &[Frame], key: (StringId, u64)) {
+        let Some(open) = &mut self.locations[location].open else {
+            return;
+        };
+        let frame = frames.get(open.call.depth as usize);
+        let call = CallAround {
+            is_uncertain: frame.is_none_or(|frame| frame.is_uncertain),
+            ..open.call
+        };
+        let had_events = std::mem::replace(&mut open.has_events, true);
+        let at = self.next_event();
+        if !had_events {
+            self.step_of_work(location, at);
+        }
+        self.steps.push(Step::Fence { at, call, key });
+    }
+
     /// Hands out what a thread does with others, after its work up to then.
     fn step_of_thread(&mut self, location: usize, step: ThreadStep) {
         let at = self.next_event();
@@ -735,6 +807,14 @@ impl<V: WaitObserver> Sink for SliceState<'_, V> {
             let (depth, path) = (frames.len() - 1, frame.tag);
             self.open(location, depth, frame.region, path, frame.entered_ns);
         }
+        if let Some(key) = self
+            .shared
+            .fences
+            .fence(self.shared.definitions, chunk, event)
+        {
+            self.fence(location, frames, key);
+            return;
+        }
         let of = &mut self.locations[location];
         let Some(open) = &mut of.open else { return };
         let frame = frames.get(open.call.depth as usize);
@@ -827,6 +907,7 @@ pub fn wait_states<V: WaitObserver>(
         has_losses: !whole.losses.is_empty(),
         is_phase: is_phase(phases),
         locks: LockTypes::of(definitions),
+        fences: FenceTypes::of(definitions),
     };
     let observer = Mutex::new(Some(observer));
     let take_observer = |slice| match observer.lock() {

@@ -52,6 +52,7 @@ pub const fn pattern_name(pattern: WaitPattern) -> &'static str {
         WaitPattern::LateBroadcast => "late broadcast",
         WaitPattern::EarlyReduce => "early reduce",
         WaitPattern::EarlyScan => "early scan",
+        WaitPattern::Fence => "wait at fence",
         WaitPattern::ThreadBarrier => "wait at thread barrier",
         WaitPattern::Lock => "wait for lock",
     }

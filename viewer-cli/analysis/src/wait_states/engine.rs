@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 use super::clock_errors::{ClockErrors, wait_error};
 use super::delays::{Delays, Waiting};
 use super::phases::{Passed, PhaseTimes, Phases};
-use super::teams::Threads;
+use super::teams::{FenceKey, Fences, Threads};
 use super::{Delay, LocationTimes, Quick, Shared, WaitObserver, WaitPattern, WaitState};
 use crate::call_paths::CallPaths;
 use crate::mpi_functions::MpiFunctions;
@@ -51,6 +51,12 @@ pub(super) enum Step {
         location: u32,
         time_ns: i64,
         edge: PhaseEdge,
+    },
+    /// A call is one of a fence of a window.
+    Fence {
+        at: usize,
+        call: CallAround,
+        key: FenceKey,
     },
     /// Something of a thread and the others of its process.
     Thread { at: usize, step: ThreadStep },
@@ -104,7 +110,7 @@ impl Step {
     /// The call that it is part of.
     pub(super) const fn call_mut(&mut self) -> Option<&mut CallAround> {
         match self {
-            Self::Leave { call, .. } => Some(call),
+            Self::Leave { call, .. } | Self::Fence { call, .. } => Some(call),
             Self::Thread { step, .. } => step.call_mut(),
             Self::Work { .. } | Self::Phase { .. } => None,
         }
@@ -115,6 +121,7 @@ impl Step {
             Self::Work { at, .. }
             | Self::Leave { at, .. }
             | Self::Phase { at, .. }
+            | Self::Fence { at, .. }
             | Self::Thread { at, .. } => at,
         }
     }
@@ -153,6 +160,8 @@ struct OpenCall {
     sends: Vec<u64>,
     /// Collective operations that ended in it.
     ended: Vec<(u64, ProcessId)>,
+    /// The fence that it is part of.
+    fence: Option<FenceKey>,
 }
 
 impl OpenCall {
@@ -224,6 +233,7 @@ pub(super) struct Engine<'a, V> {
     pub(super) clock_errors: ClockErrors,
     phases: Phases,
     pub(super) threads: Threads,
+    pub(super) fences: Fences,
     /// Number of messages and operations that made others wait.
     operations_seen: u64,
     /// Whether each message and collective operation should have a call around it.
@@ -306,6 +316,7 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
             clock_errors: ClockErrors::new(definitions),
             phases: Phases::new(definitions.locations.len()),
             threads: Threads::new(definitions),
+            fences: Fences::default(),
             operations_seen: 0,
             has_calls: shared.has_mpi,
             waits: Waits {
@@ -360,6 +371,7 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
                         self.leave(&call, is_uncertain);
                     }
                 }
+                Step::Fence { call, key, .. } => self.enter_fence(&call, key),
                 Step::Thread { step, .. } => self.thread(step),
                 Step::Phase {
                     location,
@@ -379,6 +391,11 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
             }
         }
         self.feed(events, fed, events.len());
+    }
+
+    /// Takes note of the fence that a call is part of.
+    pub(super) fn set_fence(&mut self, call: &CallAround, key: FenceKey) {
+        self.open(call).fence = Some(key);
     }
 
     fn is_open(&self, call: &CallAround) -> bool {
@@ -500,6 +517,7 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
             receivers: Vec::new(),
             sends: Vec::new(),
             ended: Vec::new(),
+            fence: None,
         })
     }
 
@@ -620,14 +638,19 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
         self.pairs.leave(call, left_ns);
         let of = &mut self.locations[call.location as usize];
         let open = of.open.take().filter(|open| open.is(call));
+        let fence = open.as_ref().and_then(|open| open.fence);
         let ideal_ns = open.as_ref().map_or(i64::MIN, |open| open.ideal_ns);
         of.not_useful_ns += left_ns - call.entered_ns;
         if !self.has_calls {
             of.in_calls_ns += self.waits.window.clip(call.entered_ns, left_ns);
         }
-        self.pass(call, left_ns, ideal_ns, 0);
+        let fence_ns = fence.map_or(i64::MIN, |key| self.ideal_of_fence(key));
+        self.pass(call, left_ns, ideal_ns.max(fence_ns), 0);
         let Some(open) = open else { return };
         self.count_call(call, left_ns, true);
+        if let Some(key) = fence {
+            self.leave_fence(call, key, is_uncertain);
+        }
         // Its call may be another one than the loss lets it seem, or a message is not known for which it waited.
         let is_partial = (open.received.len() as u32) < open.receives;
         let is_partial = is_partial || open.received.iter().any(|received| received.is_uncertain);
@@ -914,6 +937,7 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
         });
         self.take_collectives();
         self.finish_threads();
+        self.finish_fences();
         let ids: Vec<u64> = self.operations.keys().copied().collect();
         ids.into_iter()
             .for_each(|id| self.finish_operation(id, true));

@@ -1,12 +1,12 @@
-//! What is known of the teams of threads and the locks of processes.
+//! What is known of the teams of threads and the locks of processes, and of the fences of windows.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-use annals_format::{Definitions, ProcessId, RegionId};
+use annals_format::{Definitions, ProcessId, RegionId, StringId};
 use annals_merger::CallAround;
 use rustc_hash::FxHashMap;
 
-/// A thread in a barrier.
+/// A thread in a barrier, or a rank in a fence.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
     pub(super) call: CallAround,
@@ -18,12 +18,43 @@ pub(super) struct Member {
     pub(super) is_uncertain: bool,
 }
 
-/// A barrier that threads are in.
+/// A barrier that threads are in, or a fence that ranks are in.
 #[derive(Debug, Default)]
 pub(super) struct Barrier {
     pub(super) members: Vec<Member>,
     /// Number of those that have left it.
     pub(super) left: usize,
+}
+
+impl Barrier {
+    /// Returns when the last of the members would have entered it on an ideal network.
+    pub(super) fn ideal_ns(&self) -> i64 {
+        let members = self.members.iter();
+        members
+            .map(|member| member.ideal_ns)
+            .max()
+            .unwrap_or(i64::MIN)
+    }
+
+    /// Returns the member that is in it by a call.
+    pub(super) fn member(&mut self, call: &CallAround) -> Option<&mut Member> {
+        self.members.iter_mut().find(|member| {
+            let known = &member.call;
+            (known.location, known.entered_ns) == (call.location, call.entered_ns)
+                && member.left_ns.is_none()
+        })
+    }
+}
+
+/// A fence: the name of its window, and its number among those of the window.
+pub(super) type FenceKey = (StringId, u64);
+
+/// The fences that ranks are in.
+#[derive(Debug, Default)]
+pub(super) struct Fences {
+    pub(super) open: BTreeMap<FenceKey, Barrier>,
+    /// By window: how many ranks were in its last fence that is over.
+    pub(super) sizes: FxHashMap<StringId, usize>,
 }
 
 /// What is known of a lock.

@@ -68,17 +68,12 @@ impl<V: WaitObserver> Engine<'_, V> {
         let barriers = self.threads.barriers.entry(key).or_default();
         let mut ideal_ns = i64::MIN;
         for barrier in barriers.iter_mut() {
-            let latest = barrier.members.iter().map(|member| member.ideal_ns).max();
-            let same = |member: &&mut Member| {
-                let known = &member.call;
-                (known.location, known.entered_ns) == (call.location, call.entered_ns)
-                    && member.left_ns.is_none()
-            };
-            if let Some(member) = barrier.members.iter_mut().find(same) {
+            let latest_ns = barrier.ideal_ns();
+            if let Some(member) = barrier.member(call) {
                 (member.left_ns, member.is_uncertain) = (Some(left_ns), is_uncertain);
                 member.task_ns = task_ns;
                 barrier.left += 1;
-                ideal_ns = latest.unwrap_or(i64::MIN);
+                ideal_ns = latest_ns;
                 break;
             }
         }
@@ -98,56 +93,11 @@ impl<V: WaitObserver> Engine<'_, V> {
             let Some(barrier) = barriers.pop_front() else {
                 return;
             };
-            self.barrier(&barrier, key.0);
-        }
-    }
-
-    /// Finds the waits of a barrier of a process.
-    fn barrier(&mut self, barrier: &Barrier, process: u32) {
-        let each = || barrier.members.iter();
-        // Of several that were last, the first by number.
-        let last = each().max_by_key(|member| {
-            (
-                member.call.entered_ns,
-                std::cmp::Reverse(member.call.location),
-            )
-        });
-        let Some(last) = last else { return };
-        let is_uncertain = each().any(|member| member.is_uncertain || member.left_ns.is_none());
-        // Threads of which nothing is known may have entered later.
-        let all = self.threads.count_of.get(&process).copied().unwrap_or(0);
-        let is_partial = self.has_losses() && barrier.members.len() < all;
-        let operation = self.next_operation();
-        for member in each() {
-            let call = &member.call;
-            let end_ns = last.call.entered_ns.max(call.entered_ns);
-            let left_ns = member.left_ns.unwrap_or(end_ns);
-            let wait_ns = end_ns.min(left_ns) - call.entered_ns - member.task_ns;
-            let wait_ns = wait_ns.max(0);
-            let length_ns = left_ns - call.entered_ns;
-            let wait = WaitState {
-                pattern: WaitPattern::ThreadBarrier,
-                path: call.tag,
-                region: Some(call.region),
-                location: call.location,
-                cause: (wait_ns > 0).then_some(last.call.location),
-                communicator: None,
-                from_ns: call.entered_ns,
-                wait_ns,
-                operation,
-                uncertain_ns: match (is_uncertain, is_partial) {
-                    (true, _) => length_ns,
-                    (false, true) => length_ns - wait_ns,
-                    (false, false) => 0,
-                },
-            };
-            self.add(&wait, last.call.entered_ns);
-        }
-        for member in each() {
-            if let Some(left_ns) = member.left_ns {
-                let team = OF_THREADS | u64::from(process);
-                self.delays.operation(member.call.location, team, left_ns);
-            }
+            // Threads of which nothing is known may have entered later.
+            let all = self.threads.count_of.get(&key.0).copied().unwrap_or(0);
+            let is_partial = self.has_losses() && barrier.members.len() < all;
+            let team = OF_THREADS | u64::from(key.0);
+            self.barrier(&barrier, WaitPattern::ThreadBarrier, team, is_partial);
         }
     }
 
