@@ -70,6 +70,21 @@ fn paths_waits_and_causes_of_hybrid_programs_add_up() {
             );
             assert_eq!(rank.uncertain_ns, 0);
         }
+        // What was planted: `latesender` makes rank 0 wait for rank 1, which sleeps; in the solver, threads wait for each
+        // other, and for a critical section.
+        let has = |pattern| lost.wait_states.iter().any(|row| row.pattern == pattern);
+        let name = archive.to_string_lossy();
+        if name.contains("10_scorep_mpi_tags") {
+            let cause = &lost.causes[0];
+            assert_eq!((cause.rank, cause.pattern), (1, WaitPattern::LateSender));
+            let place = cause.extra[0].path.last().expect("a region");
+            assert!(place.contains("sleep"), "{place}");
+        } else if !name.contains("gpu") {
+            assert!(has(WaitPattern::ThreadBarrier), "{name}");
+        }
+        if name.contains("cpu") {
+            assert!(has(WaitPattern::Lock), "{name}");
+        }
         // Each nanosecond of waiting for a rank has one cause.
         let waited_ns: i64 = lost
             .wait_states

@@ -573,9 +573,15 @@ fn a_page_that_cannot_be_written_is_an_error_that_names_it() {
         .expect("trace-cli runs");
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let shown = std::fs::read_to_string(&filtered).expect("a page");
-    let window =
-        "The figures are of the time window from 0 ns to 50.00 us. Only events of rank 0 count.";
+    let window = "The figures are of the time window from 0 ns to 50.00 us. Only events of rank 0 count; the efficiencies are those of all ranks.";
     assert!(shown.contains(window));
+    // Standard output may be a pipe.
+    let file = scratch.path().join("file.html");
+    assert_eq!(report(&[&trace], &file).status.code(), Some(0));
+    let piped = report(&[&trace], Path::new("/dev/stdout"));
+    assert_eq!(piped.status.code(), Some(0), "{}", said(&piped));
+    let shown = std::fs::read(&file).expect("a page");
+    assert!(piped.stdout == shown, "another page");
     // A page may replace a page.
     let again = scratch.path().join("page.html");
     page(&[&trace], &again);

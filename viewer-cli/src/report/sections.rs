@@ -95,7 +95,9 @@ pub(super) fn window_sentence(figures: &RunFigures) -> String {
     };
     match &figures.filter {
         None => of_window,
-        Some(filter) => format!("{of_window} Only events of {filter} count."),
+        Some(filter) => format!(
+            "{of_window} Only events of {filter} count; the efficiencies are those of all ranks."
+        ),
     }
 }
 
