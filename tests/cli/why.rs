@@ -103,6 +103,8 @@ fn of_equal_causes_the_lower_rank_is_first() {
         script.rank(rank, &sender).rank(peer, &receiver);
     }
     let found = json(&script, &[]);
+    assert_eq!(found["wait_states"][0]["communicator"], "0");
+    assert_eq!(found["worst"][0]["communicator"], "0");
     let ranks = [&found["causes"][0]["rank"], &found["causes"][1]["rank"]];
     assert_eq!(ranks, [0, 3]);
     assert_eq!(found["causes"][0]["cost_ns"], found["causes"][1]["cost_ns"]);

@@ -11,13 +11,13 @@ use std::sync::Mutex;
 
 use annals_format::names::element;
 use annals_format::{
-    CollectiveOperation, Definitions, EventTypeId, ObjectId, Reference, Role, StreamId, StringId,
-    TraceLoss,
+    CollectiveOperation, Definitions, EventTypeId, Reference, Role, StreamId, TraceLoss,
 };
 use annals_merger::{Event, Places, Query, ReadSummary, Reader, Result, SliceLength, Window};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
+use crate::communicators::communicator_name;
 use crate::losses::concerns;
 use crate::state::{EventState, fold_events};
 use crate::waits::{LongestWaits, Wait, WaitCause, location_of};
@@ -415,19 +415,8 @@ impl Shared<'_> {
         let event_type = definitions.event_types.get(&member.event_type);
         let at = self.types[&member.event_type].communicator;
         let element = event_type.and_then(|event_type| event_type.elements.get(at?));
-        let number = u32::try_from(value).ok();
-        match (element.map(|element| element.reference), number) {
-            (Some(Reference::Object), Some(number)) => {
-                match definitions.objects.get(&ObjectId::new(number)) {
-                    Some(object) => definitions.string(object.name).to_owned(),
-                    None => value.to_string(),
-                }
-            }
-            (Some(Reference::String), Some(number)) => {
-                definitions.string(StringId::new(number)).to_owned()
-            }
-            _ => value.to_string(),
-        }
+        let reference = element.map_or(Reference::None, |element| element.reference);
+        communicator_name(definitions, reference, value)
     }
 }
 

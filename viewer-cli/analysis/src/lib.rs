@@ -26,6 +26,7 @@ mod call_paths;
 mod call_tree;
 mod collectives;
 mod colour;
+mod communicators;
 mod critical_path;
 mod distribution;
 mod efficiencies;

@@ -9,6 +9,7 @@ use annals_merger::{MessageCounts, Query, ReadSummary, Reader, Result, Window};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
+use crate::communicators::{CommunicatorNumbers, communicator_name};
 use crate::critical_path::{CriticalPath, PathObserver, path_of};
 use crate::efficiencies::{Efficiencies, EfficiencyModel, RunTimes};
 use crate::region_kinds::RegionKinds;
@@ -142,13 +143,15 @@ pub struct RankTimes {
     pub caused_ns: i64,
 }
 
-/// The waits of a pattern in a call path. Times in nanoseconds.
+/// The waits of a pattern in a call path and a communicator. Times in nanoseconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct WaitStateRow {
     /// The pattern.
     pub pattern: WaitPattern,
     /// Names of the regions of the call path, from the outermost on.
     pub path: Vec<String>,
+    /// Name of the communicator. `None` if there is none.
+    pub communicator: Option<String>,
     /// Number of waits.
     pub count: u64,
     /// Their sum.
@@ -228,6 +231,8 @@ pub struct WorstWait {
     pub for_thread: Option<String>,
     /// Names of the regions of the call path, from the outermost on.
     pub path: Vec<String>,
+    /// Name of the communicator. `None` if there is none.
+    pub communicator: Option<String>,
     /// Trace time at which it began, nanoseconds.
     pub from_ns: i64,
     /// How long it took, nanoseconds.
@@ -303,14 +308,17 @@ struct CauseSum {
 }
 
 /// Adds up waits and their causes.
-struct Sums {
+struct Sums<'a> {
+    definitions: &'a Definitions,
+    communicators: CommunicatorNumbers,
     /// By location: its process.
     process_of: Vec<ProcessId>,
     /// By location: the location that is the cause of what it causes. Without teams, the first of its process.
     unit_of: Vec<u32>,
     /// By location, if there are teams: its name, if its process has several.
     thread_names: Vec<Option<StringId>>,
-    rows: FxHashMap<(WaitPattern, u32), WaitSum>,
+    /// By pattern, call path, and number of the communicator.
+    rows: FxHashMap<(WaitPattern, u32, Option<u32>), WaitSum>,
     /// Time that processes waited, and by how much it may differ.
     waited_ns: FxHashMap<ProcessId, (i64, i64)>,
     causes: FxHashMap<u32, CauseSum>,
@@ -323,8 +331,8 @@ struct Sums {
     path: Option<PathObserver>,
 }
 
-impl Sums {
-    fn new(definitions: &Definitions) -> Self {
+impl<'a> Sums<'a> {
+    fn new(definitions: &'a Definitions) -> Self {
         let locations = definitions.locations.values();
         let process_of: Vec<ProcessId> = locations.map(|location| location.process).collect();
         let has_teams = RegionKinds::of(definitions).has_teams();
@@ -344,6 +352,8 @@ impl Sums {
             unit_of: unit_of.collect(),
             thread_names: thread_names.collect(),
             process_of,
+            definitions,
+            communicators: CommunicatorNumbers::default(),
             rows: FxHashMap::default(),
             waited_ns: FxHashMap::default(),
             causes: FxHashMap::default(),
@@ -364,17 +374,24 @@ impl Sums {
         Some(definitions.string(name).to_owned())
     }
 
+    /// Returns the sum of waits like this one.
+    fn row(&mut self, wait: &WaitState) -> &mut WaitSum {
+        let definitions = self.definitions;
+        let communicator = wait
+            .communicator
+            .map(|value| self.communicators.number(definitions, value));
+        let key = (wait.pattern, wait.path, communicator);
+        self.rows.entry(key).or_default()
+    }
+
     fn unit(&self, location: u32) -> u32 {
         self.unit_of[location as usize]
     }
 }
 
-impl WaitObserver for Sums {
+impl WaitObserver for Sums<'_> {
     fn wait(&mut self, wait: &WaitState) {
-        self.rows
-            .entry((wait.pattern, wait.path))
-            .or_default()
-            .add(wait);
+        self.row(wait).add(wait);
         let process = self.process(wait.location);
         let waited = self.waited_ns.entry(process).or_default();
         waited.0 = waited.0.saturating_add(wait.wait_ns);
@@ -390,8 +407,7 @@ impl WaitObserver for Sums {
     }
 
     fn wrong_order(&mut self, wait: &WaitState, more_ns: i64) {
-        let sum = self.rows.entry((wait.pattern, wait.path)).or_default();
-        sum.wrong_order_ns += more_ns;
+        self.row(wait).wrong_order_ns += more_ns;
         let Some(cause) = wait.cause else { return };
         let unit = self.unit(cause);
         let of = self.causes.entry(unit).or_default();
@@ -469,7 +485,7 @@ pub fn lost_time(
 }
 
 fn of_sums(
-    sums: &Sums,
+    sums: &Sums<'_>,
     times: &CommunicationTimes,
     definitions: &Definitions,
     window: Window,
@@ -562,7 +578,7 @@ struct Thread {
 /// Returns the threads whose times count: those that communicate or work in teams. If a process has none, all of its
 /// threads together count as one, with their mean times.
 fn counted_threads(
-    sums: &Sums,
+    sums: &Sums<'_>,
     times: &CommunicationTimes,
     window: Window,
     run_ns: i64,
@@ -613,7 +629,10 @@ fn counted_threads(
 }
 
 /// Adds up times of locations by their process.
-fn by_process(sums: &Sums, times: impl Iterator<Item = (u32, i64)>) -> FxHashMap<ProcessId, i64> {
+fn by_process(
+    sums: &Sums<'_>,
+    times: impl Iterator<Item = (u32, i64)>,
+) -> FxHashMap<ProcessId, i64> {
     let mut by = FxHashMap::default();
     for (location, ns) in times {
         let sum: &mut i64 = by.entry(sums.process(location)).or_default();
@@ -623,31 +642,37 @@ fn by_process(sums: &Sums, times: impl Iterator<Item = (u32, i64)>) -> FxHashMap
 }
 
 fn wait_state_rows(
-    sums: &Sums,
+    sums: &Sums<'_>,
     times: &CommunicationTimes,
     definitions: &Definitions,
     share: impl Fn(i64) -> f64,
 ) -> Vec<WaitStateRow> {
-    let rows = sums.rows.iter().map(|((pattern, path), sum)| WaitStateRow {
-        pattern: *pattern,
-        path: times.paths.names(*path, definitions),
-        count: sum.count,
-        wait_ns: sum.wait_ns,
-        max_ns: sum.max_ns,
-        wrong_order_ns: sum.wrong_order_ns,
-        uncertain_ns: sum.uncertain_ns,
-        share: share(sum.wait_ns),
+    let names = sums.communicators.names();
+    let rows = sums.rows.iter().map(|(key, sum)| {
+        let (pattern, path, communicator) = *key;
+        WaitStateRow {
+            pattern,
+            path: times.paths.names(path, definitions),
+            communicator: communicator.map(|number| names[number as usize].to_owned()),
+            count: sum.count,
+            wait_ns: sum.wait_ns,
+            max_ns: sum.max_ns,
+            wrong_order_ns: sum.wrong_order_ns,
+            uncertain_ns: sum.uncertain_ns,
+            share: share(sum.wait_ns),
+        }
     });
     let mut rows: Vec<WaitStateRow> = rows.collect();
     rows.sort_by(|a, b| {
         let key = |row: &WaitStateRow| (Reverse(row.wait_ns), row.pattern);
-        key(a).cmp(&key(b)).then_with(|| a.path.cmp(&b.path))
+        let names = |row: &WaitStateRow| (row.path.clone(), row.communicator.clone());
+        key(a).cmp(&key(b)).then_with(|| names(a).cmp(&names(b)))
     });
     rows
 }
 
 fn cause_rows(
-    sums: &Sums,
+    sums: &Sums<'_>,
     times: &CommunicationTimes,
     definitions: &Definitions,
     share: impl Fn(i64) -> f64 + Copy,
@@ -712,7 +737,7 @@ fn cause_rows(
 /// Returns the rows of ranks that received in the wrong order. What others waited because of that is in the row with the
 /// largest cost of the rank.
 fn wrong_order_rows(
-    sums: &Sums,
+    sums: &Sums<'_>,
     calls: &CallCounts,
     definitions: &Definitions,
     share: impl Fn(i64) -> f64,
@@ -756,7 +781,7 @@ fn wrong_order_rows(
 /// Number of calls in a region in which a cause may have waited, by cause and region.
 type CallCounts = FxHashMap<(u32, RegionId), u64>;
 
-fn call_counts(sums: &Sums, times: &CommunicationTimes) -> CallCounts {
+fn call_counts(sums: &Sums<'_>, times: &CommunicationTimes) -> CallCounts {
     let mut counts = CallCounts::default();
     for ((location, region), calls) in &times.calls {
         *counts.entry((sums.unit(*location), *region)).or_default() += calls;
@@ -765,7 +790,7 @@ fn call_counts(sums: &Sums, times: &CommunicationTimes) -> CallCounts {
 }
 
 fn worst_waits(
-    sums: &Sums,
+    sums: &Sums<'_>,
     times: &CommunicationTimes,
     definitions: &Definitions,
 ) -> Vec<WorstWait> {
@@ -779,6 +804,9 @@ fn worst_waits(
             .cause
             .and_then(|cause| sums.thread_name(cause, definitions)),
         path: times.paths.names(wait.path, definitions),
+        communicator: wait
+            .communicator
+            .map(|(reference, value)| communicator_name(definitions, reference, value.into())),
         from_ns: wait.from_ns,
         wait_ns: wait.wait_ns,
     });

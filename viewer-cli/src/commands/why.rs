@@ -208,6 +208,7 @@ fn write_csv(by: Option<By>, lost: &LostTime, out: &mut dyn Write) -> std::io::R
             let columns = [
                 "pattern",
                 "path",
+                "communicator",
                 "count",
                 "wait_ns",
                 "max_ns",
@@ -219,6 +220,7 @@ fn write_csv(by: Option<By>, lost: &LostTime, out: &mut dyn Write) -> std::io::R
                 (
                     pattern_name(row.pattern),
                     row.path.join(" > "),
+                    row.communicator.as_deref(),
                     row.count,
                     row.wait_ns,
                     row.max_ns,

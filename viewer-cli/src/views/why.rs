@@ -1,5 +1,6 @@
 //! Sentences and tables about lost time.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use annals_analysis::{
@@ -356,14 +357,18 @@ pub fn rank_table(ranks: &[RankTimes]) -> Table {
 
 /// Returns the table of wait states by pattern and call path.
 pub fn wait_state_table(rows: &[WaitStateRow]) -> Table {
-    let mut columns = vec![
-        ("wait state", Align::Left),
-        ("call path", Align::Name),
+    // A single communicator is the same in every row.
+    let communicators = rows.iter().filter_map(|row| row.communicator.as_deref());
+    let communicators: BTreeSet<&str> = communicators.collect();
+    let has_several = communicators.len() > 1;
+    let mut columns = vec![("wait state", Align::Left), ("call path", Align::Name)];
+    columns.extend(has_several.then_some(("communicator", Align::Name)));
+    columns.extend([
         ("waits", Align::Right),
         ("sum", Align::Right),
         ("% of run", Align::Right),
         ("longest", Align::Right),
-    ];
+    ]);
     let is_uncertain = rows.iter().any(|row| row.uncertain_ns > 0);
     if is_uncertain {
         columns.push(("±", Align::Optional));
@@ -375,14 +380,14 @@ pub fn wait_state_table(rows: &[WaitStateRow]) -> Table {
     let mut table = Table::new(&columns);
     for row in rows {
         let path: Vec<String> = row.path.iter().map(|region| safe(region)).collect();
-        let mut cells = vec![
-            pattern_name(row.pattern).to_owned(),
-            path.join(" > "),
+        let mut cells = vec![pattern_name(row.pattern).to_owned(), path.join(" > ")];
+        cells.extend(has_several.then(|| safe(row.communicator.as_deref().unwrap_or("-"))));
+        cells.extend([
             time::grouped(row.count),
             time::duration(row.wait_ns),
             format!("{:.1}", row.share * 100.0),
             time::duration(row.max_ns),
-        ];
+        ]);
         if is_uncertain {
             cells.push(time::duration(row.uncertain_ns));
         }

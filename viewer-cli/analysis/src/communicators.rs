@@ -1,0 +1,50 @@
+//! Communicators of messages and collective operations, by name.
+
+use annals_format::{Definitions, ObjectId, Reference, StringId};
+use rustc_hash::FxHashMap;
+
+/// Returns the name of the communicator that the element `communicator` has as its value: that of the object or string to
+/// which it refers, otherwise the value itself.
+pub(crate) fn communicator_name(
+    definitions: &Definitions,
+    reference: Reference,
+    value: i128,
+) -> String {
+    let number = u32::try_from(value).ok();
+    let name = number.and_then(|number| match reference {
+        Reference::Object => {
+            let object = definitions.objects.get(&ObjectId::new(number))?;
+            Some(definitions.string(object.name))
+        }
+        Reference::String => Some(definitions.string(StringId::new(number))),
+        _ => None,
+    });
+    name.map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Numbers communicators by name: each process has its own object for one.
+#[derive(Default)]
+pub(crate) struct CommunicatorNumbers {
+    by_value: FxHashMap<(Reference, u64), u32>,
+    by_name: FxHashMap<String, u32>,
+}
+
+impl CommunicatorNumbers {
+    /// Returns the number of a communicator.
+    pub(crate) fn number(&mut self, definitions: &Definitions, value: (Reference, u64)) -> u32 {
+        *self.by_value.entry(value).or_insert_with(|| {
+            let name = communicator_name(definitions, value.0, value.1.into());
+            let next = self.by_name.len() as u32;
+            *self.by_name.entry(name).or_insert(next)
+        })
+    }
+
+    /// Returns the names by number.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        let mut names = vec![""; self.by_name.len()];
+        for (name, number) in &self.by_name {
+            names[*number as usize] = name;
+        }
+        names
+    }
+}
