@@ -8,13 +8,14 @@ use annals_format::{
     BLOCK_HEADER_LEN, BlockHeader, BlockKind, BlockWriter, CalibrationPoint, CallStatistics, Cause,
     Chunk, ChunkBuilder, ChunkHeader, ClockId, ClockMap, Column, CompressionLevel, Cumulative,
     Definition, Definitions, DroppedRecord, Element, ElementType, EventHasher, EventType,
-    EventTypeId, FileHeader, FileKind, Filter, Footer, ForeignRecord, Function, LiveHeader,
-    LiveImage, LocationId, LocationState, MapCursor, Module, ModuleId, OrderHash, OrderedChunk,
-    ProcessId, ROW_OBSERVATION, RecordingId, RecordingIndex, Reference, RegionId, RegionStatistics,
-    Role, SharedClockMap, Slice, Snapshot, SnapshotHeader, Step, StreamGroup, StreamId,
-    StreamTotals, StringId, Symbol, TraceChunk, TraceChunkHeader, TraceLoss, TypeColumns, Value,
-    Verbosity, World, decode_index_block, decode_tail, encode_tail, live, names, put_dropped_row,
-    put_ints, put_row_start, read_ints,
+    EventTypeId, FileHeader, FileKind, Filter, Footer, ForeignRecord, Function, LaneKey, LaneKind,
+    LiveHeader, LiveImage, LocationId, LocationState, MapCursor, Module, ModuleId, OrderHash,
+    OrderedChunk, OverviewRow, ProcessId, ROW_OBSERVATION, RecordingId, RecordingIndex, Reference,
+    RegionId, RegionStatistics, Role, SharedClockMap, Slice, Snapshot, SnapshotHeader, Step,
+    StreamGroup, StreamId, StreamTotals, StringId, Symbol, TraceChunk, TraceChunkHeader, TraceLoss,
+    TypeColumns, Value, Verbosity, World, decode_index_block, decode_overview, decode_tail,
+    encode_overview, encode_overview_head, encode_tail, live, names, put_dropped_row, put_ints,
+    put_row_start, read_ints,
 };
 use serde_json::{Value as Json, json};
 
@@ -717,6 +718,45 @@ fn region_statistics_tell_what_counting_would() {
             })
         });
         json!({ "regions": regions.collect::<Json>() })
+    });
+}
+
+#[test]
+fn an_overview_has_values_of_bins() {
+    let row = OverviewRow {
+        level: 12,
+        lane: LaneKey {
+            kind: LaneKind::Location,
+            id: 2,
+            depth: 1,
+        },
+        bin: 2,
+        calls: 70,
+        busy_ns: 4000,
+        region: RegionId::new(5),
+        region_ns: 2500,
+        longest_ns: 90,
+    };
+    let (mut head, mut body) = (Vec::new(), Vec::new());
+    encode_overview_head(&[row], &mut head);
+    encode_overview(&[row], &mut body);
+    let block = write_block(BlockKind::Overview, &head, &body);
+    assert_example("overview", &block, |bytes| {
+        let (head, body) = open_block(bytes, BlockKind::Overview);
+        let rows = decode_overview(&head, &body).unwrap();
+        let rows = rows.iter().map(|row| {
+            json!({
+                "level": row.level,
+                "lane": [row.lane.kind as u8, row.lane.id, row.lane.depth],
+                "bin": row.bin,
+                "calls": row.calls,
+                "busy_ns": row.busy_ns,
+                "region": row.region.get(),
+                "region_ns": row.region_ns,
+                "longest_ns": row.longest_ns,
+            })
+        });
+        json!({ "rows": rows.collect::<Json>() })
     });
 }
 

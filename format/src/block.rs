@@ -169,6 +169,7 @@ pub enum BlockKind {
     Snapshot,
     Statistics,
     Index,
+    Overview,
     Unknown(u8),
 }
 
@@ -185,6 +186,7 @@ impl BlockKind {
             7 => Self::Statistics,
             8 => Self::Index,
             9 => Self::TraceChunk,
+            10 => Self::Overview,
             other => Self::Unknown(other),
         }
     }
@@ -201,6 +203,7 @@ impl BlockKind {
             Self::Statistics => 7,
             Self::Index => 8,
             Self::TraceChunk => 9,
+            Self::Overview => 10,
             Self::Unknown(other) => other,
         }
     }

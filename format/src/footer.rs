@@ -6,6 +6,7 @@ use crate::definitions::Definitions;
 use crate::error::{FormatError, Result};
 use crate::file_limits::FileLimits;
 use crate::ids::EventTypeId;
+use crate::overview::OverviewEntry;
 use crate::totals::StreamTotals;
 use crate::trace_chunk::{TraceChunkHeader, TraceLoss};
 use crate::wire::{Put, Wire};
@@ -75,6 +76,8 @@ pub struct Footer {
     pub statistics: Option<u64>,
     /// Offsets of the index blocks of a recording, ascending.
     pub index_blocks: Vec<u64>,
+    /// The blocks of the overview of a trace, in the order of the file.
+    pub overview: Vec<OverviewEntry>,
 }
 
 /// The footer of a recording as it grows: index and totals in the bytes that they will have. What is full of the index
@@ -143,47 +146,60 @@ impl RecordingIndex {
         section.extend_from_slice(&self.totals);
         out.put_bytes(&section);
         out.put_bytes(&[0]);
-        put_last_sections(&[], None, &self.blocks, self.chunks_in_blocks, out);
+        let last = LastSections {
+            blocks: &self.blocks,
+            chunks_in_blocks: self.chunks_in_blocks,
+            ..LastSections::default()
+        };
+        last.encode(out);
     }
 }
 
-/// Appends the sections that not every footer has: as far as the last that this one has.
-fn put_last_sections(
-    snapshots: &[SnapshotEntry],
+/// The sections that not every footer has.
+#[derive(Default)]
+struct LastSections<'a> {
+    snapshots: &'a [SnapshotEntry],
     statistics: Option<u64>,
-    blocks: &[u64],
+    blocks: &'a [u64],
     chunks_in_blocks: u64,
-    out: &mut Vec<u8>,
-) {
-    let has_blocks = !blocks.is_empty();
-    if snapshots.is_empty() && statistics.is_none() && !has_blocks {
-        return;
-    }
-    let mut section = Vec::new();
-    section.put_varint(snapshots.len() as u64);
-    for entry in snapshots {
-        let mut fields = Vec::new();
-        fields.put_varint(entry.offset);
-        fields.put_varint(entry.chunk);
-        section.put_bytes(&fields);
-    }
-    out.put_bytes(&section);
+    overview: &'a [OverviewEntry],
+}
 
-    if statistics.is_none() && !has_blocks {
-        return;
-    }
-    section.clear();
-    statistics
-        .into_iter()
-        .for_each(|offset| section.put_varint(offset));
-    out.put_bytes(&section);
-
-    if has_blocks {
-        section.clear();
-        section.put_varint(chunks_in_blocks);
-        section.put_varint(blocks.len() as u64);
-        blocks.iter().for_each(|offset| section.put_varint(*offset));
-        out.put_bytes(&section);
+impl LastSections<'_> {
+    /// Appends them, as far as the last that is there.
+    fn encode(&self, out: &mut Vec<u8>) {
+        let mut sections = vec![Vec::new(); 4];
+        sections[0].put_varint(self.snapshots.len() as u64);
+        for entry in self.snapshots {
+            let mut fields = Vec::new();
+            fields.put_varint(entry.offset);
+            fields.put_varint(entry.chunk);
+            sections[0].put_bytes(&fields);
+        }
+        if let Some(offset) = self.statistics {
+            sections[1].put_varint(offset);
+        }
+        sections[2].put_varint(self.chunks_in_blocks);
+        sections[2].put_varint(self.blocks.len() as u64);
+        for offset in self.blocks {
+            sections[2].put_varint(*offset);
+        }
+        sections[3].put_varint(self.overview.len() as u64);
+        for entry in self.overview {
+            let mut fields = Vec::new();
+            entry.encode(&mut fields);
+            sections[3].put_bytes(&fields);
+        }
+        let is_there = [
+            !self.snapshots.is_empty(),
+            self.statistics.is_some(),
+            !self.blocks.is_empty(),
+            !self.overview.is_empty(),
+        ];
+        let count = is_there.iter().rposition(|is_there| *is_there);
+        for section in &sections[..count.map_or(0, |last| last + 1)] {
+            out.put_bytes(section);
+        }
     }
 }
 
@@ -287,13 +303,14 @@ impl Footer {
         }
         out.put_bytes(&section);
 
-        put_last_sections(
-            &self.snapshots,
-            self.statistics,
-            &self.index_blocks,
-            self.chunks_in_blocks,
-            out,
-        );
+        let last = LastSections {
+            snapshots: &self.snapshots,
+            statistics: self.statistics,
+            blocks: &self.index_blocks,
+            chunks_in_blocks: self.chunks_in_blocks,
+            overview: &self.overview,
+        };
+        last.encode(out);
     }
 
     /// Reads the body of a footer block.
@@ -383,6 +400,14 @@ impl Footer {
             let mut section = Wire::new(w.bytes("places of index blocks")?);
             footer.chunks_in_blocks = section.varint("number of chunks in index blocks")?;
             footer.index_blocks = decode_index_blocks(&mut section)?;
+        }
+        if w.remaining() != 0 {
+            let mut section = Wire::new(w.bytes("blocks of the overview")?);
+            let count = section.count(12, "number of overview blocks")?;
+            for _ in 0..count {
+                let mut fields = Wire::new(section.bytes("entry of the overview")?);
+                footer.overview.push(OverviewEntry::decode(&mut fields)?);
+            }
         }
         footer.take_chunks(chunks, chunk_count)?;
         Ok((footer, outcome))

@@ -43,6 +43,7 @@ mod loss;
 pub mod names;
 mod order;
 pub mod otf2;
+mod overview;
 pub mod paraver;
 mod proof;
 mod read;
@@ -95,6 +96,11 @@ pub use limits::Content;
 pub use live::{LiveHeader, LiveImage};
 pub use loss::{Cause, DroppedRecord, RECORDER_CAUSES};
 pub use order::{EventPlace, LossPoint, OrderedChunk, OrderedRow};
+pub use overview::{
+    LaneKey, LaneKind, MAX_BIN_LEVEL, MAX_LANE_DEPTH, MAX_OVERVIEW_ROWS, MOST_CALLS_WITHOUT_BIN,
+    OverviewEntry, OverviewRow, decode_overview, encode_overview, encode_overview_head,
+    overview_content,
+};
 pub use proof::{EventHasher, OrderHash};
 pub use read::ReadAt;
 pub use recording::{ChunkPlace, Recording, StoredChunk, StreamContents, StreamLoss};

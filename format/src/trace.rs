@@ -10,6 +10,7 @@ use crate::footer::{SnapshotEntry, TraceIndexEntry};
 use crate::ids::{EventTypeId, StreamId};
 use crate::limits::Content;
 use crate::loss::Cause;
+use crate::overview::{OverviewEntry, OverviewRow, decode_overview, overview_content};
 use crate::read::ReadAt;
 use crate::scan::{
     FoundBlock, FoundFooter, Problem, body_offset, check_rest, decode_with, find_footer,
@@ -38,6 +39,8 @@ pub struct Trace {
     pub snapshots: Vec<TraceSnapshot>,
     /// Offset of the block with the statistics of its calls, if it has them.
     pub statistics: Option<u64>,
+    /// The blocks of its overview, if it has one.
+    pub overview: Vec<OverviewEntry>,
     /// Whether the file has a whole footer.
     pub has_footer: bool,
     /// Parts of the file that could not be used.
@@ -124,6 +127,7 @@ impl Trace {
             losses: Vec::new(),
             snapshots: Vec::new(),
             statistics: None,
+            overview: Vec::new(),
             has_footer: false,
             problems: Vec::new(),
             tail_footer: None,
@@ -174,6 +178,7 @@ impl Trace {
         self.totals = footer.totals;
         self.losses = footer.losses;
         self.statistics = footer.statistics;
+        self.overview = footer.overview;
         let count = self.chunks.len();
         let snapshots = footer.snapshots.into_iter().filter_map(|entry| {
             let before = usize::try_from(entry.chunk)
@@ -351,6 +356,35 @@ impl Trace {
         let max_items = Content::max_items(block.body_len as usize);
         let read = RegionStatistics::decode_within(&head, &body, max_items);
         read.map(Some).map_err(|error| error.shifted(offset))
+    }
+
+    /// Reads a block of the overview. `file` is the one the trace was read from.
+    ///
+    /// # Errors
+    /// If it cannot be read, is damaged, or is another than the footer says.
+    pub fn load_overview(
+        &self,
+        file: &dyn ReadAt,
+        entry: &OverviewEntry,
+    ) -> Result<Vec<OverviewRow>> {
+        let offset = entry.offset;
+        let (block, head, body) = read_block(file, offset)?;
+        let invalid = |found: String| FormatError::Invalid {
+            offset,
+            expected: "the overview block that the footer names",
+            found,
+        };
+        if block.kind != BlockKind::Overview {
+            return Err(invalid(format!("{:?}", block.kind)));
+        }
+        let rows = decode_overview(&head, &body).map_err(|error| error.shifted(offset))?;
+        block
+            .check_content(overview_content(&rows))
+            .map_err(|error| error.shifted(offset))?;
+        if OverviewEntry::of(offset, &rows) != Some(*entry) {
+            return Err(invalid("other rows".to_owned()));
+        }
+        Ok(rows)
     }
 
     /// Decodes the events of all streams of a chunk.

@@ -63,6 +63,7 @@ mod merge;
 mod messages;
 mod ordered_parallel;
 mod otf2;
+mod overview;
 mod paraver;
 mod read;
 mod report;

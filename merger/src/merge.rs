@@ -110,6 +110,8 @@ pub(crate) struct Merge {
     pub(crate) temporary_directory: PathBuf,
     /// Whether no trace is written when an input is damaged or cut off, or a rank is missing.
     pub(crate) is_strict: bool,
+    /// Whether the trace has an overview.
+    pub(crate) has_overview: bool,
     /// An existing output of another kind is replaced, too.
     pub(crate) force: bool,
     /// Leaves references as they are.

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use annals_format::{
-    Definitions, OrderedChunk, Problem, RegionStatistics, Snapshot, StreamId, StreamTotals,
-    TraceChunk, TraceLoss, TraceSnapshot,
+    Definitions, OrderedChunk, OverviewEntry, OverviewRow, Problem, RegionStatistics, Snapshot,
+    StreamId, StreamTotals, TraceChunk, TraceLoss, TraceSnapshot,
 };
 
 use crate::calls::region_types::RegionTypes;
@@ -458,6 +458,29 @@ impl Reader {
             return Ok(None);
         }
         let loaded = opened.trace.load_statistics(&opened.file);
+        loaded.map_err(|source| MergeError::Format {
+            path: opened.path.clone(),
+            error: source,
+        })
+    }
+
+    /// Returns the blocks of the overview. Recordings have none, and traces of slices.
+    pub fn overview(&self) -> &[OverviewEntry] {
+        match &self.content {
+            Content::Trace(opened) => &opened.trace.overview,
+            Content::Recordings(_) => &[],
+        }
+    }
+
+    /// Reads one of the blocks of the [overview](Reader::overview).
+    ///
+    /// # Errors
+    /// If it cannot be read or is damaged.
+    pub fn load_overview(&self, at: &OverviewEntry) -> Result<Vec<OverviewRow>> {
+        let Content::Trace(opened) = &self.content else {
+            return Ok(Vec::new());
+        };
+        let loaded = opened.trace.load_overview(&opened.file, at);
         loaded.map_err(|source| MergeError::Format {
             path: opened.path.clone(),
             error: source,

@@ -1,13 +1,15 @@
 //! Verification: whether a trace holds what its footer says, and what its inputs hold.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash as _, Hasher as _};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use annals_format::{
-    Definitions, EventTypeId, Problem, RecordingId, RegionStatistics, Relation, SnapshotEntry,
-    StreamId, StreamTotals, TraceChunk, TraceLoss, TypeTotals,
+    Definitions, EventTypeId, OverviewRow, Problem, RecordingId, RegionStatistics, Relation,
+    SnapshotEntry, StreamId, StreamTotals, TraceChunk, TraceLoss, TypeTotals,
 };
+use rustc_hash::FxHasher;
 use serde::Serialize;
 
 use crate::axis::proof::{self, SortedStreams, StreamHashes};
@@ -21,6 +23,7 @@ use crate::filter::{EventFilter, Said, said};
 use crate::input::symbols::Symbols;
 use crate::merge::options::no_progress;
 use crate::messages::causality::Causality;
+use crate::overview::groups::LaneGroups;
 use crate::read::{ReadSummary, Reader, default_jobs};
 use crate::report::{DamageReport, Sums};
 use crate::window::Window;
@@ -223,6 +226,7 @@ fn verify_with(
         outcome,
         tally,
         statistics,
+        overview,
         wrong_snapshot,
         unreadable_snapshots,
     } = replay(&opened, progress)?;
@@ -247,6 +251,14 @@ fn verify_with(
             what: format!("region statistics: {}", error.without_path()),
         }),
         Ok(_) => {}
+    }
+    let damaged = unreadable.len();
+    let stored = stored_overview(&opened, &mut unreadable);
+    let is_whole = damaged == unreadable.len() && !outcome.has_skipped_now;
+    if is_whole && !opened.overview().is_empty() && stored != overview {
+        let expected = "values that the calls add up to";
+        let found = format!("others, in {} rows", stored.rows);
+        mismatches.push(mismatch(definitions, None, "overview", expected, found));
     }
     if let Some(time_ns) = tally.first_disorder {
         let expected = "events in the order of the trace";
@@ -283,12 +295,50 @@ fn verify_with(
     })
 }
 
+/// Rows of an overview, in any order: how many, and a sum over them that other rows do not have.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct RowSum {
+    rows: u64,
+    sum: u64,
+}
+
+impl RowSum {
+    fn add(&mut self, row: &OverviewRow) {
+        let mut hasher = FxHasher::default();
+        row.key().hash(&mut hasher);
+        let values = (row.calls, row.busy_ns, row.region, row.region_ns);
+        values.hash(&mut hasher);
+        row.longest_ns.hash(&mut hasher);
+        self.rows += 1;
+        self.sum = self.sum.wrapping_add(hasher.finish());
+    }
+}
+
+/// Returns the sum of the overview that a trace has. Blocks that cannot be read are added to `unreadable`.
+fn stored_overview(opened: &Reader, unreadable: &mut Vec<DamageReport>) -> RowSum {
+    let mut sum = RowSum::default();
+    for entry in opened.overview() {
+        match opened.load_overview(entry) {
+            Ok(rows) => rows.iter().for_each(|row| sum.add(row)),
+            // It costs no event: readers read calls.
+            Err(error) => unreadable.push(DamageReport {
+                offset: entry.offset,
+                length: 0,
+                what: format!("overview: {}", error.without_path()),
+            }),
+        }
+    }
+    sum
+}
+
 /// The summary of reading all events.
 struct Replay {
     outcome: ReadSummary,
     tally: Tally,
     /// The statistics of all calls. `None` if a trace cannot hold them.
     statistics: Option<RegionStatistics>,
+    /// The overview that all calls add up to, if the trace has one.
+    overview: RowSum,
     /// The first snapshot whose open regions are not those of the events before it.
     wrong_snapshot: Option<SnapshotEntry>,
     unreadable_snapshots: Vec<DamageReport>,
@@ -301,7 +351,10 @@ fn replay(opened: &Reader, mut progress: impl FnMut(u64) -> ControlFlow<()>) -> 
     let mut tally = Tally::default();
     let types = RegionTypes::of(definitions);
     let mut stacks = Stacks::new(&types, definitions.slice.is_some());
-    let mut calls = TraceCalls::new(&types, 1)?;
+    let has_overview = !opened.overview().is_empty();
+    let groups = has_overview.then(|| LaneGroups::of(definitions));
+    let mut calls = TraceCalls::new(&types, 1, groups)?;
+    let mut overview = RowSum::default();
     let (mut chunks, mut wrong_snapshot) = (0, None);
     let mut unreadable_snapshots = Vec::new();
     // What a trace that was cut out of a longer one begins with, nothing in it can contradict.
@@ -332,16 +385,22 @@ fn replay(opened: &Reader, mut progress: impl FnMut(u64) -> ControlFlow<()>) -> 
         tally.take(&chunk, &sorted);
         let moves = ChunkMoves::of_chunk(&types, &chunk);
         stacks.take_moves(&moves);
-        calls.take(moves);
+        let times = chunk.groups.iter().flat_map(|group| &group.times_ns);
+        let last_ns = times.max().copied().unwrap_or(i64::MIN);
+        calls.take(moves, last_ns);
+        calls.take_rows().for_each(|row| overview.add(&row));
         match progress(tally.events) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(MergeError::Stopped),
         }
     })?;
     compare_snapshot(chunks, &stacks);
+    calls.end();
+    calls.take_rows().for_each(|row| overview.add(&row));
     Ok(Replay {
         outcome,
         tally,
+        overview,
         statistics: calls.finish(),
         wrong_snapshot,
         unreadable_snapshots,

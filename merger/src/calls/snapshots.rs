@@ -109,6 +109,7 @@ impl<'a> SnapshotWriter<'a> {
         &mut self,
         chunk: u64,
         moves: ChunkMoves,
+        last_ns: i64,
         calls: &mut TraceCalls,
         file: &mut TraceFile,
     ) -> Result<()> {
@@ -121,7 +122,7 @@ impl<'a> SnapshotWriter<'a> {
         } else {
             self.before_counted(chunk, calls, file)?;
         }
-        calls.take(moves);
+        calls.take(moves, last_ns);
         Ok(())
     }
 

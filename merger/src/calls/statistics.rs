@@ -1,8 +1,8 @@
 //! Statistics of region calls: counted by readers for a window, and by the merge for the whole of its trace.
 
 use annals_format::{
-    CallStatistics, LocationState, MAX_SNAPSHOT_LOCATIONS, MAX_SNAPSHOT_STEPS, RegionId,
-    RegionStatistics, Snapshot, Step,
+    CallStatistics, LaneKey, LaneKind, LocationState, MAX_BIN_LEVEL, MAX_SNAPSHOT_LOCATIONS,
+    MAX_SNAPSHOT_STEPS, OverviewRow, RegionId, RegionStatistics, Snapshot, Step,
 };
 use rustc_hash::FxHashMap;
 
@@ -10,6 +10,9 @@ use crate::calls::moves::{ChunkMoves, Move, MoveKind};
 use crate::calls::region_types::RegionTypes;
 use crate::calls::{CallSink, CallStack, Close, Frame};
 use crate::error::Result;
+use crate::overview::groups::LaneGroups;
+use crate::overview::lane::TurnKind;
+use crate::overview::shard::{GroupLane, ShardLanes};
 use crate::stages::{self, Stage};
 use crate::window::Window;
 use crate::workers::Workers;
@@ -209,18 +212,71 @@ impl<E: Extent> CallSink for RegionCounter<E> {
 struct Shard {
     number: usize,
     stacks: Vec<CallStack>,
+    calls: ShardCalls,
+}
+
+/// What the calls of some locations add up to.
+#[derive(Debug)]
+struct ShardCalls {
     counter: RegionCounter<Always>,
+    /// `None` if no overview is wanted.
+    lanes: Option<ShardLanes>,
+}
+
+impl ShardCalls {
+    #[inline]
+    fn turn(&mut self, place: (usize, usize), region: RegionId, time_ns: i64, kind: TurnKind) {
+        if let Some(lanes) = &mut self.lanes {
+            lanes.turn(place, region, time_ns, kind);
+        }
+    }
+}
+
+impl CallSink for ShardCalls {
+    #[inline]
+    fn enter(&mut self, location: usize, frames: &[Frame], region: RegionId, time_ns: i64) -> u32 {
+        self.turn((location, frames.len()), region, time_ns, TurnKind::Begin);
+        self.counter.enter(location, frames, region, time_ns)
+    }
+
+    fn resume(&mut self, location: usize, frames: &[Frame], region: RegionId, at_ns: i64) -> u32 {
+        self.turn((location, frames.len()), region, at_ns, TurnKind::Begin);
+        self.counter.resume(location, frames, region, at_ns)
+    }
+
+    #[inline]
+    fn spend(&mut self, location: usize, frames: &[Frame], from_ns: i64, to_ns: i64) {
+        self.counter.spend(location, frames, from_ns, to_ns);
+    }
+
+    #[inline]
+    fn close(&mut self, location: usize, around: &[Frame], frame: &Frame, at_ns: i64, how: Close) {
+        let kind = match how {
+            Close::Left | Close::Unleft => TurnKind::End(at_ns.saturating_sub(frame.entered_ns)),
+            Close::Open => TurnKind::Forget,
+        };
+        self.turn((location, around.len()), frame.region, at_ns, kind);
+        self.counter.close(location, around, frame, at_ns, how);
+    }
+
+    fn unmatched(&mut self, location: usize, region: RegionId, time_ns: i64) {
+        self.counter.unmatched(location, region, time_ns);
+    }
 }
 
 impl Shard {
     fn take(&mut self, number: usize, moves: &[Move]) {
-        let (stack, counter) = (&mut self.stacks[number], &mut self.counter);
+        let (stack, calls) = (&mut self.stacks[number], &mut self.calls);
         for step in moves {
             match step.kind {
-                MoveKind::Enter => stack.enter(number, step.region, step.time_ns, counter),
-                MoveKind::Leave => stack.leave(number, step.region, step.time_ns, counter),
+                MoveKind::Enter => stack.enter(number, step.region, step.time_ns, calls),
+                MoveKind::Leave => stack.leave(number, step.region, step.time_ns, calls),
                 MoveKind::Gap => stack.note_gap(),
             }
+        }
+        let last = moves.iter().rfind(|step| step.kind != MoveKind::Gap);
+        if let (Some(lanes), Some(last)) = (&mut self.calls.lanes, last) {
+            lanes.advance(number, last.time_ns);
         }
     }
 }
@@ -229,7 +285,13 @@ impl Shard {
 #[derive(Debug)]
 pub(crate) struct TraceCalls {
     shards: Vec<Shard>,
+    /// Kind and number of each group of locations that has lanes.
+    groups: Vec<(LaneKind, u32)>,
+    /// The lanes of groups.
+    group_lanes: Vec<GroupLane>,
     pending: Vec<ChunkMoves>,
+    /// Trace time of the last event of the pending chunks.
+    last_ns: i64,
     workers: Workers,
 }
 
@@ -237,24 +299,40 @@ impl TraceCalls {
     /// Number of chunks that are counted in parallel: enough to be worth the start of threads.
     const AT_ONCE: usize = 8;
 
-    /// Locations are shared out among as many threads as `jobs` says; the result does not depend on it.
+    /// Locations are shared out among as many threads as `jobs` says; the result does not depend on it. With `groups`, there is
+    /// an overview.
     ///
     /// # Errors
     /// If no threads can be started.
-    pub(crate) fn new(types: &RegionTypes, jobs: usize) -> Result<Self> {
+    pub(crate) fn new(
+        types: &RegionTypes,
+        jobs: usize,
+        groups: Option<LaneGroups>,
+    ) -> Result<Self> {
         let jobs = jobs.clamp(1, 64);
         let workers = Workers::new(jobs)?;
         let count = types.locations().len();
         let shards = (0..jobs).map(|shard| {
             let own = count.saturating_sub(shard).div_ceil(jobs);
+            let lanes = groups.as_ref().map(|groups| {
+                let numbers = (shard..count).step_by(jobs);
+                let own = numbers.map(|at| (types.locations()[at], groups.of_location[at].clone()));
+                ShardLanes::new(own, groups.groups.len())
+            });
             Shard {
                 number: shard,
                 stacks: (0..own).map(|_| CallStack::default()).collect(),
-                counter: RegionCounter::new(Always, vec![0; own]),
+                calls: ShardCalls {
+                    counter: RegionCounter::new(Always, vec![0; own]),
+                    lanes,
+                },
             }
         });
         Ok(Self {
             shards: shards.collect(),
+            groups: groups.map_or_else(Vec::new, |groups| groups.groups),
+            group_lanes: Vec::new(),
+            last_ns: i64::MIN,
             pending: Vec::new(),
             workers,
         })
@@ -269,19 +347,14 @@ impl TraceCalls {
             };
             let shard = &mut self.shards[number % shards];
             let number = number / shards;
-            shard.stacks[number].begin(
-                number,
-                state.open(),
-                state.last_ns,
-                true,
-                &mut shard.counter,
-            );
+            shard.stacks[number].begin(number, state.open(), state.last_ns, true, &mut shard.calls);
         }
     }
 
-    /// Takes the moves of the next chunk in.
-    pub(crate) fn take(&mut self, moves: ChunkMoves) {
+    /// Takes the moves of the next chunk in, whose last event has the trace time `last_ns`.
+    pub(crate) fn take(&mut self, moves: ChunkMoves, last_ns: i64) {
         self.pending.push(moves);
+        self.last_ns = self.last_ns.max(last_ns);
         if self.pending.len() >= Self::AT_ONCE {
             self.count_pending();
         }
@@ -292,6 +365,7 @@ impl TraceCalls {
             shards,
             pending,
             workers,
+            ..
         } = self;
         let count = shards.len();
         let count_shard = |shard: &mut Shard| {
@@ -305,6 +379,49 @@ impl TraceCalls {
         let count_shard = |shard| stages::during(Stage::Count, || count_shard(shard));
         workers.map(shards, count_shard);
         pending.clear();
+        self.advance_groups(self.last_ns, None);
+    }
+
+    /// Finishes bins of groups up to a time before which nothing follows; all of them up to the level `top`, if there is one.
+    fn advance_groups(&mut self, to_ns: i64, top: Option<u8>) {
+        let Self {
+            shards,
+            groups,
+            group_lanes,
+            workers,
+            ..
+        } = self;
+        let shards = shards
+            .iter_mut()
+            .filter_map(|shard| shard.calls.lanes.as_mut());
+        for (group, by_depth) in shards.flat_map(|lanes| lanes.turns.iter_mut().enumerate()) {
+            for (turns, depth) in by_depth.iter_mut().zip(0..) {
+                if turns.is_empty() {
+                    continue;
+                }
+                let (kind, id) = groups[group];
+                let key = LaneKey { kind, id, depth };
+                let known = group_lanes.iter().position(|lane| lane.key == key);
+                let at = known.unwrap_or_else(|| {
+                    group_lanes.push(GroupLane::new(key));
+                    group_lanes.len() - 1
+                });
+                group_lanes[at].turns.push(std::mem::take(turns));
+            }
+        }
+        let advance = |lane: &mut GroupLane| {
+            stages::during(Stage::Count, || lane.advance(to_ns, top));
+        };
+        workers.map(group_lanes, advance);
+    }
+
+    /// Takes the rows of the overview that are finished.
+    pub(crate) fn take_rows(&mut self) -> impl Iterator<Item = OverviewRow> {
+        let shards = self.shards.iter_mut();
+        let lanes = shards.filter_map(|shard| shard.calls.lanes.as_mut());
+        let of_locations = lanes.flat_map(|lanes| lanes.rows.drain(..));
+        let groups = self.group_lanes.iter_mut();
+        of_locations.chain(groups.flat_map(|lane| lane.rows.drain(..)))
     }
 
     /// Returns the number of open calls and of locations with events, as of the last count.
@@ -344,16 +461,40 @@ impl TraceCalls {
         fits.then_some(snapshot)
     }
 
-    /// Ends open calls; returns the statistics, or `None` if they exceed the limits of a trace.
-    pub(crate) fn finish(mut self) -> Option<RegionStatistics> {
+    /// Ends open calls: what was counted, and all rows of the overview, are known then.
+    pub(crate) fn end(&mut self) {
         self.count_pending();
+        for shard in &mut self.shards {
+            for (number, stack) in shard.stacks.iter_mut().enumerate() {
+                stack.end(number, None, &mut shard.calls);
+            }
+        }
+        let lanes = self
+            .shards
+            .iter()
+            .filter_map(|shard| shard.calls.lanes.as_ref());
+        let spans = lanes.filter_map(|lanes| lanes.span_ns);
+        let span = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        let Some((first_ns, last_ns)) = span else {
+            return;
+        };
+        let is_top = |level: &u8| first_ns >> level == last_ns >> level;
+        let top = (0..=MAX_BIN_LEVEL).find(is_top).unwrap_or(MAX_BIN_LEVEL);
+        let finish = |shard: &mut Shard| {
+            if let Some(lanes) = &mut shard.calls.lanes {
+                lanes.finish(top);
+            }
+        };
+        self.workers.map(&mut self.shards, finish);
+        self.advance_groups(last_ns, Some(top));
+    }
+
+    /// Returns the statistics of what was counted, or `None` if they exceed the limits of a trace.
+    pub(crate) fn finish(self) -> Option<RegionStatistics> {
         let mut regions: std::collections::BTreeMap<RegionId, CallStatistics> =
             std::collections::BTreeMap::new();
-        for mut shard in self.shards {
-            for (number, stack) in shard.stacks.iter_mut().enumerate() {
-                stack.end(number, None, &mut shard.counter);
-            }
-            for (_, region, counts) in shard.counter.finish() {
+        for shard in self.shards {
+            for (_, region, counts) in shard.calls.counter.finish() {
                 regions.entry(region).or_default().add(&counts);
             }
         }

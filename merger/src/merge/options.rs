@@ -88,6 +88,9 @@ pub struct MergeOptions {
     pub chunk_events: usize,
     /// Whether an incomplete merge is an error: an input that is damaged or cut off, a rank that is missing. Default: false.
     pub strict: bool,
+    /// Whether the trace has an overview: values of spans of time, from which pictures of any part of it are read. Slices have none.
+    /// Default: true.
+    pub overview: bool,
     /// Whether an existing output of another kind is replaced. Default: false.
     pub force: bool,
 }
@@ -110,6 +113,7 @@ impl Default for MergeOptions {
             temporary_directory: None,
             chunk_events: CHUNK_EVENTS,
             strict: false,
+            overview: true,
             force: false,
         }
     }
@@ -145,6 +149,7 @@ impl MergeOptions {
         merge.memory_limit_bytes = self.memory_limit_bytes;
         merge.chunk_events = self.chunk_events;
         merge.is_strict = self.strict;
+        merge.has_overview = self.overview;
         merge.force = self.force;
         let beside = || output.and_then(Path::parent).map(Path::to_owned);
         let temporary = self.temporary_directory.clone().or_else(beside);

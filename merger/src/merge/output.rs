@@ -17,6 +17,8 @@ use crate::calls::snapshots::SnapshotWriter;
 use crate::calls::statistics::TraceCalls;
 use crate::error::{MergeError, Result};
 use crate::merge::{Merge, Merged};
+use crate::overview::groups::LaneGroups;
+use crate::overview::writer::OverviewWriter;
 use crate::stages::{self, Stage};
 use crate::trace_file::TraceFile;
 
@@ -116,7 +118,11 @@ pub(super) fn write_trace(
         types: &types,
         spare: Mutex::default(),
     };
-    let mut calls = TraceCalls::new(&types, options.jobs)?;
+    // What an earlier slice has left open is not known.
+    let has_overview = merge.has_overview && merge.definitions.slice.is_none();
+    let groups = has_overview.then(|| LaneGroups::of(&merge.definitions));
+    let mut calls = TraceCalls::new(&types, options.jobs, groups)?;
+    let mut overview = OverviewWriter::new(level, path)?;
     calls.begin(&types, open);
     let encode = |part: UnnumberedChunk| encoder.encode(part);
     let mut merged = merge.run_with(options.jobs, true, &encode, &mut |encoded| {
@@ -127,7 +133,9 @@ pub(super) fn write_trace(
         } = encoded.map_err(io)?;
         header.sequence = index.len() as u64;
         stages::during(Stage::Count, || {
-            snapshots.take_chunk(header.sequence, moves, &mut calls, &mut file)
+            let last_ns = header.last_ns;
+            snapshots.take_chunk(header.sequence, moves, last_ns, &mut calls, &mut file)?;
+            overview.take(calls.take_rows(), &mut file)
         })?;
         stages::during(Stage::Write, || {
             head.clear();
@@ -148,6 +156,9 @@ pub(super) fn write_trace(
         return Err(MergeError::Incomplete { what });
     }
     let snapshots = snapshots.finish(index.len() as u64, Some(&mut calls), &mut file)?;
+    calls.end();
+    overview.take(calls.take_rows(), &mut file)?;
+    let overview = overview.finish(&mut file)?;
     let statistics = calls.finish().filter(|_| !types.is_empty());
     let statistics = statistics.map(|statistics| file.write_statistics(&statistics, level));
     let statistics = statistics.transpose()?;
@@ -158,6 +169,7 @@ pub(super) fn write_trace(
             trace_chunks: index,
             snapshots,
             statistics,
+            overview,
             ..Footer::default()
         },
         &merged.totals,

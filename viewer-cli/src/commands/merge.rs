@@ -136,6 +136,10 @@ pub struct MergeArguments {
     #[arg(long)]
     strict: bool,
 
+    /// Write no overview: values of spans of time, from which pictures of any part of the trace are read
+    #[arg(long)]
+    no_index: bool,
+
     #[command(flatten)]
     window: WindowArguments,
 
@@ -368,6 +372,7 @@ fn merge(arguments: &MergeArguments) -> anyhow::Result<Report> {
     options.compression = arguments.compression;
     options.jobs = useful_jobs(arguments.jobs);
     options.strict = arguments.strict;
+    options.overview = !arguments.no_index;
     options.force = arguments.force.force;
     options.settled = arguments.plan.as_deref().map(Plan::read).transpose()?;
     options.slice = arguments.slice;

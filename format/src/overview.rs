@@ -1,0 +1,290 @@
+//! The overview of a trace: values of bins of time by lane, so that a picture of any part of it is read from little.
+
+use crate::error::{FormatError, Result};
+use crate::ids::RegionId;
+use crate::ints::{put_ints, read_ints};
+use crate::limits::Content;
+use crate::wire::{Put, Wire};
+
+/// A bin has values of its own if more calls than this end in it.
+pub const MOST_CALLS_WITHOUT_BIN: u64 = 64;
+/// Calls of this depth and below are in no lane.
+pub const MAX_LANE_DEPTH: u32 = 64;
+/// Largest level of a bin.
+pub const MAX_BIN_LEVEL: u8 = 62;
+/// Most rows of a block.
+pub const MAX_OVERVIEW_ROWS: usize = 1 << 16;
+
+/// What the locations of a lane have in common.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum LaneKind {
+    /// It is one location, by its number.
+    Location,
+    /// Their process, by its number.
+    Process,
+    /// Their host, by the number of its name.
+    Host,
+    /// A source that has streams of them, by the number of its name.
+    Source,
+    /// Nothing: all locations of the trace. The number is 0.
+    All,
+}
+
+impl LaneKind {
+    const ALL: [Self; 5] = [
+        Self::Location,
+        Self::Process,
+        Self::Host,
+        Self::Source,
+        Self::All,
+    ];
+
+    const fn code(self) -> u64 {
+        self as u64
+    }
+
+    fn from_code(code: u64) -> Option<Self> {
+        Self::ALL.get(usize::try_from(code).ok()?).copied()
+    }
+}
+
+/// A lane: the calls of some locations that have the same number of calls around them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LaneKey {
+    /// What its locations have in common.
+    pub kind: LaneKind,
+    /// The number of that.
+    pub id: u32,
+    /// Number of calls around each of its calls.
+    pub depth: u32,
+}
+
+/// The values of a bin of a lane: of a span of time of 2 to the power of `level` nanoseconds. Times in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OverviewRow {
+    /// The bin's level.
+    pub level: u8,
+    /// The lane.
+    pub lane: LaneKey,
+    /// The bin's number: the trace time at which it begins, divided by its length.
+    pub bin: i64,
+    /// Number of calls that end in it.
+    pub calls: u64,
+    /// Time of all calls of the lane in it.
+    pub busy_ns: i64,
+    /// The region with the most time in it; of several, the first by number.
+    pub region: RegionId,
+    /// The time of that region in it.
+    pub region_ns: i64,
+    /// The length of the longest call that ends in it.
+    pub longest_ns: i64,
+}
+
+impl OverviewRow {
+    /// Returns the key by which rows are in order: level, lane, bin.
+    pub const fn key(&self) -> (u8, LaneKey, i64) {
+        (self.level, self.lane, self.bin)
+    }
+
+    /// Returns the trace time at which the bin ends, nanoseconds.
+    pub const fn end_ns(&self) -> i64 {
+        (self.bin << self.level).saturating_add(1 << self.level)
+    }
+}
+
+/// A block of the overview in the footer's list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OverviewEntry {
+    /// Offset of the block in the file.
+    pub offset: u64,
+    /// Level and lane of its first row.
+    pub first: (u8, LaneKey),
+    /// Level and lane of its last row.
+    pub last: (u8, LaneKey),
+    /// Least trace time at which a bin begins, nanoseconds.
+    pub from_ns: i64,
+    /// Greatest trace time at which a bin ends, nanoseconds.
+    pub to_ns: i64,
+}
+
+impl OverviewEntry {
+    /// Returns the entry of the block at an offset with these rows; they must be in order. `None` without rows.
+    pub fn of(offset: u64, rows: &[OverviewRow]) -> Option<Self> {
+        let (first, last) = (rows.first()?, rows.last()?);
+        let begins = rows.iter().map(|row| row.bin << row.level);
+        Some(Self {
+            offset,
+            first: (first.level, first.lane),
+            last: (last.level, last.lane),
+            from_ns: begins.min()?,
+            to_ns: rows.iter().map(OverviewRow::end_ns).max()?,
+        })
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.put_varint(self.offset);
+        for (level, lane) in [self.first, self.last] {
+            out.put_varint(level.into());
+            out.put_varint(lane.kind.code());
+            out.put_varint(lane.id.into());
+            out.put_varint(lane.depth.into());
+        }
+        out.put_signed(self.from_ns);
+        out.put_signed(self.to_ns);
+    }
+
+    pub(crate) fn decode(w: &mut Wire<'_>) -> Result<Self> {
+        let offset = w.varint("offset of an overview block")?;
+        let mut key = || {
+            let level = w.varint("level of a bin")?;
+            let kind = w.varint("kind of a lane")?;
+            let id = w.varint("number of a lane")?;
+            let depth = w.varint("depth of a lane")?;
+            Ok((level_of(level)?, lane_of(kind, id, depth)?))
+        };
+        let (first, last) = (key()?, key()?);
+        Ok(Self {
+            offset,
+            first,
+            last,
+            from_ns: w.signed("begin of the first bin")?,
+            to_ns: w.signed("end of the last bin")?,
+        })
+    }
+}
+
+fn level_of(level: u64) -> Result<u8> {
+    let known = u8::try_from(level).ok();
+    let known = known.filter(|level| *level <= MAX_BIN_LEVEL);
+    known.ok_or_else(|| FormatError::invalid(0, "a level of at most 62", level))
+}
+
+fn lane_of(kind: u64, id: u64, depth: u64) -> Result<LaneKey> {
+    let invalid = |expected, value| FormatError::invalid(0, expected, value);
+    let depth = u32::try_from(depth).ok();
+    Ok(LaneKey {
+        kind: LaneKind::from_code(kind).ok_or_else(|| invalid("a kind of lane", kind))?,
+        id: u32::try_from(id).map_err(|_| invalid("a number of a lane", id))?,
+        depth: depth
+            .filter(|depth| *depth < MAX_LANE_DEPTH)
+            .ok_or_else(|| invalid("a depth below 64", id))?,
+    })
+}
+
+/// Appends the head of the block of some rows.
+pub fn encode_overview_head(rows: &[OverviewRow], out: &mut Vec<u8>) {
+    out.put_varint(rows.len() as u64);
+}
+
+/// Returns what a body of some rows has beyond its bytes.
+pub const fn overview_content(rows: &[OverviewRow]) -> Content {
+    Content {
+        items: rows.len() as u64,
+        text_bytes: 0,
+    }
+}
+
+/// Appends the body of the block of some rows, which must be in order.
+pub fn encode_overview(rows: &[OverviewRow], out: &mut Vec<u8>) {
+    let mut column = |field: &dyn Fn(&OverviewRow) -> u64| {
+        put_ints(&rows.iter().map(field).collect::<Vec<u64>>(), out);
+    };
+    column(&|row| row.level.into());
+    column(&|row| row.lane.kind.code());
+    column(&|row| row.lane.id.into());
+    column(&|row| row.lane.depth.into());
+    column(&|row| row.bin as u64);
+    column(&|row| row.calls);
+    column(&|row| row.busy_ns as u64);
+    column(&|row| row.region.get().into());
+    column(&|row| row.region_ns as u64);
+    column(&|row| row.longest_ns as u64);
+}
+
+/// Reads the head and the body of a block of the overview.
+///
+/// # Errors
+/// If they end early, contradict the format or go beyond its limits.
+pub fn decode_overview(head: &[u8], body: &[u8]) -> Result<Vec<OverviewRow>> {
+    let count = Wire::new(head).varint("number of rows")?;
+    if count > MAX_OVERVIEW_ROWS as u64 {
+        return Err(FormatError::invalid(0, "at most 65536 rows", count));
+    }
+    let mut w = Wire::new(body);
+    let mut column = || read_ints(&mut w, count as usize);
+    let (levels, kinds, ids, depths) = (column()?, column()?, column()?, column()?);
+    let (bins, calls, busy) = (column()?, column()?, column()?);
+    let (regions, region_times, longest) = (column()?, column()?, column()?);
+    let row = |at: usize| {
+        let region = u32::try_from(regions[at]);
+        let region = region.map_err(|_| FormatError::invalid(0, "a region id", regions[at]))?;
+        Ok(OverviewRow {
+            level: level_of(levels[at])?,
+            lane: lane_of(kinds[at], ids[at], depths[at])?,
+            bin: bins[at] as i64,
+            calls: calls[at],
+            busy_ns: busy[at] as i64,
+            region: RegionId::new(region),
+            region_ns: region_times[at] as i64,
+            longest_ns: longest[at] as i64,
+        })
+    };
+    let rows: Vec<OverviewRow> = (0..count as usize).map(row).collect::<Result<_>>()?;
+    if !rows.is_sorted_by(|a, b| a.key() < b.key()) {
+        let expected = "rows in the order of level, lane and bin";
+        return Err(FormatError::invalid(0, expected, "others"));
+    }
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn row() -> impl Strategy<Value = OverviewRow> {
+        let lane = (0..5_usize, any::<u32>(), 0..MAX_LANE_DEPTH);
+        let values = any::<(u64, i64, u32, i64, i64)>();
+        (0..=MAX_BIN_LEVEL, lane, any::<i64>(), values).prop_map(|(level, lane, bin, values)| {
+            OverviewRow {
+                level,
+                lane: LaneKey {
+                    kind: LaneKind::ALL[lane.0],
+                    id: lane.1,
+                    depth: lane.2,
+                },
+                bin: bin >> level,
+                calls: values.0,
+                busy_ns: values.1,
+                region: RegionId::new(values.2),
+                region_ns: values.3,
+                longest_ns: values.4,
+            }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn rows_are_read_as_they_were_written(rows in prop::collection::vec(row(), 1..80)) {
+            let mut rows = rows;
+            rows.sort_by_key(OverviewRow::key);
+            rows.dedup_by_key(|row| row.key());
+            let (mut head, mut body) = (Vec::new(), Vec::new());
+            encode_overview_head(&rows, &mut head);
+            encode_overview(&rows, &mut body);
+            prop_assert_eq!(&decode_overview(&head, &body).expect("rows"), &rows);
+            let entry = OverviewEntry::of(7, &rows).expect("rows");
+            let mut bytes = Vec::new();
+            entry.encode(&mut bytes);
+            prop_assert_eq!(OverviewEntry::decode(&mut Wire::new(&bytes)).expect("an entry"), entry);
+        }
+
+        #[test]
+        fn no_bytes_make_the_decoder_panic(head: Vec<u8>, body: Vec<u8>, count in 0..40_u8) {
+            let _ = decode_overview(&head, &body);
+            let _ = decode_overview(&[count], &body);
+            let _ = OverviewEntry::decode(&mut Wire::new(&body));
+        }
+    }
+}

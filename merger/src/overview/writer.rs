@@ -1,0 +1,74 @@
+//! Writes the overview of a trace under construction: blocks between its chunks.
+
+use annals_format::{
+    BlockKind, BlockWriter, CompressionLevel, OverviewEntry, OverviewRow, encode_overview,
+    encode_overview_head, overview_content,
+};
+
+use crate::error::{MergeError, Result};
+use crate::trace_file::TraceFile;
+
+/// Number of rows from which on they are written.
+const MOST_ROWS: usize = 1 << 19;
+/// Number of rows of a block.
+const BLOCK_ROWS: usize = 1 << 13;
+
+/// Writes blocks of the overview.
+pub(crate) struct OverviewWriter {
+    rows: Vec<OverviewRow>,
+    entries: Vec<OverviewEntry>,
+    writer: BlockWriter,
+}
+
+impl OverviewWriter {
+    pub(crate) fn new(level: CompressionLevel, path: &std::path::Path) -> Result<Self> {
+        let writer = BlockWriter::new(level).map_err(|source| MergeError::Io {
+            action: "write",
+            path: path.to_owned(),
+            source,
+        })?;
+        Ok(Self {
+            rows: Vec::new(),
+            entries: Vec::new(),
+            writer,
+        })
+    }
+
+    /// Takes rows, and writes all there are if these are many.
+    pub(crate) fn take(
+        &mut self,
+        rows: impl Iterator<Item = OverviewRow>,
+        file: &mut TraceFile,
+    ) -> Result<()> {
+        self.rows.extend(rows);
+        if self.rows.len() < MOST_ROWS {
+            return Ok(());
+        }
+        self.write(file)
+    }
+
+    /// Writes what is left. Returns the list of blocks.
+    pub(crate) fn finish(mut self, file: &mut TraceFile) -> Result<Vec<OverviewEntry>> {
+        self.write(file)?;
+        Ok(self.entries)
+    }
+
+    fn write(&mut self, file: &mut TraceFile) -> Result<()> {
+        self.rows.sort_unstable_by_key(OverviewRow::key);
+        let (mut head, mut body, mut block) = (Vec::new(), Vec::new(), Vec::new());
+        for rows in self.rows.chunks(BLOCK_ROWS) {
+            head.clear();
+            body.clear();
+            block.clear();
+            encode_overview_head(rows, &mut head);
+            encode_overview(rows, &mut body);
+            let (kind, content) = (BlockKind::Overview, overview_content(rows));
+            self.writer
+                .write_with(kind, &head, &body, content, &mut block);
+            self.entries.extend(OverviewEntry::of(file.offset(), rows));
+            file.write(&block)?;
+        }
+        self.rows.clear();
+        Ok(())
+    }
+}
