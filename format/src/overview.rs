@@ -6,7 +6,7 @@ use crate::ints::{put_ints, read_ints};
 use crate::limits::Content;
 use crate::wire::{Put, Wire};
 
-/// A bin has values of its own if more calls than this end in it.
+/// A bin has a row if more calls than this end in it.
 pub const MOST_CALLS_WITHOUT_BIN: u64 = 64;
 /// Calls of this depth and below are in no lane.
 pub const MAX_LANE_DEPTH: u32 = 64;

@@ -66,7 +66,7 @@ impl Merge {
             memory_limit_bytes: MEMORY_LIMIT_BYTES,
             temporary_directory: std::env::temp_dir(),
             is_strict: false,
-            has_overview: true,
+            has_overview: false,
             force: false,
             identity: Numbers::identity(),
             shifts: Vec::new(),

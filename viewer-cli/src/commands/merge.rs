@@ -136,9 +136,9 @@ pub struct MergeArguments {
     #[arg(long)]
     strict: bool,
 
-    /// Write no overview: values of spans of time, from which pictures of any part of the trace are read
-    #[arg(long)]
-    no_index: bool,
+    /// Write an overview, too: values of spans of time, from which pictures of any part of the trace can be read
+    #[arg(long, conflicts_with_all = ["join", "slice"])]
+    index: bool,
 
     #[command(flatten)]
     window: WindowArguments,
@@ -372,7 +372,7 @@ fn merge(arguments: &MergeArguments) -> anyhow::Result<Report> {
     options.compression = arguments.compression;
     options.jobs = useful_jobs(arguments.jobs);
     options.strict = arguments.strict;
-    options.overview = !arguments.no_index;
+    options.overview = arguments.index;
     options.force = arguments.force.force;
     options.settled = arguments.plan.as_deref().map(Plan::read).transpose()?;
     options.slice = arguments.slice;
