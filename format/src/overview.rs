@@ -161,13 +161,12 @@ fn level_of(level: u64) -> Result<u8> {
 
 fn lane_of(kind: u64, id: u64, depth: u64) -> Result<LaneKey> {
     let invalid = |expected, value| FormatError::invalid(0, expected, value);
-    let depth = u32::try_from(depth).ok();
+    let known = u32::try_from(depth).ok();
+    let known = known.filter(|depth| *depth < MAX_LANE_DEPTH);
     Ok(LaneKey {
         kind: LaneKind::from_code(kind).ok_or_else(|| invalid("a kind of lane", kind))?,
         id: u32::try_from(id).map_err(|_| invalid("a number of a lane", id))?,
-        depth: depth
-            .filter(|depth| *depth < MAX_LANE_DEPTH)
-            .ok_or_else(|| invalid("a depth below 64", id))?,
+        depth: known.ok_or_else(|| invalid("a depth below 64", depth))?,
     })
 }
 

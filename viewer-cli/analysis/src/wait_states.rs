@@ -4,6 +4,7 @@
 //! collective operations in the trace's order (see [`engine`]), and finds which location's extra work made others wait (see
 //! [`delays`]).
 
+mod barriers;
 mod clock_errors;
 mod delays;
 mod engine;
@@ -11,15 +12,13 @@ mod fences;
 mod operations;
 mod orphans;
 mod phases;
+mod synchronisation_events;
 mod teams;
 mod threads;
 
 use std::sync::{Arc, Mutex};
 
-use annals_format::names::element;
-use annals_format::{
-    Definitions, EventTypeId, ObjectId, OrderedChunk, Reference, RegionId, Role, StringId,
-};
+use annals_format::{Definitions, OrderedChunk, Reference, RegionId, Role};
 use annals_merger::calls::{CallSink, Close, Frame};
 use annals_merger::{
     CallAround, MessageCounts, MessageEvents, MessageExtractor, Query, ReadSummary, Reader, Result,
@@ -31,17 +30,17 @@ use serde::Serialize;
 use self::engine::{Engine, PhaseEdge, Step, ThreadStep};
 use self::orphans::Orphans;
 pub use self::phases::PhaseTimes;
+use self::synchronisation_events::{FenceTypes, LockEvent, LockTypes};
+use self::teams::FenceKey;
 use crate::call_paths::CallPaths;
 use crate::losses::concerns;
 use crate::mpi_functions::MpiFunctions;
 use crate::region_kinds::{RegionKind, RegionKinds, ThreadConstruct};
 use crate::state::{CallState, fold_calls};
 
-/// Name of the event type of calls that synchronise a window, in recordings of MPI.
-const WINDOW_SYNC: &str = "mpi.window_sync";
-
 /// Why a call waits. The formulas are those of the functions [`late_sender`](crate::late_sender),
-/// [`late_receiver`](crate::late_receiver) and [`collective_waits`](crate::collective_waits).
+/// [`late_receiver`](crate::late_receiver) and [`collective_waits`](crate::collective_waits); those of fences and barriers of
+/// threads are that of a barrier, and one waits for a lock from the enter of the call to its release by the other thread.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WaitPattern {
@@ -219,97 +218,6 @@ impl Shared<'_> {
 
     fn is_phase(&self, region: RegionId) -> bool {
         self.is_phase.get(region.index()).copied() == Some(true)
-    }
-}
-
-/// The event types of locks.
-#[derive(Default)]
-struct LockTypes {
-    /// Event type, whether it acquires the lock, and which element is its number.
-    types: Vec<(EventTypeId, bool, usize)>,
-}
-
-/// An event of a lock.
-#[derive(Clone, Copy)]
-struct LockEvent {
-    is_acquire: bool,
-    lock: u64,
-}
-
-impl LockTypes {
-    fn of(definitions: &Definitions) -> Self {
-        let types = definitions.event_types.values();
-        let of = types.filter(|of| matches!(of.role, Role::Acquire | Role::Release));
-        let types = of.filter_map(|of| {
-            let lock = definitions.element(of.id, element::LOCK_ID)?;
-            Some((of.id, of.role == Role::Acquire, lock))
-        });
-        Self {
-            types: types.collect(),
-        }
-    }
-
-    /// Returns what an event does to a lock. `None` for other events.
-    fn event(&self, chunk: &OrderedChunk, event: usize) -> Option<LockEvent> {
-        if self.types.is_empty() {
-            return None;
-        }
-        let of_type = chunk.columns(event);
-        let known = self
-            .types
-            .iter()
-            .find(|known| known.0 == of_type.event_type);
-        let (_, is_acquire, column) = *known?;
-        let lock = of_type.columns.get(column)?.integer(chunk.ordinal(event))?;
-        Some(LockEvent {
-            is_acquire,
-            lock: lock as u64,
-        })
-    }
-}
-
-/// The event types of calls that synchronise a window: those of `mpi.window_sync`.
-#[derive(Default)]
-struct FenceTypes {
-    /// Event type, and which elements are the window and the number of the fence.
-    types: Vec<(EventTypeId, usize, usize)>,
-}
-
-impl FenceTypes {
-    fn of(definitions: &Definitions) -> Self {
-        let types = definitions.event_types.values();
-        let types = types.filter(|of| definitions.string(of.name) == WINDOW_SYNC);
-        let types = types.filter_map(|of| {
-            let window = definitions.element(of.id, "window")?;
-            let number = definitions.element(of.id, element::SEQUENCE)?;
-            (of.elements[window].reference == Reference::Object).then_some((of.id, window, number))
-        });
-        Self {
-            types: types.collect(),
-        }
-    }
-
-    /// Returns the fence that an event is of. `None` for other events.
-    fn fence(
-        &self,
-        definitions: &Definitions,
-        chunk: &OrderedChunk,
-        event: usize,
-    ) -> Option<(StringId, u64)> {
-        if self.types.is_empty() {
-            return None;
-        }
-        let of_type = chunk.columns(event);
-        let known = self
-            .types
-            .iter()
-            .find(|known| known.0 == of_type.event_type);
-        let (_, window, number) = *known?;
-        let integer = |column: usize| of_type.columns.get(column)?.integer(chunk.ordinal(event));
-        let window = ObjectId::new(u32::try_from(integer(window)?).ok()?);
-        // Calls of other functions have none.
-        let number = u64::try_from(integer(number)?).ok()?;
-        Some((definitions.objects.get(&window)?.name, number))
     }
 }
 
@@ -672,7 +580,7 @@ impl<V: WaitObserver> SliceState<'_, V> {
     }
 
     /// Takes that the call that is open is one of a fence.
-    fn fence(&mut self, location: usize, frames: &[Frame], key: (StringId, u64)) {
+    fn fence(&mut self, location: usize, frames: &[Frame], key: FenceKey) {
         let Some(open) = &mut self.locations[location].open else {
             return;
         };

@@ -18,6 +18,19 @@ pub(super) struct Member {
     pub(super) is_uncertain: bool,
 }
 
+impl Member {
+    /// Creates one that has just entered by a call.
+    pub(super) const fn new(call: CallAround, ideal_ns: i64) -> Self {
+        Self {
+            call,
+            ideal_ns,
+            left_ns: None,
+            task_ns: 0,
+            is_uncertain: false,
+        }
+    }
+}
+
 /// A barrier that threads are in, or a fence that ranks are in.
 #[derive(Debug, Default)]
 pub(super) struct Barrier {

@@ -31,13 +31,7 @@ impl<V: WaitObserver> Engine<'_, V> {
     /// Takes the enter of a barrier.
     pub(super) fn enter_barrier(&mut self, call: &CallAround) {
         let key = (self.threads.first_of[call.location as usize], call.region);
-        let member = Member {
-            call: *call,
-            ideal_ns: self.ideal(call.location, call.entered_ns),
-            left_ns: None,
-            task_ns: 0,
-            is_uncertain: false,
-        };
+        let member = Member::new(*call, self.ideal(call.location, call.entered_ns));
         self.forget_tasks(call.location);
         let barriers = self.threads.barriers.entry(key).or_default();
         // Its leave of the barrier before was lost.
