@@ -32,49 +32,6 @@ pub(crate) enum TurnKind {
     Forget,
 }
 
-/// The values of a bin. Times in nanoseconds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct BinValues {
-    pub(crate) level: u8,
-    /// Number of the bin on its level: its begin divided by its length.
-    pub(crate) bin: i64,
-    /// Number of calls that end in it.
-    pub(crate) calls: u64,
-    /// Time of all calls in it.
-    pub(crate) busy_ns: i64,
-    /// The region with the most time in it; of several, the first.
-    pub(crate) region: RegionId,
-    /// Time of that region in it.
-    pub(crate) region_ns: i64,
-    /// The longest of the calls that end in it.
-    pub(crate) longest_ns: i64,
-}
-
-impl BinValues {
-    /// Returns them as a row of the overview.
-    pub(crate) const fn row(&self, lane: LaneKey) -> OverviewRow {
-        let Self {
-            level,
-            bin,
-            calls,
-            busy_ns,
-            region,
-            region_ns,
-            longest_ns,
-        } = *self;
-        OverviewRow {
-            level,
-            lane,
-            bin,
-            calls,
-            busy_ns,
-            region,
-            region_ns,
-            longest_ns,
-        }
-    }
-}
-
 /// What a piece of time adds up to.
 #[derive(Clone, Debug, Default)]
 struct Piece {
@@ -107,15 +64,16 @@ impl Piece {
         }
     }
 
-    fn values(&self, level: u8, bin: i64) -> BinValues {
+    fn row(&self, lane: LaneKey, level: u8, bin: i64) -> OverviewRow {
         let most = self
             .regions
             .iter()
             .max_by_key(|known| (known.1, Reverse(known.0)));
         let (region, region_ns) = most.copied().unwrap_or((RegionId::new(0), 0));
         let times = self.regions.iter().map(|known| known.1);
-        BinValues {
+        OverviewRow {
             level,
+            lane,
             bin,
             calls: self.calls,
             busy_ns: times.fold(0, i64::saturating_add),
@@ -127,8 +85,9 @@ impl Piece {
 }
 
 /// A lane: the calls of one depth, of one or several locations.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Lane {
+    key: LaneKey,
     /// Begins and ends that are not in a piece yet.
     turns: Vec<Turn>,
     /// Where the last piece ended. `None` before the first.
@@ -140,6 +99,16 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
+    pub(crate) const fn new(key: LaneKey) -> Self {
+        Self {
+            key,
+            turns: Vec::new(),
+            done_ns: None,
+            open: Vec::new(),
+            halves: Vec::new(),
+        }
+    }
+
     /// Takes the begin or the end of a call. They may be in any order, but none is before what was finished.
     #[inline]
     pub(crate) fn take(&mut self, turn: Turn) {
@@ -148,7 +117,7 @@ impl Lane {
 
     /// Finishes bins up to a time before which nothing follows, if there are enough begins and ends for it.
     #[inline]
-    pub(crate) fn advance(&mut self, to_ns: i64, out: &mut Vec<BinValues>) {
+    pub(crate) fn advance(&mut self, to_ns: i64, out: &mut Vec<OverviewRow>) {
         if self.turns.len() >= BATCH {
             let level = self.piece_level(to_ns);
             self.cover(to_ns >> level << level, level, out);
@@ -156,18 +125,21 @@ impl Lane {
     }
 
     /// Finishes all bins, up to the level `top`, on which one bin has all that happened.
-    pub(crate) fn finish(&mut self, top: u8, out: &mut Vec<BinValues>) {
+    pub(crate) fn finish(&mut self, top: u8, out: &mut Vec<OverviewRow>) {
         let first = out.len();
         self.finish_up_to(top, out);
         // The last piece may have completed a bin above.
-        let mut place = 0;
-        out.retain(|bin| {
-            place += 1;
-            place <= first || bin.level <= top
-        });
+        let mut kept = first;
+        for at in first..out.len() {
+            if out[at].level <= top {
+                out[kept] = out[at];
+                kept += 1;
+            }
+        }
+        out.truncate(kept);
     }
 
-    fn finish_up_to(&mut self, top: u8, out: &mut Vec<BinValues>) {
+    fn finish_up_to(&mut self, top: u8, out: &mut Vec<OverviewRow>) {
         let last_ns = self.turns.iter().map(|turn| turn.time_ns).max();
         if let Some(last_ns) = last_ns {
             let level = self.piece_level(last_ns).min(top);
@@ -189,7 +161,13 @@ impl Lane {
                 (half, rest) => half.or(rest),
             };
             if let Some(piece) = &rest {
-                put(piece, level + 1, (done_ns - 1) >> (level + 1), out);
+                put(
+                    self.key,
+                    piece,
+                    level + 1,
+                    (done_ns - 1) >> (level + 1),
+                    out,
+                );
             }
         }
     }
@@ -205,7 +183,7 @@ impl Lane {
     }
 
     /// Divides what is before a time, a border of a bin of the level, into pieces of at most that level.
-    fn cover(&mut self, to_ns: i64, level: u8, out: &mut Vec<BinValues>) {
+    fn cover(&mut self, to_ns: i64, level: u8, out: &mut Vec<OverviewRow>) {
         let mut turns = std::mem::take(&mut self.turns);
         if !turns.is_sorted_by_key(|turn| turn.time_ns) {
             turns.sort_by_key(|turn| turn.time_ns);
@@ -233,7 +211,7 @@ impl Lane {
     }
 
     /// Returns what a piece adds up to. Its parts with many calls are divided, and their values put out.
-    fn piece(&mut self, turns: &[Turn], level: u8, bin: i64, out: &mut Vec<BinValues>) -> Piece {
+    fn piece(&mut self, turns: &[Turn], level: u8, bin: i64, out: &mut Vec<OverviewRow>) -> Piece {
         let is_end = |turn: &&Turn| matches!(turn.kind, TurnKind::End(_));
         let is_small = turns.len() as u64 <= MOST_CALLS;
         if is_small || level == 0 || turns.iter().filter(is_end).count() as u64 <= MOST_CALLS {
@@ -243,9 +221,9 @@ impl Lane {
         let middle_ns = ((bin << 1) + 1) << half;
         let (left, right) = turns.split_at(turns.partition_point(|turn| turn.time_ns < middle_ns));
         let mut piece = self.piece(left, half, bin << 1, out);
-        put(&piece, half, bin << 1, out);
+        put(self.key, &piece, half, bin << 1, out);
         let right = self.piece(right, half, (bin << 1) + 1, out);
-        put(&right, half, (bin << 1) + 1, out);
+        put(self.key, &right, half, (bin << 1) + 1, out);
         piece.add(right);
         piece
     }
@@ -281,9 +259,9 @@ impl Lane {
     }
 
     /// Takes the next piece, and puts it together with the left halves that it completes.
-    fn put(&mut self, mut piece: Piece, mut level: u8, mut bin: i64, out: &mut Vec<BinValues>) {
+    fn put(&mut self, mut piece: Piece, mut level: u8, mut bin: i64, out: &mut Vec<OverviewRow>) {
         loop {
-            put(&piece, level, bin, out);
+            put(self.key, &piece, level, bin, out);
             let place = usize::from(level);
             if self.halves.len() <= place {
                 self.halves.resize_with(place + 1, || None);
@@ -301,10 +279,10 @@ impl Lane {
     }
 }
 
-/// Puts out the values of a bin, if it has enough calls.
-fn put(piece: &Piece, level: u8, bin: i64, out: &mut Vec<BinValues>) {
+/// Puts out the row of a bin, if it has enough calls.
+fn put(lane: LaneKey, piece: &Piece, level: u8, bin: i64, out: &mut Vec<OverviewRow>) {
     if piece.calls > MOST_CALLS {
-        out.push(piece.values(level, bin));
+        out.push(piece.row(lane, level, bin));
     }
 }
 
@@ -312,15 +290,22 @@ fn put(piece: &Piece, level: u8, bin: i64, out: &mut Vec<BinValues>) {
 mod tests {
     use std::collections::BTreeMap;
 
+    use annals_format::LaneKind;
     use proptest::prelude::*;
 
     use super::*;
+
+    const LANE: LaneKey = LaneKey {
+        kind: LaneKind::All,
+        id: 0,
+        depth: 0,
+    };
 
     /// Begin, length, region.
     type Call = (i64, i64, u32);
 
     /// Returns the values of all bins of some calls, in the simplest way.
-    fn expected(calls: &[Call], top: u8) -> BTreeMap<(u8, i64), BinValues> {
+    fn expected(calls: &[Call], top: u8) -> BTreeMap<(u8, i64), OverviewRow> {
         let mut found = BTreeMap::new();
         for level in 0..=top {
             let mut bins: BTreeMap<i64, u64> = BTreeMap::new();
@@ -343,8 +328,9 @@ mod tests {
                     .iter()
                     .max_by_key(|known| (*known.1, Reverse(*known.0)));
                 let (region, region_ns) = most.expect("a region");
-                let values = BinValues {
+                let values = OverviewRow {
                     level,
+                    lane: LANE,
                     bin,
                     calls: count,
                     busy_ns: regions.values().sum(),
@@ -359,7 +345,7 @@ mod tests {
     }
 
     /// Feeds calls in the order of their ends, and finishes bins again and again.
-    fn bins(calls: &[Call], top: u8, step: usize) -> Vec<BinValues> {
+    fn bins(calls: &[Call], top: u8, step: usize) -> Vec<OverviewRow> {
         let mut turns: Vec<Turn> = Vec::new();
         for (from_ns, length_ns, region) in calls {
             let region = RegionId::new(*region);
@@ -372,7 +358,7 @@ mod tests {
             turns.push(turn(from_ns + length_ns, TurnKind::End(*length_ns)));
         }
         turns.sort_by_key(|turn| turn.time_ns);
-        let (mut lane, mut out) = (Lane::default(), Vec::new());
+        let (mut lane, mut out) = (Lane::new(LANE), Vec::new());
         for part in turns.chunks(step) {
             let last_ns = part.last().map_or(0, |turn| turn.time_ns);
             part.iter().rev().for_each(|turn| lane.take(*turn));
@@ -414,7 +400,7 @@ mod tests {
             let one_bin = |level: &u8| first_ns >> level == last_ns >> level;
             let top = (0..=MAX_BIN_LEVEL).find(one_bin).unwrap_or(MAX_BIN_LEVEL);
             let found = bins(&calls, top, step);
-            let by_key: BTreeMap<(u8, i64), BinValues> =
+            let by_key: BTreeMap<(u8, i64), OverviewRow> =
                 found.iter().map(|bin| ((bin.level, bin.bin), *bin)).collect();
             prop_assert_eq!(by_key.len(), found.len(), "each bin once");
             prop_assert_eq!(by_key, expected(&calls, top));

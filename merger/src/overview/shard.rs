@@ -2,7 +2,7 @@
 
 use annals_format::{LaneKey, LaneKind, LocationId, MAX_LANE_DEPTH, OverviewRow, RegionId};
 
-use crate::overview::lane::{BinValues, Lane, Turn, TurnKind};
+use crate::overview::lane::{Lane, Turn, TurnKind};
 
 /// Begins and ends of calls of a group, by depth.
 pub(crate) type TurnsByDepth = Vec<Vec<Turn>>;
@@ -27,7 +27,6 @@ pub(crate) struct ShardLanes {
     pub(crate) rows: Vec<OverviewRow>,
     /// Times of the first and the last begin or end of a call, nanoseconds.
     pub(crate) span_ns: Option<(i64, i64)>,
-    found: Vec<BinValues>,
 }
 
 impl ShardLanes {
@@ -46,7 +45,6 @@ impl ShardLanes {
             turns: vec![Vec::new(); groups],
             rows: Vec::new(),
             span_ns: None,
-            found: Vec::new(),
         }
     }
 
@@ -71,8 +69,12 @@ impl ShardLanes {
             kind,
         };
         let own = &mut self.locations[location];
-        if own.lanes.len() <= depth {
-            own.lanes.resize_with(depth + 1, Lane::default);
+        while own.lanes.len() <= depth {
+            own.lanes.push(Lane::new(LaneKey {
+                kind: LaneKind::Location,
+                id: own.id.get(),
+                depth: own.lanes.len() as u32,
+            }));
         }
         own.lanes[depth].take(turn);
         for group in &own.groups {
@@ -86,28 +88,14 @@ impl ShardLanes {
 
     /// Finishes bins of a location up to a time before which nothing of it follows.
     pub(crate) fn advance(&mut self, location: usize, to_ns: i64) {
-        self.each_lane(location, |lane, found| lane.advance(to_ns, found));
+        let lanes = self.locations[location].lanes.iter_mut();
+        lanes.for_each(|lane| lane.advance(to_ns, &mut self.rows));
     }
 
     /// Finishes all bins up to a level.
     pub(crate) fn finish(&mut self, top: u8) {
-        for location in 0..self.locations.len() {
-            self.each_lane(location, |lane, found| lane.finish(top, found));
-        }
-    }
-
-    fn each_lane(&mut self, location: usize, mut work: impl FnMut(&mut Lane, &mut Vec<BinValues>)) {
-        let own = &mut self.locations[location];
-        for (lane, depth) in own.lanes.iter_mut().zip(0..) {
-            work(lane, &mut self.found);
-            let key = LaneKey {
-                kind: LaneKind::Location,
-                id: own.id.get(),
-                depth,
-            };
-            self.rows
-                .extend(self.found.drain(..).map(|bin| bin.row(key)));
-        }
+        let lanes = self.locations.iter_mut().flat_map(|own| &mut own.lanes);
+        lanes.for_each(|lane| lane.finish(top, &mut self.rows));
     }
 }
 
@@ -119,17 +107,15 @@ pub(crate) struct GroupLane {
     /// What its locations have had since it advanced.
     pub(crate) turns: Vec<Vec<Turn>>,
     pub(crate) rows: Vec<OverviewRow>,
-    found: Vec<BinValues>,
 }
 
 impl GroupLane {
     pub(crate) fn new(key: LaneKey) -> Self {
         Self {
             key,
-            lane: Lane::default(),
+            lane: Lane::new(key),
             turns: Vec::new(),
             rows: Vec::new(),
-            found: Vec::new(),
         }
     }
 
@@ -143,11 +129,8 @@ impl GroupLane {
             self.lane.take(turn);
         }
         match top {
-            None => self.lane.advance(to_ns, &mut self.found),
-            Some(top) => self.lane.finish(top, &mut self.found),
+            None => self.lane.advance(to_ns, &mut self.rows),
+            Some(top) => self.lane.finish(top, &mut self.rows),
         }
-        let key = self.key;
-        self.rows
-            .extend(self.found.drain(..).map(|bin| bin.row(key)));
     }
 }
