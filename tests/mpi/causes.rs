@@ -13,8 +13,8 @@ const LATE_NS: i64 = 20_000_000;
 struct Cause {
     name: &'static str,
     pattern: &'static str,
-    /// Rank and region that cause it.
-    rank: u64,
+    /// Ranks that cause it as much as each other, any of which may be the first, and the region.
+    ranks: &'static [u64],
     region: &'static str,
     /// What the first sentence says.
     says: &'static [&'static str],
@@ -24,7 +24,7 @@ const CAUSES: [Cause; 6] = [
     Cause {
         name: "late_sender",
         pattern: "late-sender",
-        rank: 2,
+        ranks: &[2],
         region: "assemble",
         says: &[
             "Rank 2 sends",
@@ -35,7 +35,7 @@ const CAUSES: [Cause; 6] = [
     Cause {
         name: "late_broadcast",
         pattern: "late-broadcast",
-        rank: 3,
+        ranks: &[3],
         region: "assemble",
         says: &[
             "Rank 3, the root, enters MPI_Bcast",
@@ -46,7 +46,7 @@ const CAUSES: [Cause; 6] = [
     Cause {
         name: "imbalance",
         pattern: "barrier",
-        rank: 1,
+        ranks: &[1],
         region: "assemble",
         says: &[
             "Rank 1 enters MPI_Barrier",
@@ -57,7 +57,7 @@ const CAUSES: [Cause; 6] = [
     Cause {
         name: "pipeline",
         pattern: "late-sender",
-        rank: 0,
+        ranks: &[0, 1, 2],
         region: "assemble",
         says: &[
             "Ranks 0, 1 and 2 work one after another in assemble",
@@ -67,14 +67,14 @@ const CAUSES: [Cause; 6] = [
     Cause {
         name: "wrong_order",
         pattern: "wrong-order",
-        rank: 0,
+        ranks: &[0],
         region: "",
         says: &["Rank 0 receives in the wrong order: MPI_Recv waits"],
     },
     Cause {
         name: "overload",
         pattern: "late-sender",
-        rank: 0,
+        ranks: &[0],
         region: "assemble",
         says: &[
             "Rank 0 sends",
@@ -119,14 +119,18 @@ fn mistake(text: &str, found: &Value, cause: &Cause) -> Option<String> {
     let region = path.and_then(|path| path.last()?.as_str()).unwrap_or("");
     let late_ns = row["median_late_ns"].as_i64().unwrap_or(0);
     let operations = row["operations"].as_u64().unwrap_or(0);
-    let is_right = row["rank"] == cause.rank
+    let rank = row["rank"].as_u64();
+    // A busy machine wakes a rank later than it asked, and makes those late that wait for it.
+    let late = match is_long() {
+        true => LATE_NS - LATE_NS / 10..=LATE_NS + LATE_NS / 10,
+        false => LATE_NS / 2..=i64::MAX,
+    };
+    let is_right = rank.is_some_and(|rank| cause.ranks.contains(&rank))
         && row["pattern"] == cause.pattern
         && region == cause.region
         // One more than the steps: the barrier before them.
         && (STEPS..=STEPS + 1).contains(&operations)
-        && late_ns >= LATE_NS - LATE_NS / 10
-        // A busy machine wakes a rank later than it asked.
-        && (!is_long() || late_ns <= LATE_NS + LATE_NS / 10);
+        && late.contains(&late_ns);
     (!is_right).then(|| format!("another cause: {row}"))
 }
 
@@ -136,7 +140,7 @@ fn is_long() -> bool {
 }
 
 /// On a busy machine, ranks wait for other reasons as well: one of five runs must show the cause, and how late it makes
-/// others has no upper bound. With `ANNALS_LONG=1`, each of five runs must show it, and at most 10 % too late.
+/// others is known to half of it only. With `ANNALS_LONG=1`, each of five runs must show it, to 10 %.
 #[test]
 fn why_names_the_rank_the_region_and_the_cause_that_was_planted() {
     for flavour in flavours().filter(|flavour| ["mpich", "openmpi"].contains(&flavour.name)) {
