@@ -336,6 +336,11 @@ impl Trace {
         }
     }
 
+    /// Returns the offset of the footer. `None` if there is none, or no tail that points to it.
+    pub const fn footer_offset(&self) -> Option<u64> {
+        self.tail_footer
+    }
+
     /// Reads the statistics of all calls of the trace. `None` means that it has none. `file` is the one the trace was
     /// read from.
     ///

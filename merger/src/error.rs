@@ -94,6 +94,14 @@ pub enum MergeError {
         /// Advice to the user.
         advice: &'static str,
     },
+    /// No overview of a trace can be written.
+    #[error("{path} {why}")]
+    NoOverview {
+        /// The trace.
+        path: PathBuf,
+        /// Why, after the name.
+        why: &'static str,
+    },
     /// Something is missing, and the trace must be complete.
     #[error("the trace would be incomplete: {what}")]
     Incomplete {

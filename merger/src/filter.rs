@@ -227,6 +227,15 @@ impl Selection {
         *self = std::mem::take(self).and(more);
     }
 
+    /// Keeps only these streams, of those that are kept already.
+    pub(crate) fn keep_streams(&mut self, streams: impl IntoIterator<Item = StreamId>) {
+        let more = Self {
+            streams: Some(streams.into_iter().collect()),
+            event_types: None,
+        };
+        *self = std::mem::take(self).and(more);
+    }
+
     /// Returns what both keep.
     fn and(self, other: Self) -> Self {
         fn both<T: Ord + Copy>(

@@ -547,6 +547,17 @@ impl Reader {
         }
     }
 
+    /// Returns the trace time before which there is no event: of a trace, that of its first one, nanoseconds.
+    pub fn first_ns(&self) -> i64 {
+        match &self.content {
+            Content::Trace(opened) => {
+                let first = opened.trace.chunks.first();
+                first.map_or(0, |first| first.first_ns)
+            }
+            Content::Recordings(_) => i64::MIN,
+        }
+    }
+
     /// Returns what it is, as a file.
     pub fn origin(&self) -> Origin {
         match &self.content {

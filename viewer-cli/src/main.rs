@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use annals_cli::commands::{
     InputArguments, collectives, demo, diff, doctor, dropped, events, explain, export, flat, help,
     histogram, info, intervals, merge, messages, metrics, print, record, recover, regions, report,
-    slice, sources, suggest_filter, timeline, tui, verify, why,
+    serve, slice, sources, suggest_filter, timeline, tui, verify, why,
 };
 use annals_cli::file::with_advice;
 use annals_cli::launch;
@@ -59,6 +59,7 @@ enum Command {
     Print(print::PrintArguments),
     Why(why::WhyArguments),
     Report(report::ReportArguments),
+    Serve(serve::ServeArguments),
     Regions(regions::RegionsArguments),
     Timeline(timeline::TimelineArguments),
     Tui(tui::TuiArguments),
@@ -115,6 +116,7 @@ fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<Finding> {
         Command::Print(arguments) => print::run(arguments, out),
         Command::Why(arguments) => why::run(arguments, out),
         Command::Report(arguments) => report::run(arguments, out),
+        Command::Serve(arguments) => serve::run(arguments, out),
         Command::Regions(arguments) => regions::run(arguments, out),
         Command::Slice(arguments) => slice::run(arguments, out),
         Command::Split(arguments) => slice::run_split(arguments, out),

@@ -1,6 +1,6 @@
 //! Queries: which events a reader returns, and which of their elements are asked for.
 
-use annals_format::{Definitions, EventTypeId, RegionId, StreamId, TraceLoss};
+use annals_format::{Definitions, EventTypeId, LocationId, RegionId, StreamId, TraceLoss};
 use std::collections::BTreeSet;
 
 use crate::filter::{EventFilter, FilterError, Selection};
@@ -60,6 +60,19 @@ impl Query {
         event_types: impl IntoIterator<Item = EventTypeId>,
     ) -> &mut Self {
         self.selection.keep_event_types(event_types);
+        self
+    }
+
+    /// Reads only events of these locations, of those that are read already.
+    pub fn set_locations(
+        &mut self,
+        definitions: &Definitions,
+        locations: &BTreeSet<LocationId>,
+    ) -> &mut Self {
+        let streams = definitions.streams.values();
+        let is_of = |id: LocationId| locations.contains(&id);
+        let chosen = streams.filter(|stream| stream.location.is_some_and(is_of));
+        self.selection.keep_streams(chosen.map(|stream| stream.id));
         self
     }
 

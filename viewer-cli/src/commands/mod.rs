@@ -21,6 +21,7 @@ pub mod record;
 pub mod recover;
 pub mod regions;
 pub mod report;
+pub mod serve;
 pub mod slice;
 pub mod sources;
 pub mod suggest_filter;

@@ -1,0 +1,169 @@
+//! Adds an overview to a trace that has none, in a copy or in a file of its own.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use annals_format::{
+    CompressionLevel, Definitions, Footer, OverviewEntry, ReadAt as _, TraceChunk,
+};
+
+use crate::calls::moves::ChunkMoves;
+use crate::calls::region_types::RegionTypes;
+use crate::calls::statistics::TraceCalls;
+use crate::error::{MergeError, Result};
+use crate::input::trace::InputTrace;
+use crate::merge::output::{finish_trace, start_trace};
+use crate::overview::groups::LaneGroups;
+use crate::overview::writer::OverviewWriter;
+use crate::read::{Reader, default_jobs};
+use crate::trace_file::TraceFile;
+use crate::window::Window;
+
+/// Bytes that are copied in one go.
+const COPIED: usize = 1 << 20;
+
+/// How the overview of a trace is written.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct IndexOptions {
+    /// Whether the events are written, too: the file is a whole trace then. Otherwise it has no events, and stands by the trace.
+    /// Default: true.
+    pub with_events: bool,
+    /// Compression of what is written anew.
+    pub compression: CompressionLevel,
+    /// Threads that read and count. Default: one for each processor.
+    pub jobs: usize,
+    /// Whether an existing output of another kind is replaced. Default: false.
+    pub force: bool,
+}
+
+impl Default for IndexOptions {
+    fn default() -> Self {
+        Self {
+            with_events: true,
+            compression: CompressionLevel::default(),
+            jobs: default_jobs(),
+            force: false,
+        }
+    }
+}
+
+impl IndexOptions {
+    /// Creates options with their defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads a trace, and writes it with an overview. `progress` gets the number of events read so far, and can stop the work.
+    /// Returns the length of the file in bytes.
+    ///
+    /// # Errors
+    /// If the trace cannot be read, is a slice, or already has an overview; if it is damaged, and its events are to be written; if the
+    /// output cannot be written; [`MergeError::Stopped`] if `progress` stopped it. Nothing is left under the output's name then.
+    pub fn write(
+        &self,
+        trace: impl AsRef<Path>,
+        output: impl AsRef<Path>,
+        progress: impl FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<u64> {
+        write(trace.as_ref(), output.as_ref(), self, progress)
+    }
+}
+
+fn write(
+    path: &Path,
+    output: &Path,
+    options: &IndexOptions,
+    progress: impl FnMut(u64) -> ControlFlow<()>,
+) -> Result<u64> {
+    let input = InputTrace::open(path)?;
+    let refused = |why| {
+        let path = path.to_owned();
+        Err(MergeError::NoOverview { path, why })
+    };
+    let trace = &input.trace;
+    if trace.definitions.slice.is_some() {
+        return refused("is a slice: put the slices together first");
+    }
+    if !trace.overview.is_empty() {
+        return refused("has an overview already");
+    }
+    let end = trace.footer_offset().filter(|_| trace.problems.is_empty());
+    if options.with_events && end.is_none() {
+        return refused("is damaged: merge its recordings again, or use it as it is");
+    }
+    let mut file = TraceFile::create(output, options.force)?;
+    let level = options.compression;
+    let mut footer = Footer::default();
+    match end.filter(|_| options.with_events) {
+        Some(end) => {
+            copy(&input, end, &mut file)?;
+            footer.trace_chunks.clone_from(&trace.chunks);
+            footer.snapshots = trace.snapshots.iter().map(|at| at.entry).collect();
+            footer.statistics = trace.statistics;
+        }
+        None => {
+            let id = trace.header.recording_id;
+            start_trace(&mut file, id, &Definitions::default(), level)?;
+        }
+    }
+    footer.overview = build(path, options, output, &mut file, progress)?;
+    match options.with_events {
+        true => {
+            let (totals, losses) = (&trace.totals, &trace.losses);
+            finish_trace(file, &trace.definitions, footer, totals, losses, level)
+        }
+        false => finish_trace(file, &Definitions::default(), footer, &[], &[], level),
+    }
+}
+
+/// Copies all blocks before the footer: they stay where they are.
+fn copy(input: &InputTrace, end: u64, file: &mut TraceFile) -> Result<()> {
+    let mut bytes = vec![0; COPIED];
+    while file.offset() < end {
+        let length = (end - file.offset()).min(COPIED as u64) as usize;
+        let read = input
+            .file
+            .read_exact_at(file.offset(), &mut bytes[..length]);
+        read.map_err(|error| MergeError::Format {
+            path: input.path.clone(),
+            error,
+        })?;
+        file.write(&bytes[..length])?;
+    }
+    Ok(())
+}
+
+/// Counts the calls of a trace, and writes their overview.
+fn build(
+    path: &Path,
+    options: &IndexOptions,
+    output: &Path,
+    file: &mut TraceFile,
+    mut progress: impl FnMut(u64) -> ControlFlow<()>,
+) -> Result<Vec<OverviewEntry>> {
+    let mut reader = Reader::open(path)?;
+    reader.set_jobs(options.jobs);
+    let definitions = reader.definitions();
+    let types = RegionTypes::of(definitions);
+    let mut calls = TraceCalls::new(&types, options.jobs, Some(LaneGroups::of(definitions)))?;
+    let mut overview = OverviewWriter::new(options.compression, output)?;
+    let mut events = 0_u64;
+    if let Some(at) = reader.snapshots().first().filter(|at| at.before == 0) {
+        calls.begin(&types, &reader.load_snapshot(at)?);
+    }
+    reader.for_each_chunk(Window::ALL, |chunk: TraceChunk| {
+        let last_ns = chunk.span_ns().map_or(i64::MIN, |span| span.1);
+        calls.take(ChunkMoves::of_chunk(&types, &chunk), last_ns);
+        overview.take(calls.take_rows(), file)?;
+        let of_chunk = chunk.groups.iter().map(|group| group.times_ns.len() as u64);
+        events = events.saturating_add(of_chunk.sum());
+        match progress(events) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(MergeError::Stopped),
+        }
+    })?;
+    calls.end();
+    overview.take(calls.take_rows(), file)?;
+    overview.finish(file)
+}

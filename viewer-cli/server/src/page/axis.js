@@ -1,0 +1,106 @@
+// The time axis: which window is seen, and how times are written.
+
+const UNITS = [
+  [1e9, 's'],
+  [1e6, 'ms'],
+  [1e3, 'µs'],
+  [1, 'ns'],
+];
+
+/**
+ * Writes a length of time, nanoseconds.
+ * @param {number} ns
+ */
+export const duration = (ns) => {
+  const size = Math.abs(ns);
+  const [unit, name] = UNITS.find(([unit]) => size >= /** @type {number} */ (unit)) ?? [1, 'ns'];
+  const value = ns / /** @type {number} */ (unit);
+  const digits = name === 'ns' ? 0 : 3;
+  return `${value.toFixed(digits).replace(/\.?0+$/, (zeros) => (zeros.includes('.') ? '' : zeros))} ${name}`;
+};
+
+/**
+ * Writes a trace time in seconds, with all digits that differ by a step.
+ * @param {bigint} ns @param {number} [step]
+ */
+export const moment = (ns, step = 1) => {
+  const digits = Math.min(9, Math.max(0, 9 - Math.floor(Math.log10(Math.max(1, step)))));
+  const sign = ns < 0n ? '-' : '';
+  const size = ns < 0n ? -ns : ns;
+  const whole = size / 1000000000n;
+  const part = String(size % 1000000000n).padStart(9, '0').slice(0, digits);
+  return `${sign}${whole}${part && '.'}${part} s`;
+};
+
+/** A window of time. */
+export class View {
+  /** @param {bigint} from @param {bigint} to the whole trace */
+  constructor(from, to) {
+    this.setWhole(from, to);
+    this.from = this.first;
+    this.span = this.length;
+  }
+
+  /** @param {bigint} from @param {bigint} to */
+  setWhole(from, to) {
+    this.first = from;
+    this.length = Math.max(1, Number(to - from));
+  }
+
+  get to() {
+    return this.from + BigInt(Math.ceil(this.span));
+  }
+
+  /** Shows a window. @param {bigint} from @param {number} span */
+  show(from, span) {
+    const most = this.length * 1.1;
+    this.span = Math.min(most, Math.max(16, span));
+    // A part of the trace stays in view.
+    const edge = BigInt(Math.round(this.span / 2));
+    const last = this.first + BigInt(Math.round(this.length));
+    const low = this.first - edge;
+    const high = last - edge;
+    this.from = from < low ? low : from > high ? high : from;
+  }
+
+  showAll() {
+    this.show(this.first - BigInt(Math.round(this.length * 0.01)), this.length * 1.02);
+  }
+
+  /** Zooms, and keeps the time at a place of the width (0 to 1). @param {number} factor @param {number} place */
+  zoom(factor, place) {
+    const span = Math.min(this.length * 1.1, Math.max(16, this.span * factor));
+    this.show(this.from + BigInt(Math.round((this.span - span) * place)), span);
+  }
+
+  /** Moves by a part of the width. @param {number} part */
+  pan(part) {
+    this.show(this.from + BigInt(Math.round(this.span * part)), this.span);
+  }
+
+  /** Returns the place of a time, in parts of the width. @param {bigint} ns */
+  place(ns) {
+    return Number(ns - this.from) / this.span;
+  }
+
+  /** Returns the time at a place. @param {number} place */
+  at(place) {
+    return this.from + BigInt(Math.floor(this.span * place));
+  }
+}
+
+/**
+ * Returns times for labels: round ones, about a number of them.
+ * @param {View} view @param {number} count
+ */
+export const ticks = (view, count) => {
+  const raw = view.span / Math.max(1, count);
+  const power = 10 ** Math.floor(Math.log10(Math.max(1, raw)));
+  const step = Math.max(1, [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= raw) ?? power);
+  const big = BigInt(Math.round(step));
+  let at = (view.from / big) * big;
+  if (at < view.from) at += big;
+  const found = [];
+  for (; at <= view.to && found.length < 100; at += big) found.push(at);
+  return { step, times: found };
+};

@@ -1,0 +1,219 @@
+//! The inputs of a server: each is prepared once, and then a trace that can be asked.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use annals_merger::{IndexOptions, InputTrace, MergeError, MergeOptions, Symbols, find};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::trace::ServedTrace;
+
+/// What an input is at the moment.
+#[derive(Clone, Debug)]
+enum State {
+    /// It is being read.
+    Preparing(&'static str),
+    /// It can be asked.
+    Ready(Arc<ServedTrace>),
+    /// It cannot be read.
+    Failed(String),
+}
+
+/// An input of a server.
+#[derive(Debug)]
+pub(crate) struct Subject {
+    path: PathBuf,
+    name: String,
+    state: Mutex<State>,
+    /// Events that are read, and how many there are.
+    done: AtomicU64,
+    total: AtomicU64,
+    has_stopped: AtomicBool,
+    /// Directory of what is made for it; it ends with the server.
+    temporary: Mutex<Option<TempDir>>,
+}
+
+/// How inputs are prepared.
+#[derive(Clone, Debug, Default)]
+pub struct Preparation {
+    /// Where the overview of a trace without one is kept. `None`: in a temporary file.
+    pub index: Option<PathBuf>,
+    /// The directory of temporary files. `None`: that of the system.
+    pub temporary_directory: Option<PathBuf>,
+    /// Directories with files that have names for functions without one.
+    pub symbols: Vec<PathBuf>,
+}
+
+impl Subject {
+    /// Creates an input that is not prepared yet.
+    pub(crate) fn new(path: &Path) -> Self {
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        Self {
+            name: name.to_string_lossy().into_owned(),
+            path: path.to_owned(),
+            state: Mutex::new(State::Preparing("opening")),
+            done: AtomicU64::new(0),
+            total: AtomicU64::new(0),
+            has_stopped: AtomicBool::new(false),
+            temporary: Mutex::new(None),
+        }
+    }
+
+    fn set(&self, state: State) {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
+    }
+
+    fn state(&self) -> State {
+        self.state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Returns the trace, once it can be asked.
+    pub(crate) fn trace(&self) -> Option<Arc<ServedTrace>> {
+        match self.state() {
+            State::Ready(trace) => Some(trace),
+            State::Preparing(_) | State::Failed(_) => None,
+        }
+    }
+
+    /// Returns what it is at the moment.
+    pub(crate) fn describe(&self) -> Value {
+        match self.state() {
+            State::Preparing(what) => json!({
+                "name": self.name, "state": "preparing", "what": what,
+                "done": self.done.load(Ordering::Relaxed).to_string(),
+                "total": self.total.load(Ordering::Relaxed).to_string(),
+            }),
+            State::Ready(trace) => json!({
+                "name": self.name, "id": trace.id,
+                "state": if trace.is_replaced() { "replaced" } else { "ready" },
+            }),
+            State::Failed(why) => json!({"name": self.name, "state": "failed", "why": why}),
+        }
+    }
+
+    /// Stops the preparation.
+    pub(crate) fn stop(&self) {
+        self.has_stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the server ends.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.has_stopped.load(Ordering::Relaxed)
+    }
+
+    /// Prepares it: what is not a trace is merged first, and a trace without an overview gets one beside it.
+    pub(crate) fn prepare(&self, preparation: &Preparation) {
+        let state = match self.prepared(preparation) {
+            Ok(trace) => State::Ready(Arc::new(trace)),
+            Err(error) => State::Failed(chain(&error)),
+        };
+        self.set(state);
+    }
+
+    fn begin(&self, what: &'static str, total: u64) {
+        self.done.store(0, Ordering::Relaxed);
+        self.total.store(total, Ordering::Relaxed);
+        self.set(State::Preparing(what));
+    }
+
+    fn progress(&self, events: u64) -> ControlFlow<()> {
+        self.done.store(events, Ordering::Relaxed);
+        match self.has_stopped.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    fn prepared(&self, preparation: &Preparation) -> Result<ServedTrace, MergeError> {
+        let found = find(std::slice::from_ref(&self.path), None)?;
+        let is_trace = found.traces.len() == 1
+            && found.recordings.is_empty()
+            && found.archives.is_empty()
+            && found.paraver.is_empty();
+        let symbols = Symbols::in_directories(&preparation.symbols)?;
+        let name = self.name.clone();
+        if !is_trace {
+            let merged = self.temporary("merged.annals", preparation)?;
+            let mut options = MergeOptions::new();
+            options.overview = true;
+            options.symbols = symbols;
+            options.output = Some(merged.clone());
+            let plan = options.plan(std::slice::from_ref(&self.path))?;
+            self.begin("merging", plan.expected_events());
+            plan.write_trace(&merged, |events| self.progress(events))?;
+            return ServedTrace::open(&merged, name, None, None, &Symbols::default());
+        }
+        let path = &found.traces[0];
+        let input = InputTrace::open(path)?;
+        let has_overview = !input.trace.overview.is_empty();
+        if has_overview || input.trace.definitions.slice.is_some() {
+            return ServedTrace::open(path, name, Some(path), None, &symbols);
+        }
+        let index = match &preparation.index {
+            Some(index) => index.clone(),
+            None => self.temporary("overview.annals", preparation)?,
+        };
+        if !is_index_of(&index, &input) {
+            let counts = input.trace.chunks.iter().map(|chunk| chunk.event_count);
+            self.begin("building the overview", counts.fold(0, u64::saturating_add));
+            let mut options = IndexOptions::new();
+            options.with_events = false;
+            options.write(path, &index, |events| self.progress(events))?;
+        }
+        ServedTrace::open(path, name, Some(path), Some(&index), &symbols)
+    }
+
+    fn temporary(&self, name: &str, preparation: &Preparation) -> Result<PathBuf, MergeError> {
+        let directory = match &preparation.temporary_directory {
+            Some(directory) => TempDir::with_prefix_in("annals-serve-", directory),
+            None => TempDir::with_prefix("annals-serve-"),
+        };
+        let directory = directory.map_err(|source| MergeError::Io {
+            action: "create a directory in",
+            path: preparation
+                .temporary_directory
+                .clone()
+                .unwrap_or_else(std::env::temp_dir),
+            source,
+        })?;
+        let path = directory.path().join(name);
+        let mut kept = self
+            .temporary
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *kept = Some(directory);
+        Ok(path)
+    }
+}
+
+/// Returns whether a file has the overview of a trace, and is not older.
+fn is_index_of(index: &Path, trace: &InputTrace) -> bool {
+    let modified = |path: &Path| {
+        std::fs::metadata(path)
+            .and_then(|metadata| metadata.modified())
+            .ok()
+    };
+    let is_newer = modified(index) >= modified(&trace.path);
+    let opened = is_newer.then(|| InputTrace::open(index).ok()).flatten();
+    opened.is_some_and(|opened| {
+        let (index, trace) = (opened.trace, &trace.trace);
+        index.chunks.is_empty() && index.header.recording_id == trace.header.recording_id
+    })
+}
+
+/// Returns an error with its causes.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        text = format!("{text}: {source}");
+        next = source.source();
+    }
+    text
+}

@@ -1,0 +1,190 @@
+//! A trace that is served.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use annals_format::{LaneKey, LaneKind};
+use annals_merger::{Reader, Result, Symbols};
+use quick_cache::sync::Cache;
+use sha2::{Digest as _, Sha256};
+
+use crate::groups::Members;
+use crate::lane_bins::{BinRange, LaneBin, LaneRows, lane_bins};
+use crate::overview_rows::OverviewRows;
+use crate::parameters::RowLanes;
+use crate::tile;
+
+/// Bytes of tiles that are kept.
+const MOST_TILE_BYTES: u64 = 32 << 20;
+
+#[derive(Clone, Debug)]
+struct ByBytes;
+
+impl quick_cache::Weighter<(BinRange, LaneKey), Arc<Vec<LaneBin>>> for ByBytes {
+    fn weight(&self, _: &(BinRange, LaneKey), bins: &Arc<Vec<LaneBin>>) -> u64 {
+        (bins.len() * size_of::<LaneBin>() + 128) as u64
+    }
+}
+
+/// What tells a file from another one, or from what it was.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Identity {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+}
+
+impl Identity {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            bytes: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+        }
+    }
+}
+
+/// A trace that is open.
+pub(crate) struct ServedTrace {
+    /// Its id in addresses.
+    pub(crate) id: String,
+    /// What the user calls it.
+    pub(crate) name: String,
+    /// Its events.
+    pub(crate) reader: Reader,
+    /// Its overview: its own, or that of a file made for it.
+    overview: Option<Reader>,
+    /// Its locations and groups.
+    pub(crate) members: Members,
+    /// The file that the user named, and what it was then.
+    file: Option<(PathBuf, Identity)>,
+    rows: OverviewRows,
+    bins: Cache<(BinRange, LaneKey), Arc<Vec<LaneBin>>, ByBytes>,
+}
+
+impl std::fmt::Debug for ServedTrace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServedTrace")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ServedTrace {
+    /// Opens a trace. `named` is the file that the user named, if it is the trace itself; `overview` a file with the overview that
+    /// the trace lacks.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(crate) fn open(
+        path: &Path,
+        name: String,
+        named: Option<&Path>,
+        overview: Option<&Path>,
+        symbols: &Symbols,
+    ) -> Result<Self> {
+        let reader = Reader::open_all(&[path.to_owned()], symbols)?;
+        let overview = overview.map(Reader::open).transpose()?;
+        let metadata = std::fs::metadata(path)
+            .ok()
+            .map(|metadata| Identity::of(&metadata));
+        let file = named
+            .zip(metadata.clone())
+            .map(|(named, identity)| (named.to_owned(), identity));
+        let first_ns = reader.first_ns();
+        let members = Members::of_definitions(reader.definitions(), first_ns);
+        let digest = Sha256::digest(format!("{path:?} {metadata:?}").as_bytes());
+        let id = digest
+            .iter()
+            .take(16)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        Ok(Self {
+            id,
+            name,
+            members,
+            reader,
+            overview,
+            file,
+            rows: OverviewRows::new(),
+            bins: Cache::with_weighter(4096, MOST_TILE_BYTES, ByBytes),
+        })
+    }
+
+    /// Returns whether the file that the user named is another one now.
+    pub(crate) fn is_replaced(&self) -> bool {
+        let Some((path, identity)) = &self.file else {
+            return false;
+        };
+        let now = std::fs::metadata(path).ok();
+        now.is_none_or(|metadata| Identity::of(&metadata) != *identity)
+    }
+
+    /// Returns the reader of the overview.
+    pub(crate) fn overview(&self) -> &Reader {
+        self.overview.as_ref().unwrap_or(&self.reader)
+    }
+
+    /// Returns the lanes of rows, as the overview has them, and what the user asked for: groups with the same locations share lanes.
+    fn lanes(&self, rows: &[RowLanes]) -> Vec<LaneKey> {
+        let lanes = rows.iter().flat_map(|row| {
+            let (kind, id) = self.members.stored(row.kind, row.id);
+            (row.first..=row.last).map(move |depth| LaneKey { kind, id, depth })
+        });
+        lanes.collect()
+    }
+
+    /// Returns the bins of the lanes of rows, depth by depth, row by row.
+    ///
+    /// # Errors
+    /// If the storage fails.
+    pub(crate) fn bins(
+        &self,
+        range: BinRange,
+        rows: &[RowLanes],
+    ) -> Result<Vec<Arc<Vec<LaneBin>>>> {
+        let lanes = self.lanes(rows);
+        let mut found: Vec<Option<Arc<Vec<LaneBin>>>> = lanes
+            .iter()
+            .map(|lane| self.bins.get(&(range, *lane)))
+            .collect();
+        let missing = lanes
+            .iter()
+            .zip(&found)
+            .filter(|(_, found)| found.is_none());
+        let mut missing: Vec<LaneKey> = missing.map(|(lane, _)| *lane).collect();
+        missing.sort_unstable();
+        missing.dedup();
+        if !missing.is_empty() {
+            let known: Vec<LaneRows> = self.rows.of(self.overview(), &missing, range);
+            let bins = lane_bins(&self.reader, &self.members, range, &missing, &known)?;
+            let bins: Vec<Arc<Vec<LaneBin>>> = bins.into_iter().map(Arc::new).collect();
+            for (lane, bins) in missing.iter().zip(&bins) {
+                self.bins.insert((range, *lane), Arc::clone(bins));
+            }
+            for (lane, found) in lanes.iter().zip(&mut found) {
+                if let Ok(at) = missing.binary_search(lane) {
+                    *found = Some(Arc::clone(&bins[at]));
+                }
+            }
+        }
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    /// Returns a tile of the lanes of rows.
+    ///
+    /// # Errors
+    /// If the storage fails.
+    pub(crate) fn tile(&self, range: BinRange, rows: &[RowLanes]) -> Result<Vec<u8>> {
+        Ok(tile::encode(&self.bins(range, rows)?, range))
+    }
+
+    /// Returns the depth up to which the overview has lanes, by kind and number.
+    pub(crate) fn depths(&self) -> rustc_hash::FxHashMap<(LaneKind, u32), u32> {
+        self.rows.depths(self.overview())
+    }
+}
