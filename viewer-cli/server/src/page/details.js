@@ -41,6 +41,9 @@ const table = (parent, caption, heads, rows) => {
   return made;
 };
 
+/** Waits and messages of a call that are told. */
+const MOST_LINES = 4;
+
 /** @param {number | string} count */
 const number = (count) => Number(count).toLocaleString('en');
 /** @param {number} share */
@@ -114,12 +117,15 @@ export class Details {
         if (chosen.file) lines.push(`${chosen.file}:${chosen.line}`);
         if (row.clockError) lines.push(`Times are exact to ± ${duration(row.clockError)}.`);
         lines.forEach((line) => say(content, line));
-        for (const wait of pane.waits?.waits ?? []) {
+        const waits = (pane.waits?.waits ?? []).filter((/** @type {any} */ wait) => {
           const from = BigInt(wait.from_ns);
-          if (pane.lanes.locations[wait.location]?.id !== row.location || from < BigInt(chosen.begin_ns) || (end !== null && from > end)) continue;
+          return pane.lanes.locations[wait.location]?.id === row.location && from >= BigInt(chosen.begin_ns) && (end === null || from <= end);
+        });
+        for (const wait of waits.slice(0, MOST_LINES)) {
           const cause = pane.lanes.locations[wait.for];
           say(content, `It waited ${duration(wait.wait_ns)} (${wait.pattern})${cause ? ` for rank ${cause.rank}, ${cause.name}` : ''}.`);
         }
+        if (waits.length > MOST_LINES) say(content, `${number(waits.length - MOST_LINES)} shorter waits in the view.`);
         this.partners(pane, content, row.location, BigInt(chosen.begin_ns), end);
       }
       say(content, 'Open calls, from the outermost on', 'h3');
@@ -138,10 +144,13 @@ export class Details {
 
   /** Messages of a call, each with a way to its other side. @param {Pane} pane @param {Element} content @param {number} location @param {bigint} from @param {bigint | null} to */
   partners(pane, content, location, from, to) {
-    for (const message of (pane.messages?.messages ?? []).slice(0, 2000)) {
+    let lines = 0;
+    for (const message of pane.messages?.messages ?? []) {
+      if (lines === MOST_LINES) return;
       const inside = (/** @type {string} */ time) => BigInt(time) >= from && (to === null || BigInt(time) <= to);
       const isSend = message.from === location && inside(message.from_ns);
       if (!isSend && !(message.to === location && inside(message.to_ns))) continue;
+      lines++;
       const other = pane.lanes.locations.find((/** @type {any} */ of) => of.id === (isSend ? message.to : message.from));
       const line = say(content, `${isSend ? 'Message to' : 'Message from'} rank ${other?.rank ?? '?'}${message.bytes === null ? '' : `, ${number(message.bytes)} bytes`}${message.tag === null ? '' : `, tag ${message.tag}`}. `);
       const button = element('button', 'follow', line);
@@ -152,8 +161,7 @@ export class Details {
 
   /** @param {Pane} pane @param {import('./pane.js').Hit} hit */
   group(pane, hit) {
-    const { items, at, row } = hit;
-    const [from, to] = pane.span(hit);
+    const { items, at, row, from, to } = hit;
     this.show(`${row.title}, depth ${hit.depth}`, Promise.resolve(), (_, content) => {
       say(content, `${duration(Number(to - from))} from ${moment(from)} on.`);
       table(content, 'Values', ['', ''], [

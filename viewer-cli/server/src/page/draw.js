@@ -180,24 +180,48 @@ export class Lanes {
 }
 
 /**
- * Calls each item of a lane that is seen, with its columns.
- * @param {Tiles} tiles @param {View} view @param {number} width @param {string} lane
- * @param {(items: Items, at: number, left: number, right: number, level: number, index: bigint) => void} visit
+ * An item that is seen: a call in several tiles is one.
+ * @typedef {{items: Items, at: number, left: number, right: number, from: bigint, to: bigint, isCut: boolean}} Seen
+ */
+
+/**
+ * Calls each item of a lane that is seen, with its columns and times.
+ * @param {Tiles} tiles @param {View} view @param {number} width @param {string} lane @param {(seen: Seen) => void} visit
  */
 export const eachItem = (tiles, view, width, lane, visit) => {
   const level = levelOf(view, width);
   const scale = (2 ** level / view.span) * width;
+  /** @type {Seen | null} */
+  let open = null;
+  const close = () => {
+    if (open && open.right >= 0) visit(open);
+    open = null;
+  };
   for (const index of indexesOf(view, level)) {
     const items = tiles.get(level, index, lane);
-    if (!items) continue;
-    const start = (Number((index << BigInt(level + 10)) - view.from) / view.span) * width;
+    if (!items) {
+      close();
+      continue;
+    }
+    const base = index << BigInt(level + 10);
+    const start = (Number(base - view.from) / view.span) * width;
+    const time = (/** @type {number} */ bins) => base + BigInt(Math.round(bins * 2 ** level));
     for (let at = 0; at < items.begin.length; at++) {
-      const left = start + items.begin[at] * scale;
+      const [begin, end] = [items.begin[at], items.end[at]];
+      const left = start + begin * scale;
       if (left > width) break;
-      const right = start + items.end[at] * scale;
-      if (right >= 0) visit(items, at, left, right, level, index);
+      const right = start + end * scale;
+      if (open && begin === 0 && items.region[at] === open.items.region[open.at]) {
+        open = { ...open, items, at, right, to: time(end), isCut: end === TILE_BINS };
+      } else {
+        close();
+        if (right < 0) continue;
+        open = { items, at, left, right, from: time(begin), to: time(end), isCut: begin === 0 || end === TILE_BINS };
+      }
+      if (end !== TILE_BINS) close();
     }
   }
+  close();
 };
 
 /** Writes names into the rows' wide calls. */

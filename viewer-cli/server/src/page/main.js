@@ -355,7 +355,7 @@ class Page {
     const enter = () => {
       const hit = middle();
       if (!hit) return;
-      const [from, to] = pane.span(hit);
+      const { from, to } = hit;
       const at = pane.view.at(0.5);
       this.details(pane, hit, at < from ? from : at >= to && to > from ? to - 1n : at);
     };

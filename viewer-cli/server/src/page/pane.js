@@ -3,11 +3,11 @@ import { ask } from './api.js';
 import { duration, moment, ticks, View } from './axis.js';
 import { eachItem, indexesOf, Lanes, levelOf, Names, Palette } from './draw.js';
 import { LANE, Rows } from './rows.js';
-import { TILE_BINS, Tiles } from './tiles.js';
+import { Tiles } from './tiles.js';
 
 /** @typedef {import('./rows.js').Row} Row */
 /** @typedef {{name: string, colour: string, ink: string, kind: string}} Region */
-/** @typedef {{row: Row, depth: number, items: import('./tiles.js').Items, at: number, level: number, index: bigint}} Hit */
+/** @typedef {import('./draw.js').Seen & {row: Row, depth: number}} Hit */
 
 const MOST_LABELS = 400;
 const QUIET_MS = 250;
@@ -219,26 +219,19 @@ export class Pane {
     /** @type {Hit | null} */
     let found = null;
     let nearest = 3;
-    eachItem(this.tiles, this.view, this.width, `${row.key}.${depth}`, (items, at, left, right, level, index) => {
-      const away = x < left ? left - x : x > right ? x - right : 0;
+    eachItem(this.tiles, this.view, this.width, `${row.key}.${depth}`, (seen) => {
+      const away = x < seen.left ? seen.left - x : x > seen.right ? x - seen.right : 0;
       if (away < nearest) {
         nearest = away;
-        found = { row, depth, items, at, level, index };
+        found = { ...seen, row, depth };
       }
     });
     return found;
   }
 
-  /** Returns begin and end of what was hit. @param {Hit} hit @returns {[bigint, bigint]} */
-  span(hit) {
-    const base = hit.index << BigInt(hit.level + 10);
-    const time = (/** @type {number} */ bins) => base + BigInt(Math.round(bins * 2 ** hit.level));
-    return [time(hit.items.begin[hit.at]), time(hit.items.end[hit.at])];
-  }
-
   /** @param {Hit} hit */
   zoomTo(hit) {
-    const [from, to] = this.span(hit);
+    const { from, to } = hit;
     const length = Math.max(16, Number(to - from));
     this.page.show(this, from - BigInt(Math.round(length * 0.1)), length * 1.2);
   }
@@ -253,11 +246,10 @@ export class Pane {
     }
     const lines = [];
     if (hit) {
-      const { items, at } = hit;
+      const { items, at, from, to } = hit;
       const name = this.regions.get(items.region[at])?.name ?? 'calls without time';
-      const [from, to] = this.span(hit);
       const error = hit.row.clockError;
-      lines.push(name, `${duration(Number(to - from))} at ${moment(from, this.view.span / 1e4)}${error ? ` (± ${duration(error)})` : ''}`);
+      lines.push(name, `${hit.isCut ? 'more than ' : ''}${duration(Number(to - from))} at ${moment(from, this.view.span / 1e4)}${error ? ` (± ${duration(error)})` : ''}`);
       if (hit.row.isGroup || items.calls[at] > 1) {
         lines.push(`${items.calls[at].toLocaleString('en')} calls end here; ${Math.round((items.busy[at] / hit.row.members) * 100)} % of the time in calls, ${Math.round((items.share[at] / hit.row.members) * 100)} % in this region`);
       }
@@ -295,7 +287,7 @@ export class Pane {
     const hit = this.hit(event);
     if (!hit) return;
     const at = this.view.at((event.clientX - box.left - GUTTER) / this.width);
-    const [from, to] = this.span(hit);
+    const { from, to } = hit;
     this.page.details(this, hit, at < from ? from : at >= to && to > from ? to - 1n : at);
   }
 
@@ -364,13 +356,13 @@ export class Pane {
     const shift = BigInt(level + 10);
     const indexes = indexesOf(this.view, level).filter((index) => index >= first >> shift && index <= last >> shift);
     this.deepen(rows, level, indexes);
-    const isMissing = this.bars.draw(this.tiles, this.view, rows, this.top, palette, ratio);
+    this.bars.draw(this.tiles, this.view, rows, this.top, palette, ratio);
     // The tiles in the middle first.
     const middle = (this.view.from + BigInt(Math.round(this.view.span / 2))) >> shift;
     const away = (/** @type {bigint} */ index) => Math.abs(Number(index - middle));
     const wanted = rows.map((row) => ({ key: row.key, depth: row.depth }));
-    this.drawStrip(ratio, palette);
-    if (isMissing || wanted.length) this.tiles.want(level, [...indexes].sort((a, b) => away(a) - away(b)), wanted);
+    const ofStrip = this.drawStrip(ratio, palette);
+    this.tiles.want([{ level, indexes: indexes.sort((a, b) => away(a) - away(b)), rows: wanted }, ...ofStrip]);
     this.drawAxis(ratio);
     this.drawMarks(rows, ratio);
     this.drawCurves(ratio);
@@ -403,20 +395,16 @@ export class Pane {
     return true;
   }
 
-  /** @param {number} ratio @param {Palette} palette */
+  /** Draws the whole run. Returns what it needs for it. @param {number} ratio @param {Palette} palette */
   drawStrip(ratio, palette) {
     const lane = this.rows.top[0];
     const height = this.strip.clientHeight;
     this.fitCanvas(this.stripCanvas, this.width, height, ratio, this.stripBars);
     this.fitCanvas(this.stripMarks, this.width, height, ratio);
-    if (!lane) return;
+    if (!lane) return [];
     const depth = Math.min(2, lane.depth);
     const rows = [{ ...lane, depth, y: 2 }];
-    const isMissing = this.stripBars.draw(this.tiles, this.whole, rows, 0, palette, ratio);
-    if (isMissing) {
-      const level = levelOf(this.whole, this.stripBars.width);
-      this.tiles.want(level, indexesOf(this.whole, level), [{ key: lane.key, depth: lane.depth }]);
-    }
+    this.stripBars.draw(this.tiles, this.whole, rows, 0, palette, ratio);
     const context = /** @type {CanvasRenderingContext2D} */ (this.stripMarks.getContext('2d'));
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, this.width, height);
@@ -429,6 +417,8 @@ export class Pane {
     context.globalAlpha = 1;
     context.strokeStyle = property('--link');
     context.strokeRect(left + 0.5, 0.5, Math.max(1, right - left - 1), height - 1);
+    const level = levelOf(this.whole, this.stripBars.width);
+    return [{ level, indexes: indexesOf(this.whole, level), rows: [{ key: lane.key, depth: lane.depth }] }];
   }
 
   /** @param {number} ratio */
@@ -542,7 +532,7 @@ export class Pane {
       const error = row.clockError / perPixel;
       for (let depth = 0; depth < row.depth; depth++) {
         const y = row.y + depth * LANE - this.top;
-        eachItem(this.tiles, this.view, width, `${row.key}.${depth}`, (items, at, left, right) => {
+        eachItem(this.tiles, this.view, width, `${row.key}.${depth}`, ({ items, at, left, right }) => {
           const room = Math.min(right, width) - Math.max(left, 0) - 6;
           if (room < 24 || count > MOST_LABELS) return;
           count++;
@@ -687,7 +677,7 @@ export class Pane {
       /** @type {Map<number, number>} */
       const times = new Map();
       let [calls, busy] = [0, 0];
-      eachItem(this.tiles, this.view, this.width, `${row.key}.${depth}`, (items, at, left, right) => {
+      eachItem(this.tiles, this.view, this.width, `${row.key}.${depth}`, ({ items, at, left, right }) => {
         const inside = Math.min(right, this.width) - Math.max(left, 0);
         times.set(items.region[at], (times.get(items.region[at]) ?? 0) + (inside * items.share[at]) / row.members);
         busy += (inside * items.busy[at]) / row.members;
@@ -701,5 +691,3 @@ export class Pane {
     }));
   }
 }
-
-export { TILE_BINS };

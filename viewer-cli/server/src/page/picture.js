@@ -76,7 +76,7 @@ export const saveSvg = (panes) => {
     for (const row of pane.rows.between(pane.top, pane.top + height)) {
       for (let depth = 0; depth < row.depth; depth++) {
         const y = top + AXIS + row.y - pane.top + depth * LANE;
-        eachItem(pane.tiles, pane.view, pane.width, `${row.key}.${depth}`, (items, at, left, right) => {
+        eachItem(pane.tiles, pane.view, pane.width, `${row.key}.${depth}`, ({ items, at, left, right }) => {
           const region = pane.regions.get(items.region[at]);
           const share = Math.min(1, items.busy[at] / row.members);
           const size = Math.max(0.5, right - left);

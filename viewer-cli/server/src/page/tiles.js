@@ -58,29 +58,31 @@ export class Tiles {
   }
 
   /**
-   * Asks for what is missing, the nearest first; what is not wanted any more is not waited for.
-   * @param {number} level @param {bigint[]} indexes @param {{key: string, depth: number}[]} rows
+   * Asks for what is missing, in this order; what is not wanted any more is not waited for.
+   * @param {{level: number, indexes: bigint[], rows: {key: string, depth: number}[]}[]} wishes
    */
-  want(level, indexes, rows) {
-    const names = new Set(indexes.map((index) => `${level}/${index}`));
+  want(wishes) {
+    const names = new Set(wishes.flatMap(({ level, indexes }) => indexes.map((index) => `${level}/${index}`)));
     for (const [name, controller] of this.pending) {
       if (!names.has(name.split('#')[0])) controller.abort();
     }
-    for (const index of indexes) {
-      const name = `${level}/${index}`;
-      const known = this.tiles.get(name);
-      /** @type {string[]} */
-      const missing = [];
-      for (const { key, depth } of rows) {
-        for (let of = 0; of <= depth; of++) {
-          const lane = `${key}.${of}`;
-          if (!known?.lanes.has(lane) && !this.asked.has(`${name} ${lane}`)) missing.push(lane);
-        }
+    for (const { level, indexes, rows } of wishes) for (const index of indexes) this.wantTile(`${level}/${index}`, rows);
+  }
+
+  /** @param {string} name @param {{key: string, depth: number}[]} rows */
+  wantTile(name, rows) {
+    const known = this.tiles.get(name);
+    /** @type {string[]} */
+    const missing = [];
+    for (const { key, depth } of rows) {
+      // One lane more than is seen: it may have calls, too.
+      for (let of = 0; of <= Math.min(depth, 63); of++) {
+        const lane = `${key}.${of}`;
+        if (!known?.lanes.has(lane) && !this.asked.has(`${name} ${lane}`)) missing.push(lane);
       }
-      for (let at = 0; at < missing.length; at += MOST_LANES) {
-        if (this.pending.size >= MOST_REQUESTS) return;
-        this.fetch(name, missing.slice(at, at + MOST_LANES));
-      }
+    }
+    for (let at = 0; at < missing.length && this.pending.size < MOST_REQUESTS; at += MOST_LANES) {
+      this.fetch(name, missing.slice(at, at + MOST_LANES));
     }
   }
 
