@@ -5,89 +5,17 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use annals_format::{
-    BlockKind, BlockWriter, CompressionLevel, Definitions, Footer, LaneKey, LaneKind,
-    MAX_LANE_DEPTH, MOST_CALLS_WITHOUT_BIN, OverviewRow, RegionId, Trace, encode_overview,
-    encode_overview_head, encode_tail,
+    BlockKind, BlockWriter, CompressionLevel, Footer, LaneKey, LaneKind, MAX_LANE_DEPTH,
+    MOST_CALLS_WITHOUT_BIN, OverviewRow, RegionId, Trace, encode_overview, encode_overview_head,
+    encode_tail,
 };
-use annals_merger::calls::{CallSink, Frame};
-use annals_merger::{Calls, Close, MergeOptions, Query, Reader, Sink, no_progress, verify};
+use annals_merger::{MergeOptions, Reader, no_progress, verify};
+use annals_test_support::calls::{Call, all_calls, lanes_of};
 use annals_test_support::synthetic::{Mix, write_stretched};
-
-/// A call of a location. Times in nanoseconds.
-struct Call {
-    location: usize,
-    depth: u32,
-    region: RegionId,
-    from_ns: i64,
-    to_ns: i64,
-    has_ended: bool,
-}
-
-#[derive(Default)]
-struct AllCalls(Vec<Call>);
-
-impl CallSink for AllCalls {
-    fn enter(&mut self, _: usize, _: &[Frame], _: RegionId, _: i64) -> u32 {
-        0
-    }
-
-    fn close(&mut self, location: usize, around: &[Frame], frame: &Frame, at_ns: i64, how: Close) {
-        self.0.push(Call {
-            location,
-            depth: around.len() as u32,
-            region: frame.region,
-            from_ns: frame.entered_ns,
-            to_ns: at_ns,
-            has_ended: how != Close::Open,
-        });
-    }
-}
-
-impl Sink for AllCalls {}
-
-/// Returns the lanes of each location, but for their depths.
-fn lanes_of(definitions: &Definitions) -> Vec<Vec<(LaneKind, u32)>> {
-    let mut groups: BTreeMap<(LaneKind, u32), Vec<usize>> = BTreeMap::new();
-    let mut lanes = Vec::new();
-    for (number, location) in definitions.locations.values().enumerate() {
-        let process = &definitions.processes[&location.process];
-        lanes.push(vec![(LaneKind::Location, location.id.get())]);
-        for key in [
-            (LaneKind::Process, process.id.get()),
-            (LaneKind::Host, process.host.get()),
-            (LaneKind::All, 0),
-        ] {
-            groups.entry(key).or_default().push(number);
-        }
-        let own = definitions
-            .streams
-            .values()
-            .filter(|stream| stream.location == Some(location.id));
-        let names = own.map(|stream| definitions.sources[&stream.source].name.get());
-        for name in names {
-            groups
-                .entry((LaneKind::Source, name))
-                .or_default()
-                .push(number);
-        }
-    }
-    let mut known: Vec<Vec<usize>> = Vec::new();
-    for (key, mut own) in groups {
-        own.dedup();
-        if own.len() > 1 && !known.contains(&own) {
-            own.iter().for_each(|number| lanes[*number].push(key));
-            known.push(own);
-        }
-    }
-    lanes
-}
 
 /// Returns the rows that the calls of a trace add up to.
 fn expected(reader: &Reader) -> Vec<OverviewRow> {
-    let mut calls = AllCalls::default();
-    let mut each = Calls::new(reader.definitions(), &Query::new());
-    each.run(reader, &mut calls).expect("a trace");
-    let calls = calls.0;
+    let calls = all_calls(reader);
     let first_ns = calls.iter().map(|call| call.from_ns).min().expect("calls");
     let last_ns = calls.iter().map(|call| call.to_ns).max().expect("calls");
     let mut by_lane: BTreeMap<LaneKey, Vec<&Call>> = BTreeMap::new();

@@ -558,6 +558,14 @@ impl Reader {
         }
     }
 
+    /// Returns the trace time of the last event, nanoseconds; of recordings, a time after which there is none.
+    pub fn last_ns(&self) -> i64 {
+        match &self.content {
+            Content::Trace(opened) => opened.trace.chunks.last().map_or(0, |last| last.last_ns),
+            Content::Recordings(_) => i64::MAX,
+        }
+    }
+
     /// Returns what it is, as a file.
     pub fn origin(&self) -> Origin {
         match &self.content {

@@ -11,6 +11,7 @@ mod merge;
 mod mistakes;
 mod outputs;
 mod report;
+mod serve;
 mod slices;
 mod suggest_filter;
 mod tables;

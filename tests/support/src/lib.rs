@@ -1,6 +1,7 @@
 //! What tests and benches of several packages share: recordings made without the recorder, recorders to begin with,
 //! installed programs.
 
+pub mod calls;
 pub mod deeds;
 pub mod installation;
 pub mod mpi_script;

@@ -5,9 +5,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use annals_analysis::{CallState, fold_calls};
 use annals_format::{LaneKey, LaneKind, LocationId, OverviewRow, RegionId};
 use annals_merger::calls::{CallSink, Close, Frame};
-use annals_merger::{Calls, Query, Reader, Result, Sink, Window};
+use annals_merger::{Query, Reader, Result, Sink, Window};
 use rustc_hash::FxHashMap;
 
 use crate::groups::Members;
@@ -72,6 +73,8 @@ pub struct LaneBin {
     pub longest_ns: i64,
     /// Begin and end of what one call has of these bins, if there is only one call in them.
     pub only_ns: Option<(i64, i64)>,
+    /// Whether no call begins or ends in it, as far as calls were read for it.
+    pub(crate) is_whole: bool,
 }
 
 impl LaneBin {
@@ -85,6 +88,7 @@ impl LaneBin {
             region_ns: row.region_ns,
             longest_ns: row.longest_ns,
             only_ns: None,
+            is_whole: false,
         }
     }
 }
@@ -101,6 +105,16 @@ struct Cell {
     part_ns: (i64, i64),
 }
 
+impl Cell {
+    #[inline]
+    fn add_time(&mut self, region: RegionId, ns: i64) {
+        match self.regions.iter_mut().find(|known| known.0 == region) {
+            Some(known) => known.1 = known.1.saturating_add(ns),
+            None => self.regions.push((region, ns)),
+        }
+    }
+}
+
 /// A region that is open in whole bins, from one to before another.
 #[derive(Clone, Copy, Debug)]
 struct Whole {
@@ -109,38 +123,55 @@ struct Whole {
     region: RegionId,
 }
 
+/// A bin that is not wanted, and one that is, and empty so far.
+const UNWANTED: u32 = u32::MAX;
+const EMPTY: u32 = u32::MAX - 1;
+
 /// Adds up the calls of a lane.
 #[derive(Debug)]
 struct LaneSum {
     range: BinRange,
-    /// Bins that are wanted: from one to before another, ascending.
-    wanted: Vec<(u32, u32)>,
-    cells: FxHashMap<u32, Cell>,
+    /// By bin: the number of its cell.
+    numbers: Vec<u32>,
+    cells: Vec<Cell>,
     wholes: Vec<Whole>,
 }
 
 impl LaneSum {
-    fn new(range: BinRange, wanted: Vec<(u32, u32)>) -> Self {
+    /// Sums for the wanted bins: from one to before another, ascending.
+    fn new(range: BinRange, wanted: &[(u32, u32)]) -> Self {
+        let mut numbers = vec![UNWANTED; range.count as usize];
+        for (from, to) in wanted {
+            numbers[*from as usize..*to as usize].fill(EMPTY);
+        }
         Self {
             range,
-            wanted,
-            cells: FxHashMap::default(),
+            numbers,
+            cells: Vec::new(),
             wholes: Vec::new(),
         }
     }
 
-    fn is_wanted(&self, place: i64) -> bool {
-        let after = self
-            .wanted
-            .partition_point(|(from, _)| i64::from(*from) <= place);
-        after != 0 && place < i64::from(self.wanted[after - 1].1)
+    /// Returns the cell of a bin. `None` if it is not wanted.
+    #[inline]
+    fn cell(&mut self, place: i64) -> Option<&mut Cell> {
+        let number = self.numbers.get_mut(usize::try_from(place).ok()?)?;
+        match *number {
+            UNWANTED => return None,
+            EMPTY => {
+                *number = self.cells.len() as u32;
+                self.cells.push(Cell::default());
+            }
+            _ => {}
+        }
+        self.cells.get_mut(*number as usize)
     }
 
     /// Adds a call. `has_ended`: it ends at its end, and does not only reach it.
+    #[inline]
     fn add(&mut self, region: RegionId, from_ns: i64, to_ns: i64, has_ended: bool) {
         let (first, last) = (self.range.place(from_ns), self.range.place(to_ns));
-        if has_ended && self.is_wanted(last) {
-            let cell = self.cells.entry(last as u32).or_default();
+        if has_ended && let Some(cell) = self.cell(last) {
             cell.calls += 1;
             cell.longest_ns = cell.longest_ns.max(to_ns.saturating_sub(from_ns));
             if from_ns == to_ns {
@@ -154,35 +185,50 @@ impl LaneSum {
         }
         self.add_part(first, region, from_ns, self.range.start_ns(first + 1));
         self.add_part(last, region, self.range.start_ns(last), to_ns);
-        let end = last.min(self.range.count.into());
-        for at in 0..self.wanted.len() {
-            let (from, to) = self.wanted[at];
-            let from = i64::from(from).max(first + 1);
-            let to = i64::from(to).min(end);
-            if from < to {
-                let (from, to) = (from as u32, to as u32);
-                self.wholes.push(Whole { from, to, region });
-            }
+        let from = first.saturating_add(1).max(0);
+        let to = last.min(self.range.count.into());
+        if from < to {
+            let (from, to) = (from as u32, to as u32);
+            self.wholes.push(Whole { from, to, region });
         }
     }
 
+    #[inline]
     fn add_part(&mut self, place: i64, region: RegionId, from_ns: i64, to_ns: i64) {
-        if from_ns >= to_ns || !self.is_wanted(place) {
+        if from_ns >= to_ns {
             return;
         }
-        let cell = self.cells.entry(place as u32).or_default();
-        cell.parts += 1;
-        cell.part_ns = (from_ns, to_ns);
-        let length_ns = to_ns - from_ns;
-        match cell.regions.iter_mut().find(|known| known.0 == region) {
-            Some(known) => known.1 = known.1.saturating_add(length_ns),
-            None => cell.regions.push((region, length_ns)),
+        if let Some(cell) = self.cell(place) {
+            cell.parts += 1;
+            cell.part_ns = (from_ns, to_ns);
+            cell.add_time(region, to_ns - from_ns);
         }
     }
 
-    /// Returns the bins that are not empty, in order.
+    /// Adds what another one counted of the same bins.
+    fn merge(&mut self, other: Self) {
+        for (place, number) in other.numbers.iter().enumerate() {
+            let Some(theirs) = other.cells.get(*number as usize) else {
+                continue;
+            };
+            let Some(own) = self.cell(place as i64) else {
+                continue;
+            };
+            own.calls += theirs.calls;
+            own.longest_ns = own.longest_ns.max(theirs.longest_ns);
+            if theirs.parts != 0 {
+                own.parts += theirs.parts;
+                own.part_ns = theirs.part_ns;
+            }
+            for (region, ns) in &theirs.regions {
+                own.add_time(*region, *ns);
+            }
+        }
+        self.wholes.extend(other.wholes);
+    }
+
+    /// Returns the wanted bins that are not empty, in order.
     fn finish(self) -> Vec<LaneBin> {
-        let mut borders: BTreeSet<u32> = BTreeSet::new();
         let mut changes: BTreeMap<u32, Vec<(RegionId, i64)>> = BTreeMap::new();
         for whole in &self.wholes {
             changes
@@ -194,32 +240,41 @@ impl LaneSum {
                 .or_default()
                 .push((whole.region, -1));
         }
-        borders.extend(changes.keys());
-        for place in self.cells.keys() {
-            borders.extend([*place, *place + 1]);
-        }
         let mut open: BTreeMap<RegionId, i64> = BTreeMap::new();
-        let mut bins = Vec::new();
-        let ends = borders.iter().skip(1).copied();
-        for (place, end) in borders.iter().copied().zip(ends.chain([self.range.count])) {
-            for (region, change) in changes.remove(&place).unwrap_or_default() {
+        let mut bins: Vec<LaneBin> = Vec::new();
+        for (place, number) in (0..).zip(&self.numbers) {
+            let change = changes.remove(&place);
+            let is_same = change.is_none();
+            for (region, change) in change.into_iter().flatten() {
                 *open.entry(region).or_default() += change;
             }
-            open.retain(|_, count| *count != 0);
-            let cell = self.cells.get(&place);
-            if cell.is_some() || !open.is_empty() {
-                bins.push(self.bin((place, end), cell, &open));
+            if !is_same {
+                open.retain(|_, count| *count != 0);
+            }
+            let cell = self.cells.get(*number as usize);
+            if *number == UNWANTED || (cell.is_none() && open.is_empty()) {
+                continue;
+            }
+            match bins.last_mut() {
+                // Nothing begins or ends in it.
+                Some(last)
+                    if is_same
+                        && cell.is_none()
+                        && last.is_whole
+                        && last.place + last.count == place =>
+                {
+                    last.count += 1;
+                    if let Some(only) = &mut last.only_ns {
+                        only.1 = self.range.start_ns(i64::from(place) + 1);
+                    }
+                }
+                _ => bins.push(self.bin(place, cell, &open)),
             }
         }
         bins
     }
 
-    fn bin(
-        &self,
-        places: (u32, u32),
-        cell: Option<&Cell>,
-        open: &BTreeMap<RegionId, i64>,
-    ) -> LaneBin {
+    fn bin(&self, place: u32, cell: Option<&Cell>, open: &BTreeMap<RegionId, i64>) -> LaneBin {
         let length_ns = self.range.length_ns();
         let whole = open
             .iter()
@@ -233,14 +288,13 @@ impl LaneSum {
             .iter()
             .max_by_key(|known| (*known.1, Reverse(*known.0)));
         let parts = open.values().sum::<i64>() + cell.map_or(0, |cell| cell.parts.into());
-        let whole_ns = (
-            self.range.start_ns(places.0.into()),
-            self.range.start_ns(places.1.into()),
-        );
+        let start_ns = self.range.start_ns(place.into());
+        let whole_ns = (start_ns, start_ns.saturating_add(length_ns));
         let part_ns = cell.filter(|cell| cell.parts != 0).map(|cell| cell.part_ns);
         LaneBin {
-            place: places.0,
-            count: places.1 - places.0,
+            place,
+            count: 1,
+            is_whole: cell.is_none(),
             calls: cell.map_or(0, |cell| cell.calls),
             busy_ns: times.values().fold(0, |sum, ns| sum.saturating_add(*ns)),
             region: most.map(|known| *known.0),
@@ -251,23 +305,27 @@ impl LaneSum {
     }
 }
 
-/// Lanes whose calls are read: by depth from the first on.
+/// A group or location whose calls are read.
 #[derive(Debug)]
 struct Target {
     kind: LaneKind,
-    /// Lane and depth.
-    lanes: Vec<(usize, u32)>,
+    /// By depth: the number of the lane.
+    lanes: Vec<Option<usize>>,
+}
+
+/// What is read.
+struct Plan {
+    targets: Vec<Target>,
+    /// By number of the location: the targets.
+    of_location: Vec<Vec<usize>>,
+    /// Where calls end that are open at the end of the trace, or of what is read, in lanes of several locations.
+    end_ns: i64,
 }
 
 /// Adds up the calls of several lanes.
 struct LaneSums<'a> {
+    plan: &'a Plan,
     sums: Vec<Option<LaneSum>>,
-    targets: Vec<Target>,
-    /// By number of the location: the targets.
-    of_location: &'a [Vec<usize>],
-    window: Window,
-    /// Trace time of the end of the trace.
-    end_ns: i64,
 }
 
 impl CallSink for LaneSums<'_> {
@@ -277,17 +335,14 @@ impl CallSink for LaneSums<'_> {
 
     #[inline]
     fn close(&mut self, location: usize, around: &[Frame], frame: &Frame, end_ns: i64, how: Close) {
-        let depth = around.len() as u32;
-        for target in &self.of_location[location] {
-            let target = &self.targets[*target];
-            let Some((lane, _)) = target.lanes.iter().find(|lane| lane.1 == depth) else {
+        let depth = around.len();
+        for target in &self.plan.of_location[location] {
+            let target = &self.plan.targets[*target];
+            let Some(Some(lane)) = target.lanes.get(depth) else {
                 continue;
             };
-            // It is open: at its location nothing follows, or the window ends.
-            let end_ns = match (how, target.kind) {
-                (Close::Open, kind) if kind != LaneKind::Location => {
-                    self.end_ns.min(self.window.to_ns)
-                }
+            let end_ns = match how {
+                Close::Open if target.kind != LaneKind::Location => self.plan.end_ns,
                 _ => end_ns,
             };
             if let Some(sum) = &mut self.sums[*lane] {
@@ -299,6 +354,16 @@ impl CallSink for LaneSums<'_> {
 
 impl Sink for LaneSums<'_> {
     const BY_LOCATION: bool = true;
+}
+
+impl CallState for LaneSums<'_> {
+    fn merge(&mut self, later: Self) {
+        for (sum, later) in self.sums.iter_mut().zip(later.sums) {
+            if let (Some(sum), Some(later)) = (sum, later) {
+                sum.merge(later);
+            }
+        }
+    }
 }
 
 /// The rows that the overview has of a lane.
@@ -400,11 +465,8 @@ fn read_lanes(
 ) -> Result<Vec<Vec<LaneBin>>> {
     let mut targets: Vec<Target> = Vec::new();
     let mut places: FxHashMap<(LaneKind, u32), usize> = FxHashMap::default();
-    let mut sums: Vec<Option<LaneSum>> = Vec::new();
-    for (number, (lane, wanted)) in lanes.iter().zip(unknown).enumerate() {
-        let is_wanted = !wanted.is_empty();
-        sums.push(is_wanted.then(|| LaneSum::new(range, wanted)));
-        if !is_wanted {
+    for (number, (lane, wanted)) in lanes.iter().zip(&unknown).enumerate() {
+        if wanted.is_empty() {
             continue;
         }
         let target = *places.entry((lane.kind, lane.id)).or_insert_with(|| {
@@ -412,7 +474,9 @@ fn read_lanes(
             targets.push(Target { kind, lanes });
             targets.len() - 1
         });
-        targets[target].lanes.push((number, lane.depth));
+        let of = &mut targets[target].lanes;
+        of.resize(of.len().max(lane.depth as usize + 1), None);
+        of[lane.depth as usize] = Some(number);
     }
     let mut chosen: BTreeSet<LocationId> = BTreeSet::new();
     let mut of_location = vec![Vec::new(); members.locations.len()];
@@ -427,15 +491,20 @@ fn read_lanes(
     if chosen.len() < members.locations.len() {
         query.set_locations(reader.definitions(), &chosen);
     }
-    let mut sums = LaneSums {
-        sums,
+    let plan = Plan {
         targets,
-        of_location: &of_location,
-        window,
-        end_ns: reader.end_ns(),
+        of_location,
+        end_ns: reader.last_ns().min(window.to_ns),
     };
-    Calls::new(reader.definitions(), &query).run(reader, &mut sums)?;
-    let finished = sums.sums.into_iter();
+    let new = |_| LaneSums {
+        plan: &plan,
+        sums: unknown
+            .iter()
+            .map(|wanted| (!wanted.is_empty()).then(|| LaneSum::new(range, wanted)))
+            .collect(),
+    };
+    let (state, _) = fold_calls(reader, &query, new)?;
+    let finished = state.sums.into_iter();
     Ok(finished
         .map(|sum| sum.map_or_else(Vec::new, LaneSum::finish))
         .collect())

@@ -53,8 +53,17 @@ impl OverviewRows {
             first: range.first >> 1,
             count: range.count / 2 + 1,
         };
+        let top = reader.overview().iter().map(|entry| entry.last.0).max();
         for (range, is_own) in [(range, true), (above, false)] {
-            self.add(reader, lanes, range, &mut |lane, row| {
+            // Above the highest level, the bin with everything has the values of its half.
+            let more = range.level - top.unwrap_or(range.level).min(range.level);
+            let stored = BinRange {
+                level: range.level - more,
+                first: range.first << more,
+                count: (range.count << more.min(16)).max(range.count),
+            };
+            self.add(reader, lanes, stored, &mut |lane, mut row| {
+                (row.level, row.bin) = (range.level, row.bin >> more);
                 let rows = &mut found[lane];
                 match is_own {
                     true => rows.own.push(row),

@@ -1,0 +1,700 @@
+//! `trace-cli serve`: what it answers is what the events add up to, and it answers nobody else.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use annals_format::{LaneKind, RegionId};
+use annals_merger::{MergeOptions, Reader, no_progress};
+use annals_test_support::calls::{Call, all_calls, lanes_of};
+use annals_test_support::synthetic::{Mix, Random, write_stretched};
+use serde_json::Value;
+
+/// How long a server may take until it answers.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server, until it is dropped.
+struct Served {
+    child: Child,
+    address: String,
+    _output: BufReader<ChildStdout>,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An answer.
+#[derive(Debug)]
+struct Answer {
+    status: u16,
+    head: String,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        let shown = String::from_utf8_lossy(&self.body);
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {shown}"))
+    }
+}
+
+fn serve_with(arguments: &[&Path], more: impl FnOnce(&mut Command)) -> Served {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trace-cli"));
+    command.arg("serve").args(arguments);
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    more(&mut command);
+    let mut child = command.spawn().expect("trace-cli");
+    let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut address = String::new();
+    output.read_line(&mut address).expect("an address");
+    Served {
+        child,
+        address: address.trim().to_owned(),
+        _output: output,
+    }
+}
+
+fn serve(arguments: &[&Path]) -> Served {
+    serve_with(arguments, |_| {})
+}
+
+/// Sends bytes, and returns what is answered before the connection ends.
+fn exchange(stream: &mut (impl Read + Write), request: &str) -> Option<Answer> {
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut bytes = Vec::new();
+    match stream.read_to_end(&mut bytes) {
+        Ok(_) => {}
+        // What was not read of the request resets the connection.
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+        Err(error) => panic!("{error}"),
+    }
+    let end = bytes.windows(4).position(|part| part == b"\r\n\r\n")?;
+    let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    Some(Answer {
+        status,
+        head,
+        body: bytes[end + 4..].to_vec(),
+    })
+}
+
+impl Served {
+    fn token(&self) -> &str {
+        let token = self.address.split_once("token=");
+        token.expect("a token").1
+    }
+
+    fn socket(&self) -> SocketAddr {
+        let address = self.address.strip_prefix("http://").expect("an address");
+        let address = address.split('/').next().expect("an address");
+        address.parse().expect("an address")
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.socket()).expect("a connection");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream
+    }
+
+    /// Returns the header fields of a page of the server.
+    fn own_fields(&self) -> String {
+        let port = self.socket().port();
+        let token = self.token();
+        format!(
+            "Host: localhost:{port}\r\nSec-Fetch-Site: same-origin\r\nCookie: other=1; annals-{port}={token}\r\n"
+        )
+    }
+
+    fn send(&self, line: &str, fields: &str) -> Answer {
+        let request = format!("{line} HTTP/1.1\r\n{fields}Connection: close\r\n\r\n");
+        exchange(&mut self.connect(), &request).unwrap_or_else(|| panic!("no answer to {line}"))
+    }
+
+    fn get(&self, path: &str) -> Answer {
+        self.send(&format!("GET {path}"), &self.own_fields())
+    }
+
+    fn traces(&self) -> Vec<Value> {
+        let answer = self.get("/api/v1/traces");
+        assert_eq!(answer.status, 200, "{}", answer.head);
+        answer.json()["traces"].as_array().expect("traces").clone()
+    }
+
+    /// Waits until the first input can be asked. Returns its id.
+    fn id(&self) -> String {
+        let started = Instant::now();
+        loop {
+            let first = &self.traces()[0];
+            match first["state"].as_str() {
+                Some("ready") => return first["id"].as_str().expect("an id").to_owned(),
+                Some("preparing" | "replaced") => assert!(started.elapsed() < PATIENCE, "{first}"),
+                _ => panic!("{first}"),
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn ask(&self, path: &str) -> Value {
+        let id = self.id();
+        let answer = self.get(&format!("/api/v1/traces/{id}/{path}"));
+        let shown = String::from_utf8_lossy(&answer.body);
+        assert_eq!(answer.status, 200, "{path}: {} {shown}", answer.head);
+        answer.json()
+    }
+}
+
+/// Writes recordings of a synthetic program.
+fn recordings(directory: &Path, ranks: u32, events: u64) -> PathBuf {
+    let inputs = directory.join("run");
+    std::fs::create_dir(&inputs).expect("a directory");
+    for rank in 0..ranks {
+        let stretch = 1 + u64::from(rank % 2);
+        write_stretched(&inputs, rank, ranks, events, stretch, Mix::Halo).expect("a recording");
+    }
+    inputs
+}
+
+/// Writes a trace of a synthetic program.
+fn trace(directory: &Path, name: &str, ranks: u32, events: u64, overview: bool) -> PathBuf {
+    let own = directory.join(format!("{name}-recordings"));
+    std::fs::create_dir(&own).expect("a directory");
+    let inputs = recordings(&own, ranks, events);
+    let mut options = MergeOptions::default();
+    options.overview = overview;
+    let path = directory.join(name);
+    let plan = options.plan(&[inputs]).expect("recordings");
+    plan.write_trace(&path, no_progress).expect("a trace");
+    path
+}
+
+#[test]
+fn nobody_else_is_answered() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let run = trace(scratch.path(), "run.annals", 2, 2_000, true);
+    let served = serve(&[&run]);
+    let id = served.id();
+    let (port, own) = (served.socket().port(), served.own_fields());
+    let data = "GET /api/v1/traces";
+    let token = served.token();
+    let cookie = format!("Cookie: annals-{port}={token}\r\n");
+    let wrong = token.replace(|digit: char| digit == '0', "1");
+    let refused = [
+        // Without the token, with a wrong one, with that of another server.
+        (
+            data,
+            format!("Host: localhost:{port}\r\nSec-Fetch-Site: same-origin\r\n"),
+            401,
+        ),
+        (
+            data,
+            format!(
+                "Host: localhost:{port}\r\nSec-Fetch-Site: same-origin\r\nCookie: annals-{port}={wrong}0\r\n"
+            ),
+            401,
+        ),
+        (
+            data,
+            format!(
+                "Host: localhost:{port}\r\nSec-Fetch-Site: same-origin\r\nCookie: annals-{}={token}\r\n",
+                port ^ 1
+            ),
+            401,
+        ),
+        // By another name.
+        (
+            data,
+            format!("Host: example.org\r\nSec-Fetch-Site: same-origin\r\n{cookie}"),
+            421,
+        ),
+        (
+            data,
+            format!(
+                "Host: 127.0.0.1.example.org:{port}\r\nSec-Fetch-Site: same-origin\r\n{cookie}"
+            ),
+            421,
+        ),
+        (
+            data,
+            format!("Sec-Fetch-Site: same-origin\r\n{cookie}"),
+            421,
+        ),
+        ("GET /", format!("Host: example.org:{port}\r\n"), 421),
+        // By a page of another origin, or something that does not say which.
+        (
+            data,
+            format!("Host: localhost:{port}\r\nSec-Fetch-Site: cross-site\r\n{cookie}"),
+            403,
+        ),
+        (
+            data,
+            format!("Host: localhost:{port}\r\nSec-Fetch-Site: same-site\r\n{cookie}"),
+            403,
+        ),
+        (
+            data,
+            format!("Host: localhost:{port}\r\nSec-Fetch-Site: none\r\n{cookie}"),
+            403,
+        ),
+        (
+            data,
+            format!("Host: localhost:{port}\r\nOrigin: http://example.org\r\n{cookie}"),
+            403,
+        ),
+        (
+            data,
+            format!("Host: localhost:{port}\r\nOrigin: null\r\n{cookie}"),
+            403,
+        ),
+        (data, format!("Host: localhost:{port}\r\n{cookie}"), 403),
+        ("GET /?token=", format!("Host: localhost:{port}\r\n"), 403),
+        (
+            "GET /?token=00000000000000000000000000000000",
+            format!("Host: localhost:{port}\r\n"),
+            403,
+        ),
+    ];
+    for (line, fields, status) in refused {
+        let answer = served.send(line, &fields);
+        assert_eq!(answer.status, status, "{line} {fields}");
+        assert!(!answer.head.contains(token), "{}", answer.head);
+    }
+    for method in ["POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"] {
+        let answer = served.send(&format!("{method} /api/v1/traces"), &own);
+        assert_eq!(answer.status, 405, "{method}");
+    }
+    for path in [
+        "/../Cargo.toml",
+        "/etc/passwd",
+        "/%2e%2e/%2e%2e/etc/passwd",
+        "/page/main.js",
+        "//",
+        "/main.js/",
+    ] {
+        assert_eq!(served.get(path).status, 404, "{path}");
+    }
+    for path in ["/api/v1/traces/../../x", "/api/v1/traces/%00/lanes"] {
+        assert!([400, 410].contains(&served.get(path).status), "{path}");
+    }
+    // An origin that is the server's is enough, whatever the tunnel's port.
+    let fields = format!("Host: localhost:9\r\nOrigin: http://localhost:9\r\n{cookie}");
+    assert_eq!(served.send(data, &fields).status, 200);
+
+    let page = served.send(
+        &format!("GET /?token={token}"),
+        &format!("Host: 127.0.0.1:{port}\r\n"),
+    );
+    assert_eq!(page.status, 200);
+    for field in [
+        "HttpOnly",
+        "SameSite=Strict",
+        "default-src 'none'",
+        "nosniff",
+        "no-referrer",
+        "frame-ancestors 'none'",
+    ] {
+        assert!(page.head.contains(field), "{field}: {}", page.head);
+    }
+    assert!(
+        page.head.contains(&format!("set-cookie: annals-{port}=")),
+        "{}",
+        page.head
+    );
+
+    // An answer that has its trace's id in the address is good for ever.
+    let tile = served.get(&format!("/api/v1/traces/{id}/tiles/20/0?lanes=t0.0-3"));
+    assert_eq!((tile.status, &tile.body[..4]), (200, &b"ANTL"[..]));
+    assert!(tile.head.contains("immutable"), "{}", tile.head);
+    let again = format!("{own}If-None-Match: \"{id}\"\r\n");
+    let again = served.send(
+        &format!("GET /api/v1/traces/{id}/tiles/20/0?lanes=t0.0-3"),
+        &again,
+    );
+    assert_eq!((again.status, again.body.len()), (304, 0));
+}
+
+#[test]
+fn hostile_numbers_are_refused_and_nothing_fails() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let run = trace(scratch.path(), "run.annals", 2, 2_000, true);
+    let served = serve(&[&run]);
+    let id = served.id();
+    let numbers = [
+        "NaN",
+        "-1",
+        "18446744073709551616",
+        "9223372036854775807",
+        "-9223372036854775808",
+        "1e9",
+        "",
+        "0x10",
+        "٣",
+        "63",
+        "%00",
+    ];
+    let paths = [
+        "tiles/N/0?lanes=t0.0",
+        "tiles/20/N?lanes=t0.0",
+        "tiles/20/0?lanes=tN.0",
+        "tiles/20/0?lanes=t0.N",
+        "tiles/20/0?lanes=N",
+        "tiles/20/0?lanes=t0.0-N",
+        "bins/20/N?count=5&lanes=a0.0",
+        "bins/20/0?count=N&lanes=a0.0",
+        "calls?location=N&at=0",
+        "calls?location=0&at=N",
+        "regions?from=N&to=5",
+        "regions?from=0&to=N",
+        "waits?from=N&to=N",
+        "messages?from=0&to=N",
+        "metrics?from=0&to=5&columns=N",
+        "search?text=N",
+        "find?region=N&from=0&direction=forward",
+        "find?region=0&from=N&direction=backward",
+        "find?region=0&from=0&direction=N",
+        "losses?from=N&to=0",
+        "N",
+    ];
+    for path in paths {
+        for number in numbers {
+            let path = path.replace('N', number);
+            let answer = served.get(&format!("/api/v1/traces/{id}/{path}"));
+            let shown = String::from_utf8_lossy(&answer.body);
+            assert!(
+                [200, 400].contains(&answer.status),
+                "{path}: {} {shown}",
+                answer.status
+            );
+            if answer.status == 400 {
+                assert!(
+                    !answer.json()["error"].as_str().unwrap_or("").is_empty(),
+                    "{path}"
+                );
+            }
+        }
+    }
+    let many = (0..600)
+        .map(|lane| format!("t{lane}.0"))
+        .collect::<Vec<_>>()
+        .join(",");
+    for path in [
+        format!("tiles/20/0?lanes={many}"),
+        "tiles/20/0?lanes=t0.0&lanes=t1.0".to_owned(),
+        "lanes?x=1".to_owned(),
+    ] {
+        assert_eq!(
+            served.get(&format!("/api/v1/traces/{id}/{path}")).status,
+            400,
+            "{path}"
+        );
+    }
+    // A head that is too large.
+    let fields = format!("{}X: {}\r\n", served.own_fields(), "x".repeat(100_000));
+    let request = format!("GET / HTTP/1.1\r\n{fields}\r\n");
+    let answer = exchange(&mut served.connect(), &request);
+    assert!(answer.is_none_or(|answer| answer.status == 431));
+    served.ask("lanes");
+}
+
+#[test]
+fn slow_clients_and_crowds_hold_nobody_up() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let run = trace(scratch.path(), "run.annals", 2, 2_000, true);
+    let served = serve(&[&run]);
+    let id = served.id();
+    // One never ends its request, one never reads.
+    let mut slow = served.connect();
+    slow.write_all(b"GET / HTTP/1.1\r\nHost:").expect("sent");
+    let mut deaf = served.connect();
+    let request = format!(
+        "GET /api/v1/traces/{id}/lanes HTTP/1.1\r\n{}\r\n",
+        served.own_fields()
+    );
+    for _ in 0..2_000 {
+        if deaf.write_all(request.as_bytes()).is_err() {
+            break;
+        }
+        deaf.set_write_timeout(Some(Duration::from_millis(1)))
+            .expect("a timeout");
+    }
+    let crowd: Vec<TcpStream> = (0..1_000)
+        .filter_map(|_| TcpStream::connect(served.socket()).ok())
+        .collect();
+    assert!(crowd.len() > 200, "{}", crowd.len());
+    // Beyond the most, connections are closed; those that are open end after ten seconds.
+    let started = Instant::now();
+    let mut rest = Vec::new();
+    let ended = slow.read_to_end(&mut rest);
+    assert!(ended.is_ok() || ended.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset));
+    assert!(started.elapsed() < PATIENCE);
+    drop(crowd);
+    served.ask("lanes");
+}
+
+#[test]
+fn the_token_is_no_argument_of_a_program() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let run = trace(scratch.path(), "run.annals", 1, 500, true);
+    let (browser, told) = (scratch.path().join("browser"), scratch.path().join("told"));
+    let script = format!(
+        "#!/bin/sh\nstat -c %a \"$1\" >'{0}.new'\ncat \"$1\" >>'{0}.new'\nmv '{0}.new' '{0}'\nsleep 5\n",
+        told.display()
+    );
+    std::fs::write(&browser, script).expect("a script");
+    std::fs::set_permissions(&browser, std::fs::Permissions::from_mode(0o755)).expect("a mode");
+    let served = serve_with(&[&run, Path::new("--open")], |command| {
+        command.env("BROWSER", &browser);
+    });
+    let started = Instant::now();
+    while !told.exists() {
+        assert!(started.elapsed() < PATIENCE, "no browser was started");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let page = std::fs::read_to_string(&told).expect("a page");
+    assert!(page.starts_with("600\n"), "{page}");
+    assert!(page.contains(&served.address), "{page}");
+    let token = served.token().as_bytes();
+    for process in std::fs::read_dir("/proc").expect("processes").flatten() {
+        let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        assert!(
+            !line.windows(token.len()).any(|part| part == token),
+            "{:?}",
+            process.path()
+        );
+    }
+}
+
+#[test]
+fn a_socket_is_its_owners() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let run = trace(scratch.path(), "run.annals", 1, 500, true);
+    let path = scratch.path().join("socket");
+    let served = serve(&[&run, Path::new("--socket"), &path]);
+    let mode = std::fs::metadata(&path)
+        .expect("a socket")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let request = format!(
+        "GET /?token={} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+        served.token()
+    );
+    let mut stream = UnixStream::connect(&path).expect("a connection");
+    let answer = exchange(&mut stream, &request).expect("an answer");
+    assert_eq!(answer.status, 200);
+    // A second server does not take it from the first.
+    let second = Command::new(env!("CARGO_BIN_EXE_trace-cli"))
+        .arg("serve")
+        .arg(&run)
+        .arg("--socket")
+        .arg(&path)
+        .output();
+    assert_eq!(second.expect("trace-cli").status.code(), Some(1));
+}
+
+#[test]
+fn only_this_machine_is_listened_to() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let run = trace(scratch.path(), "run.annals", 1, 500, true);
+    for (arguments, code, what) in [
+        (vec!["--listen", "0.0.0.0"], 2, "beyond this machine"),
+        (vec!["--listen", "192.168.1.1"], 2, "beyond this machine"),
+        (vec!["--index", "x", "more"], 2, "one trace"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trace-cli"));
+        let output = command
+            .arg("serve")
+            .arg(&run)
+            .args(&arguments)
+            .output()
+            .expect("trace-cli");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(said.contains(what), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn a_file_that_was_replaced_is_gone_and_opened_again() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let run = trace(scratch.path(), "run.annals", 2, 2_000, false);
+    let other = trace(scratch.path(), "other.annals", 3, 1_000, false);
+    // Without an overview, the trace is not touched: it gets one elsewhere.
+    let before = std::fs::read(&run).expect("a trace");
+    let index = scratch.path().join("index");
+    let served = serve(&[&run, Path::new("--index"), &index]);
+    let id = served.id();
+    assert_eq!(
+        served.ask("lanes")["locations"].as_array().map(Vec::len),
+        Some(2)
+    );
+    assert!(std::fs::read(&run).expect("a trace") == before);
+    assert!(index.exists());
+    std::fs::rename(&other, &run).expect("replaced");
+    assert_eq!(
+        served.get(&format!("/api/v1/traces/{id}/lanes")).status,
+        410
+    );
+    let started = Instant::now();
+    while served.id() == id {
+        assert!(started.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(
+        served.ask("lanes")["locations"].as_array().map(Vec::len),
+        Some(3)
+    );
+}
+
+#[test]
+fn recordings_are_merged_and_what_is_damaged_is_said() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let inputs = recordings(scratch.path(), 2, 2_000);
+    let served = serve(&[&inputs]);
+    let lanes = served.ask("lanes");
+    assert_eq!(lanes["events"], "4000");
+    assert_eq!(lanes["complete"], true);
+    drop(served);
+    // A trace that was cut off is shown as far as it goes.
+    let run = trace(scratch.path(), "run.annals", 2, 40_000, true);
+    let bytes = std::fs::read(&run).expect("a trace");
+    std::fs::write(&run, &bytes[..bytes.len() / 2]).expect("a file");
+    let served = serve(&[&run]);
+    let lanes = served.ask("lanes");
+    assert_eq!(lanes["complete"], false);
+    assert!(!lanes["damage"].as_array().expect("damage").is_empty());
+    let losses = served.ask("losses?from=-9223372036854775808&to=9223372036854775807");
+    assert!(
+        !losses["losses"].as_array().expect("losses").is_empty(),
+        "{losses}"
+    );
+    // What is no trace at all is said, too.
+    let none = scratch.path().join("none.annals");
+    std::fs::write(&none, "nothing").expect("a file");
+    let served = serve(&[&none]);
+    let started = Instant::now();
+    let failed = loop {
+        let found = served.traces().remove(0);
+        if found["state"] != "preparing" || started.elapsed() > PATIENCE {
+            break found;
+        }
+    };
+    assert_eq!(failed["state"], "failed", "{failed}");
+}
+
+/// Values of a bin: calls, busy, longest, time by region.
+type BinValues = (u64, i64, i64, BTreeMap<RegionId, i64>);
+
+/// Returns the values of a bin of a lane in the simplest way.
+fn values(calls: &[&Call], level: u8, bin: i64, end_ns: Option<i64>) -> BinValues {
+    let (from_ns, to_ns) = (bin << level, (bin + 1) << level);
+    let mut found: BinValues = Default::default();
+    for call in calls {
+        let call_end_ns = end_ns.filter(|_| !call.has_ended).unwrap_or(call.to_ns);
+        if call.has_ended && call.to_ns >> level == bin {
+            found.0 += 1;
+            found.2 = found.2.max(call.to_ns - call.from_ns);
+        }
+        let inside_ns = call_end_ns.min(to_ns) - call.from_ns.max(from_ns);
+        if inside_ns > 0 {
+            found.1 += inside_ns;
+            *found.3.entry(call.region).or_default() += inside_ns;
+        }
+    }
+    found
+}
+
+#[test]
+fn all_values_are_those_of_the_events() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let run = trace(scratch.path(), "run.annals", 4, 40_000, true);
+    let reader = Reader::open(&run).expect("a trace");
+    let calls = all_calls(&reader);
+    let lanes = lanes_of(reader.definitions());
+    let mut by_lane: BTreeMap<(LaneKind, u32, u32), Vec<&Call>> = BTreeMap::new();
+    for call in &calls {
+        for (kind, id) in &lanes[call.location] {
+            by_lane
+                .entry((*kind, *id, call.depth))
+                .or_default()
+                .push(call);
+        }
+    }
+    let keys: Vec<_> = by_lane.keys().copied().collect();
+    let served = serve(&[&run]);
+    let end_ns = reader.last_ns();
+    let mut random = Random::new(38);
+    let (mut checked, mut busy) = (0, 0);
+    for _ in 0..2_000 {
+        let level = (random.draw() % 34) as u8;
+        let (kind, id, depth) = keys[random.draw() as usize % keys.len()];
+        let count = 1 + random.draw() % 6;
+        let last = (end_ns >> level) + 2;
+        let first = (random.draw() % last as u64) as i64;
+        let letter = match kind {
+            LaneKind::Location => 't',
+            LaneKind::Process => 'p',
+            LaneKind::Host => 'h',
+            LaneKind::Source => 's',
+            LaneKind::All => 'a',
+        };
+        let found = served.ask(&format!(
+            "bins/{level}/{first}?count={count}&lanes={letter}{id}.{depth}"
+        ));
+        let mut by_bin: BTreeMap<i64, Value> = BTreeMap::new();
+        for bin in found["lanes"][0].as_array().expect("bins") {
+            let from: i64 = bin["bin"]
+                .as_str()
+                .expect("a bin")
+                .parse()
+                .expect("a number");
+            for number in 0..bin["count"].as_i64().expect("a count") {
+                by_bin.insert(from + number, bin.clone());
+            }
+        }
+        let of_group = (kind != LaneKind::Location).then_some(end_ns);
+        for bin in first..first + count as i64 {
+            let expected = values(&by_lane[&(kind, id, depth)], level, bin, of_group);
+            let place = format!("level {level}, bin {bin}, {letter}{id}.{depth}");
+            let Some(found) = by_bin.get(&bin) else {
+                assert_eq!((expected.0, expected.1), (0, 0), "{place}");
+                continue;
+            };
+            let number = |name: &str| {
+                found[name]
+                    .as_str()
+                    .expect("a number")
+                    .parse::<i64>()
+                    .expect("a number")
+            };
+            let most = expected
+                .3
+                .iter()
+                .max_by_key(|known| (*known.1, std::cmp::Reverse(*known.0)));
+            assert_eq!(number("calls"), expected.0 as i64, "{place}");
+            assert_eq!(number("busy_ns"), expected.1, "{place}");
+            assert_eq!(number("longest_ns"), expected.2, "{place}");
+            assert_eq!(
+                number("region_ns"),
+                most.map_or(0, |most| *most.1),
+                "{place}"
+            );
+            assert_eq!(
+                found["region"].as_u64(),
+                most.map(|most| most.0.get().into()),
+                "{place}"
+            );
+            checked += 1;
+            busy += u64::from(expected.1 != 0);
+        }
+    }
+    assert!(checked > 1_000 && busy > 500, "{checked} bins, {busy} busy");
+}
