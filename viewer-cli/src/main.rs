@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use annals_cli::commands::{
     InputArguments, collectives, demo, diff, doctor, dropped, events, explain, export, flat, help,
-    histogram, info, intervals, merge, messages, metrics, print, record, recover, regions, report,
-    serve, slice, sources, suggest_filter, timeline, tui, verify, why,
+    histogram, index, info, intervals, merge, messages, metrics, print, record, recover, regions,
+    report, serve, slice, sources, suggest_filter, timeline, tui, verify, why,
 };
 use annals_cli::file::with_advice;
 use annals_cli::launch;
@@ -63,6 +63,7 @@ enum Command {
     Regions(regions::RegionsArguments),
     Timeline(timeline::TimelineArguments),
     Tui(tui::TuiArguments),
+    Index(index::IndexArguments),
     Slice(slice::SliceArguments),
     Split(slice::SplitArguments),
     Diff(diff::DiffArguments),
@@ -118,6 +119,7 @@ fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<Finding> {
         Command::Report(arguments) => report::run(arguments, out),
         Command::Serve(arguments) => serve::run(arguments, out),
         Command::Regions(arguments) => regions::run(arguments, out),
+        Command::Index(arguments) => index::run(arguments, out),
         Command::Slice(arguments) => slice::run(arguments, out),
         Command::Split(arguments) => slice::run_split(arguments, out),
         Command::Diff(arguments) => diff::run(arguments, out),

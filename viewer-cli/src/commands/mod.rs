@@ -11,6 +11,7 @@ pub mod export;
 pub mod flat;
 pub mod help;
 pub mod histogram;
+pub mod index;
 pub mod info;
 pub mod intervals;
 pub mod merge;
