@@ -20,6 +20,7 @@ use annals_format::{
 };
 use annals_merger::{ClockOffsets, EventFilter, Plan, globs};
 use annals_recorder::{ENVIRONMENT, Options, Rules, Trigger};
+use annals_server::parameters::{self, Question, Request};
 
 use cost::bounded;
 
@@ -27,12 +28,13 @@ use cost::bounded;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 6] = [
+pub const TARGETS: [Target; 7] = [
     ("parts", parts),
     ("file", file),
     ("live", live),
     ("otf2", otf2),
     ("paraver", paraver),
+    ("request", request),
     ("text", text),
 ];
 
@@ -550,6 +552,32 @@ pub fn paraver(bytes: &[u8]) {
         });
         assert!(read.is_ok(), "what was converted is read: {read:?}");
     });
+}
+
+/// Reads what a request to the server asks for. It is within the limits, or an error.
+pub fn request(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let (path, query) = text.split_once('?').unwrap_or((text, ""));
+    let Ok(Request::Of(_, question)) = parameters::request(path, query) else {
+        return;
+    };
+    match question {
+        Question::Tile(range, lanes) | Question::Bins(range, lanes) => {
+            assert!(range.level <= 62 && (1..=parameters::TILE_BINS).contains(&range.count));
+            let window = range.window();
+            assert!(window.from_ns < window.to_ns, "{range:?}");
+            let lanes = lanes.iter().map(|row| row.last - row.first + 1);
+            assert!(lanes.sum::<u32>() as usize <= parameters::MOST_LANES);
+        }
+        Question::Regions(window, _)
+        | Question::Waits(window, _)
+        | Question::Messages(window, _)
+        | Question::Metrics(window, _)
+        | Question::Losses(window) => assert!(window.from_ns < window.to_ns),
+        Question::Lanes | Question::Calls { .. } | Question::Search(_) | Question::Find { .. } => {}
+    }
 }
 
 /// Every parser of what people write: filters, times, sizes, measured offsets, plans, rules, triggers, settings.
