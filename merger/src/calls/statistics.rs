@@ -1,8 +1,8 @@
 //! Statistics of region calls: counted by readers for a window, and by the merge for the whole of its trace.
 
 use annals_format::{
-    CallStatistics, LaneKey, LaneKind, LocationState, MAX_BIN_LEVEL, MAX_SNAPSHOT_LOCATIONS,
-    MAX_SNAPSHOT_STEPS, OverviewRow, RegionId, RegionStatistics, Snapshot, Step,
+    CallStatistics, LocationState, MAX_BIN_LEVEL, MAX_SNAPSHOT_LOCATIONS, MAX_SNAPSHOT_STEPS,
+    OverviewRow, RegionId, RegionStatistics, Snapshot, Step,
 };
 use rustc_hash::FxHashMap;
 
@@ -11,8 +11,7 @@ use crate::calls::region_types::RegionTypes;
 use crate::calls::{CallSink, CallStack, Close, Frame};
 use crate::error::Result;
 use crate::overview::groups::LaneGroups;
-use crate::overview::lane::TurnKind;
-use crate::overview::shard::{GroupLane, ShardLanes};
+use crate::overview::shard::{GroupLanes, ShardLanes, advance_group};
 use crate::stages::{self, Stage};
 use crate::window::Window;
 use crate::workers::Workers;
@@ -153,6 +152,11 @@ impl<E: Extent> RegionCounter<E> {
             .collect()
     }
 
+    /// Returns the region of each slot.
+    fn regions(&self) -> Vec<RegionId> {
+        self.keys.iter().map(|(_, region)| *region).collect()
+    }
+
     /// Returns what was counted, by slot: group, region, statistics.
     pub fn finish(self) -> impl Iterator<Item = (usize, RegionId, CallStatistics)> {
         let each = self.keys.into_iter().zip(self.counts);
@@ -223,24 +227,13 @@ struct ShardCalls {
     lanes: Option<ShardLanes>,
 }
 
-impl ShardCalls {
-    #[inline]
-    fn turn(&mut self, place: (usize, usize), region: RegionId, time_ns: i64, kind: TurnKind) {
-        if let Some(lanes) = &mut self.lanes {
-            lanes.turn(place, region, time_ns, kind);
-        }
-    }
-}
-
 impl CallSink for ShardCalls {
     #[inline]
     fn enter(&mut self, location: usize, frames: &[Frame], region: RegionId, time_ns: i64) -> u32 {
-        self.turn((location, frames.len()), region, time_ns, TurnKind::Begin);
         self.counter.enter(location, frames, region, time_ns)
     }
 
     fn resume(&mut self, location: usize, frames: &[Frame], region: RegionId, at_ns: i64) -> u32 {
-        self.turn((location, frames.len()), region, at_ns, TurnKind::Begin);
         self.counter.resume(location, frames, region, at_ns)
     }
 
@@ -251,11 +244,9 @@ impl CallSink for ShardCalls {
 
     #[inline]
     fn close(&mut self, location: usize, around: &[Frame], frame: &Frame, at_ns: i64, how: Close) {
-        let kind = match how {
-            Close::Left | Close::Unleft => TurnKind::End(at_ns.saturating_sub(frame.entered_ns)),
-            Close::Open => TurnKind::Forget,
-        };
-        self.turn((location, around.len()), frame.region, at_ns, kind);
+        if let Some(lanes) = &mut self.lanes {
+            lanes.close((location, around.len()), frame, at_ns, how);
+        }
         self.counter.close(location, around, frame, at_ns, how);
     }
 
@@ -274,9 +265,23 @@ impl Shard {
                 MoveKind::Gap => stack.note_gap(),
             }
         }
-        let last = moves.iter().rfind(|step| step.kind != MoveKind::Gap);
-        if let (Some(lanes), Some(last)) = (&mut self.calls.lanes, last) {
-            lanes.advance(number, last.time_ns);
+        self.note(number);
+    }
+
+    fn note(&mut self, number: usize) {
+        if let Some(lanes) = &mut self.calls.lanes {
+            lanes.note(number, &self.stacks[number]);
+        }
+    }
+
+    /// Finishes bins of the overview; all of them up to the level `top`, if there is one. Groups know all calls.
+    fn advance(&mut self, top: Option<u8>) {
+        if let Some(lanes) = &mut self.calls.lanes {
+            let regions = self.calls.counter.regions();
+            lanes.advance(&regions);
+            if let Some(top) = top {
+                lanes.finish(top, &regions);
+            }
         }
     }
 }
@@ -285,13 +290,15 @@ impl Shard {
 #[derive(Debug)]
 pub(crate) struct TraceCalls {
     shards: Vec<Shard>,
-    /// Kind and number of each group of locations that has lanes.
-    groups: Vec<(LaneKind, u32)>,
-    /// The lanes of groups.
-    group_lanes: Vec<GroupLane>,
+    /// Of groups of locations.
+    groups: GroupLanes,
+    /// Numbers of regions for these.
+    regions: RegionCounter<Always>,
     pending: Vec<ChunkMoves>,
     /// Trace time of the last event of the pending chunks.
     last_ns: i64,
+    /// Level of the bin that has all of the trace, once it is known.
+    top: u8,
     workers: Workers,
 }
 
@@ -317,7 +324,7 @@ impl TraceCalls {
             let lanes = groups.as_ref().map(|groups| {
                 let numbers = (shard..count).step_by(jobs);
                 let own = numbers.map(|at| (types.locations()[at], groups.of_location[at].clone()));
-                ShardLanes::new(own, groups.groups.len())
+                ShardLanes::new(own)
             });
             Shard {
                 number: shard,
@@ -330,9 +337,10 @@ impl TraceCalls {
         });
         Ok(Self {
             shards: shards.collect(),
-            groups: groups.map_or_else(Vec::new, |groups| groups.groups),
-            group_lanes: Vec::new(),
+            groups: GroupLanes::new(groups.map_or_else(Vec::new, |groups| groups.groups)),
+            regions: RegionCounter::new(Always, vec![0]),
             last_ns: i64::MIN,
+            top: MAX_BIN_LEVEL,
             pending: Vec::new(),
             workers,
         })
@@ -369,6 +377,7 @@ impl TraceCalls {
         } = self;
         let count = shards.len();
         let count_shard = |shard: &mut Shard| {
+            shard.advance(None);
             for (location, moves) in pending.iter().flat_map(ChunkMoves::runs) {
                 let location = location as usize;
                 if location % count == shard.number {
@@ -382,37 +391,23 @@ impl TraceCalls {
         self.advance_groups(self.last_ns, None);
     }
 
-    /// Finishes bins of groups up to a time before which nothing follows; all of them up to the level `top`, if there is one.
+    /// Adds what is new to the lanes of groups, and finishes their bins up to a time before which nothing follows; all of them up to the
+    /// level `top`, if there is one.
     fn advance_groups(&mut self, to_ns: i64, top: Option<u8>) {
-        let Self {
-            shards,
-            groups,
-            group_lanes,
-            workers,
-            ..
-        } = self;
-        let shards = shards
-            .iter_mut()
-            .filter_map(|shard| shard.calls.lanes.as_mut());
-        for (group, by_depth) in shards.flat_map(|lanes| lanes.turns.iter_mut().enumerate()) {
-            for (turns, depth) in by_depth.iter_mut().zip(0..) {
-                if turns.is_empty() {
-                    continue;
-                }
-                let (kind, id) = groups[group];
-                let key = LaneKey { kind, id, depth };
-                let known = group_lanes.iter().position(|lane| lane.key == key);
-                let at = known.unwrap_or_else(|| {
-                    group_lanes.push(GroupLane::new(key));
-                    group_lanes.len() - 1
-                });
-                group_lanes[at].turns.push(std::mem::take(turns));
-            }
-        }
-        let advance = |lane: &mut GroupLane| {
-            stages::during(Stage::Count, || lane.advance(to_ns, top));
+        let numbers = &mut self.regions;
+        let shards = self.shards.iter().filter_map(|shard| {
+            let lanes = shard.calls.lanes.as_ref()?;
+            Some((lanes, numbers.slots_of(&shard.calls.counter)))
+        });
+        let shards: Vec<(&ShardLanes, Vec<u32>)> = shards.collect();
+        let regions = self.regions.regions();
+        self.groups.note(&shards);
+        let advance = |lane| {
+            stages::during(Stage::Count, || {
+                advance_group(lane, &shards, to_ns, top, &regions);
+            });
         };
-        workers.map(group_lanes, advance);
+        self.workers.map(&mut self.groups.lanes, advance);
     }
 
     /// Takes the rows of the overview that are finished.
@@ -420,8 +415,10 @@ impl TraceCalls {
         let shards = self.shards.iter_mut();
         let lanes = shards.filter_map(|shard| shard.calls.lanes.as_mut());
         let of_locations = lanes.flat_map(|lanes| lanes.rows.drain(..));
-        let groups = self.group_lanes.iter_mut();
-        of_locations.chain(groups.flat_map(|lane| lane.rows.drain(..)))
+        let groups = self.groups.lanes.iter_mut();
+        let rows = of_locations.chain(groups.flat_map(|(lane, _)| lane.rows.drain(..)));
+        let top = self.top;
+        rows.filter(move |row| row.level <= top)
     }
 
     /// Returns the number of open calls and of locations with events, as of the last count.
@@ -465,28 +462,27 @@ impl TraceCalls {
     pub(crate) fn end(&mut self) {
         self.count_pending();
         for shard in &mut self.shards {
-            for (number, stack) in shard.stacks.iter_mut().enumerate() {
-                stack.end(number, None, &mut shard.calls);
+            shard.advance(None);
+            for number in 0..shard.stacks.len() {
+                shard.stacks[number].end(number, None, &mut shard.calls);
+                shard.note(number);
             }
         }
         let lanes = self
             .shards
             .iter()
             .filter_map(|shard| shard.calls.lanes.as_ref());
-        let spans = lanes.filter_map(|lanes| lanes.span_ns);
+        let spans = lanes.filter_map(ShardLanes::span_ns);
         let span = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         let Some((first_ns, last_ns)) = span else {
             return;
         };
         let is_top = |level: &u8| first_ns >> level == last_ns >> level;
         let top = (0..=MAX_BIN_LEVEL).find(is_top).unwrap_or(MAX_BIN_LEVEL);
-        let finish = |shard: &mut Shard| {
-            if let Some(lanes) = &mut shard.calls.lanes {
-                lanes.finish(top);
-            }
-        };
-        self.workers.map(&mut self.shards, finish);
+        self.top = top;
         self.advance_groups(last_ns, Some(top));
+        let finish = |shard: &mut Shard| shard.advance(Some(top));
+        self.workers.map(&mut self.shards, finish);
     }
 
     /// Returns the statistics of what was counted, or `None` if they exceed the limits of a trace.

@@ -1,4 +1,4 @@
-//! The bins of a lane, from the times at which its calls begin and end.
+//! The bins of a lane, from its calls in the order of time.
 //!
 //! A bin of level k is 2ᵏ ns long, and begins at a multiple of that. The lane is covered from the left to the right with
 //! pieces that are bins. A piece with many calls is divided; two halves that are known are put together. So each bin with more
@@ -11,25 +11,19 @@ use annals_format::{
     LaneKey, MAX_BIN_LEVEL, MOST_CALLS_WITHOUT_BIN as MOST_CALLS, OverviewRow, RegionId,
 };
 
-/// Number of begins and ends that are waited for before they are divided into bins.
-const BATCH: usize = 512;
+/// Number of calls that are waited for before they are divided into bins.
+pub(super) const BATCH: usize = 256;
 
-/// The begin or the end of a call.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Turn {
-    pub(crate) time_ns: i64,
-    pub(crate) region: RegionId,
-    pub(crate) kind: TurnKind,
-}
+/// What happens in a span of time.
+pub(super) trait Part: Sized {
+    /// Returns how many calls end before a time, and how many end.
+    fn ends(&self, middle_ns: i64) -> (usize, usize);
 
-/// What happens to a call.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum TurnKind {
-    Begin,
-    /// It ends, and was as long as this, nanoseconds.
-    End(i64),
-    /// It has not ended, but nothing more is known of it.
-    Forget,
+    /// Divides it into what is before a time and the rest.
+    fn split(self, at_ns: i64) -> (Self, Self);
+
+    /// Adds the time of its calls from one time to another. Returns the number of those that end, and the longest of these.
+    fn add_to(self, from_ns: i64, to_ns: i64, sums: &mut Sums<'_>) -> (u64, i64);
 }
 
 /// What a piece of time adds up to.
@@ -37,116 +31,178 @@ pub(crate) enum TurnKind {
 struct Piece {
     calls: u64,
     longest_ns: i64,
-    /// Time by region, ascending.
-    regions: Vec<(RegionId, i64)>,
+    /// Time by number of the region, of those that have any.
+    times: Vec<(u32, i64)>,
 }
 
 impl Piece {
-    fn add(&mut self, later: Self) {
-        self.calls += later.calls;
-        self.longest_ns = self.longest_ns.max(later.longest_ns);
-        if self.regions.is_empty() {
-            self.regions = later.regions;
-            return;
+    fn row(&self, lane: LaneKey, level: u8, bin: i64, regions: &[RegionId]) -> OverviewRow {
+        let mut busy_ns = 0_i64;
+        let mut most = (0, Reverse(RegionId::new(0)));
+        for (region, ns) in &self.times {
+            busy_ns = busy_ns.saturating_add(*ns);
+            most = most.max((*ns, Reverse(regions[*region as usize])));
         }
-        for (region, ns) in later.regions {
-            self.add_time(region, ns);
-        }
-    }
-
-    fn add_time(&mut self, region: RegionId, ns: i64) {
-        match self.regions.binary_search_by_key(&region, |known| known.0) {
-            Ok(at) => {
-                let known = &mut self.regions[at].1;
-                *known = known.saturating_add(ns);
-            }
-            Err(at) => self.regions.insert(at, (region, ns)),
-        }
-    }
-
-    fn row(&self, lane: LaneKey, level: u8, bin: i64) -> OverviewRow {
-        let most = self
-            .regions
-            .iter()
-            .max_by_key(|known| (known.1, Reverse(known.0)));
-        let (region, region_ns) = most.copied().unwrap_or((RegionId::new(0), 0));
-        let times = self.regions.iter().map(|known| known.1);
         OverviewRow {
             level,
             lane,
             bin,
             calls: self.calls,
-            busy_ns: times.fold(0, i64::saturating_add),
-            region,
-            region_ns,
+            busy_ns,
+            region: most.1.0,
+            region_ns: most.0,
             longest_ns: self.longest_ns,
+        }
+    }
+}
+
+/// What a region adds up to in the piece at hand.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RegionSum {
+    region: u32,
+    /// Calls that are open so far.
+    open: i64,
+    ns: i64,
+}
+
+/// Adds up pieces. Regions have numbers, each below the number of regions.
+pub(super) struct Sums<'a> {
+    /// By number.
+    regions: &'a [RegionId],
+    /// Rows of bins that are finished.
+    rows: &'a mut Vec<OverviewRow>,
+    /// Of the piece at hand.
+    sums: Vec<RegionSum>,
+    /// By number of the region, its place there, if it has one.
+    places: Vec<u32>,
+    /// By number of the region, its place in the first of two pieces that are put together.
+    time_places: Vec<u32>,
+    /// Memory for pieces.
+    spare: Vec<Vec<(u32, i64)>>,
+}
+
+impl<'a> Sums<'a> {
+    /// Begins with calls open.
+    pub(super) fn new(
+        regions: &'a [RegionId],
+        open: Vec<RegionSum>,
+        rows: &'a mut Vec<OverviewRow>,
+    ) -> Self {
+        let mut places = vec![0; regions.len()];
+        for (sum, place) in open.iter().zip(0..) {
+            places[sum.region as usize] = place;
+        }
+        Self {
+            regions,
+            rows,
+            sums: open,
+            time_places: vec![0; places.len()],
+            places,
+            spare: Vec::new(),
+        }
+    }
+
+    /// Returns what is open at the end.
+    pub(super) fn into_open(self) -> Vec<RegionSum> {
+        self.sums
+    }
+
+    /// Adds to the time of a region, and to its open calls.
+    #[inline]
+    pub(super) fn add(&mut self, region: u32, ns: i64, open: i64) {
+        let place = &mut self.places[region as usize];
+        match self.sums.get_mut(*place as usize) {
+            Some(sum) if sum.region == region => {
+                sum.ns = sum.ns.saturating_add(ns);
+                sum.open += open;
+            }
+            _ => {
+                *place = self.sums.len() as u32;
+                self.sums.push(RegionSum { region, open, ns });
+            }
+        }
+    }
+
+    /// Returns what a piece adds up to that is not divided.
+    fn whole(&mut self, part: impl Part, level: u8, bin: i64) -> Piece {
+        let (from_ns, length_ns) = (bin << level, 1_i64 << level);
+        for sum in &mut self.sums {
+            sum.ns = sum.open.saturating_mul(length_ns);
+        }
+        let (calls, longest_ns) = part.add_to(from_ns, from_ns.saturating_add(length_ns), self);
+        let mut times = self.spare.pop().unwrap_or_default();
+        let (sums, places) = (&mut self.sums, &mut self.places);
+        let mut kept = 0;
+        for at in 0..sums.len() {
+            let sum = sums[at];
+            if sum.ns != 0 {
+                times.push((sum.region, sum.ns));
+            }
+            if sum.open != 0 {
+                places[sum.region as usize] = kept as u32;
+                sums[kept] = sum;
+                kept += 1;
+            }
+        }
+        sums.truncate(kept);
+        Piece {
+            calls,
+            longest_ns,
+            times,
+        }
+    }
+
+    /// Adds a piece to the one before it.
+    fn join(&mut self, piece: &mut Piece, mut later: Piece) {
+        piece.calls += later.calls;
+        piece.longest_ns = piece.longest_ns.max(later.longest_ns);
+        if piece.times.len() < later.times.len() {
+            std::mem::swap(&mut piece.times, &mut later.times);
+        }
+        let places = &mut self.time_places;
+        for ((region, _), place) in piece.times.iter().zip(0..) {
+            places[*region as usize] = place;
+        }
+        let before = piece.times.len();
+        for (region, ns) in later.times.drain(..) {
+            match piece.times[..before].get_mut(places[region as usize] as usize) {
+                Some(known) if known.0 == region => known.1 = known.1.saturating_add(ns),
+                _ => piece.times.push((region, ns)),
+            }
+        }
+        self.spare.push(later.times);
+    }
+
+    /// Puts out the row of a bin, if it has enough calls.
+    fn put(&mut self, lane: LaneKey, piece: &Piece, level: u8, bin: i64) {
+        if piece.calls > MOST_CALLS {
+            self.rows.push(piece.row(lane, level, bin, self.regions));
         }
     }
 }
 
 /// A lane: the calls of one depth, of one or several locations.
 #[derive(Debug)]
-pub(crate) struct Lane {
-    key: LaneKey,
-    /// Begins and ends that are not in a piece yet.
-    turns: Vec<Turn>,
+pub(super) struct Lane {
+    pub(super) key: LaneKey,
     /// Where the last piece ended. `None` before the first.
-    done_ns: Option<i64>,
-    /// Calls that are open there, by region.
-    open: Vec<(RegionId, i64)>,
+    pub(super) done_ns: Option<i64>,
     /// By level: a left half without its right one.
     halves: Vec<Option<Piece>>,
 }
 
 impl Lane {
-    pub(crate) const fn new(key: LaneKey) -> Self {
+    pub(super) const fn new(key: LaneKey) -> Self {
         Self {
             key,
-            turns: Vec::new(),
             done_ns: None,
-            open: Vec::new(),
             halves: Vec::new(),
         }
     }
 
-    /// Takes the begin or the end of a call. They may be in any order, but none is before what was finished.
-    #[inline]
-    pub(crate) fn take(&mut self, turn: Turn) {
-        self.turns.push(turn);
-    }
-
-    /// Finishes bins up to a time before which nothing follows, if there are enough begins and ends for it.
-    #[inline]
-    pub(crate) fn advance(&mut self, to_ns: i64, out: &mut Vec<OverviewRow>) {
-        if self.turns.len() >= BATCH {
-            let level = self.piece_level(to_ns);
-            self.cover(to_ns >> level << level, level, out);
-        }
-    }
-
-    /// Finishes all bins, up to the level `top`, on which one bin has all that happened.
-    pub(crate) fn finish(&mut self, top: u8, out: &mut Vec<OverviewRow>) {
-        let first = out.len();
-        self.finish_up_to(top, out);
-        // The last piece may have completed a bin above.
-        let mut kept = first;
-        for at in first..out.len() {
-            if out[at].level <= top {
-                out[kept] = out[at];
-                kept += 1;
-            }
-        }
-        out.truncate(kept);
-    }
-
-    fn finish_up_to(&mut self, top: u8, out: &mut Vec<OverviewRow>) {
-        let last_ns = self.turns.iter().map(|turn| turn.time_ns).max();
-        if let Some(last_ns) = last_ns {
-            let level = self.piece_level(last_ns).min(top);
-            let end_ns = ((last_ns >> level) + 1).checked_shl(level.into());
-            let end_ns = end_ns.unwrap_or(i64::MAX);
-            self.cover(end_ns, level, out);
-        }
+    /// Finishes all bins, up to the level `top`, on which one bin has all that happened; the last piece may have completed bins
+    /// above.
+    pub(super) fn finish(&mut self, top: u8, sums: &mut Sums<'_>) {
         let Some(done_ns) = self.done_ns else { return };
         // Nothing is in the right halves that are not there.
         let mut rest: Option<Piece> = None;
@@ -155,113 +211,69 @@ impl Lane {
             let half = half.and_then(Option::take);
             rest = match (half, rest) {
                 (Some(mut left), Some(right)) => {
-                    left.add(right);
+                    sums.join(&mut left, right);
                     Some(left)
                 }
                 (half, rest) => half.or(rest),
             };
             if let Some(piece) = &rest {
-                put(
-                    self.key,
-                    piece,
-                    level + 1,
-                    (done_ns - 1) >> (level + 1),
-                    out,
-                );
+                sums.put(self.key, piece, level + 1, (done_ns - 1) >> (level + 1));
             }
         }
     }
 
-    /// Returns the level of pieces up to a time, so that each has as many calls as a bin with values.
-    fn piece_level(&self, to_ns: i64) -> u8 {
-        let first_ns = self.turns.iter().map(|turn| turn.time_ns).min();
-        let from_ns = self.done_ns.or(first_ns).unwrap_or(to_ns);
-        let span_ns = to_ns.saturating_sub(from_ns).max(1) as u64;
-        let pieces = 1 + self.turns.len() as u64 / (2 * MOST_CALLS);
-        let level = (span_ns / pieces).max(1).ilog2() as u8;
-        level.min(MAX_BIN_LEVEL)
-    }
-
-    /// Divides what is before a time, a border of a bin of the level, into pieces of at most that level.
-    fn cover(&mut self, to_ns: i64, level: u8, out: &mut Vec<OverviewRow>) {
-        let mut turns = std::mem::take(&mut self.turns);
-        if !turns.is_sorted_by_key(|turn| turn.time_ns) {
-            turns.sort_by_key(|turn| turn.time_ns);
-        }
-        let first_ns = turns.first().map_or(to_ns, |turn| turn.time_ns);
-        let mut done_ns = self.done_ns.unwrap_or(first_ns >> level << level);
-        let mut rest = &turns[..];
+    /// Divides what is before the end of a span, a border of a bin of the level, into pieces of at most that level. The first
+    /// piece of all has the begin of the span. Returns the rest.
+    pub(super) fn cover<P: Part>(
+        &mut self,
+        mut part: P,
+        span_ns: (i64, i64),
+        level: u8,
+        sums: &mut Sums<'_>,
+    ) -> P {
+        let (from_ns, to_ns) = span_ns;
+        let mut done_ns = self.done_ns.unwrap_or(from_ns >> level << level);
         while done_ns < to_ns {
             let most = (to_ns.abs_diff(done_ns))
                 .ilog2()
                 .min(done_ns.trailing_zeros());
             let level = most.min(level.into()) as u8;
             let end_ns = done_ns.saturating_add(1 << level);
-            let inside = rest.partition_point(|turn| turn.time_ns < end_ns);
+            let (inside, rest) = part.split(end_ns);
             let bin = done_ns >> level;
-            let piece = self.piece(&rest[..inside], level, bin, out);
-            self.put(piece, level, bin, out);
-            rest = &rest[inside..];
+            let piece = self.piece(inside, level, bin, sums);
+            self.put(piece, level, bin, sums);
+            part = rest;
             done_ns = end_ns;
         }
-        let left = turns.len() - rest.len();
-        turns.drain(..left);
-        self.turns = turns;
         self.done_ns = Some(done_ns);
+        part
     }
 
     /// Returns what a piece adds up to. Its parts with many calls are divided, and their values put out.
-    fn piece(&mut self, turns: &[Turn], level: u8, bin: i64, out: &mut Vec<OverviewRow>) -> Piece {
-        let is_end = |turn: &&Turn| matches!(turn.kind, TurnKind::End(_));
-        let is_small = turns.len() as u64 <= MOST_CALLS;
-        if is_small || level == 0 || turns.iter().filter(is_end).count() as u64 <= MOST_CALLS {
-            return self.whole(turns, level, bin);
+    fn piece(&self, part: impl Part, level: u8, bin: i64, sums: &mut Sums<'_>) -> Piece {
+        if level == 0 {
+            return sums.whole(part, level, bin);
         }
         let half = level - 1;
         let middle_ns = ((bin << 1) + 1) << half;
-        let (left, right) = turns.split_at(turns.partition_point(|turn| turn.time_ns < middle_ns));
-        let mut piece = self.piece(left, half, bin << 1, out);
-        put(self.key, &piece, half, bin << 1, out);
-        let right = self.piece(right, half, (bin << 1) + 1, out);
-        put(self.key, &right, half, (bin << 1) + 1, out);
-        piece.add(right);
-        piece
-    }
-
-    /// Returns what a piece adds up to that is not divided.
-    fn whole(&mut self, turns: &[Turn], level: u8, bin: i64) -> Piece {
-        let from_ns = bin << level;
-        let length_ns = 1_i64 << level;
-        let mut piece = Piece::default();
-        for (region, count) in &self.open {
-            piece.add_time(*region, count.saturating_mul(length_ns));
+        let (left, all) = part.ends(middle_ns);
+        if left.max(all - left) as u64 <= MOST_CALLS {
+            return sums.whole(part, level, bin);
         }
-        for turn in turns {
-            let rest_ns = length_ns - (turn.time_ns - from_ns);
-            let change = match turn.kind {
-                TurnKind::Begin => 1,
-                TurnKind::End(length_ns) => {
-                    piece.calls += 1;
-                    piece.longest_ns = piece.longest_ns.max(length_ns);
-                    -1
-                }
-                TurnKind::Forget => -1,
-            };
-            piece.add_time(turn.region, change * rest_ns);
-            match self.open.iter_mut().find(|open| open.0 == turn.region) {
-                Some(open) => open.1 += change,
-                None => self.open.push((turn.region, change)),
-            }
-        }
-        self.open.retain(|open| open.1 != 0);
-        piece.regions.retain(|known| known.1 != 0);
+        let (left, right) = part.split(middle_ns);
+        let mut piece = self.piece(left, half, bin << 1, sums);
+        sums.put(self.key, &piece, half, bin << 1);
+        let right = self.piece(right, half, (bin << 1) + 1, sums);
+        sums.put(self.key, &right, half, (bin << 1) + 1);
+        sums.join(&mut piece, right);
         piece
     }
 
     /// Takes the next piece, and puts it together with the left halves that it completes.
-    fn put(&mut self, mut piece: Piece, mut level: u8, mut bin: i64, out: &mut Vec<OverviewRow>) {
+    fn put(&mut self, mut piece: Piece, mut level: u8, mut bin: i64, sums: &mut Sums<'_>) {
         loop {
-            put(self.key, &piece, level, bin, out);
+            sums.put(self.key, &piece, level, bin);
             let place = usize::from(level);
             if self.halves.len() <= place {
                 self.halves.resize_with(place + 1, || None);
@@ -271,7 +283,7 @@ impl Lane {
                 return;
             }
             if let Some(mut left) = self.halves[place].take() {
-                left.add(piece);
+                sums.join(&mut left, piece);
                 piece = left;
             }
             (level, bin) = (level + 1, bin >> 1);
@@ -279,11 +291,12 @@ impl Lane {
     }
 }
 
-/// Puts out the row of a bin, if it has enough calls.
-fn put(lane: LaneKey, piece: &Piece, level: u8, bin: i64, out: &mut Vec<OverviewRow>) {
-    if piece.calls > MOST_CALLS {
-        out.push(piece.row(lane, level, bin));
-    }
+/// Returns the level of pieces of a span, so that each has as many calls as a bin with values.
+pub(super) fn piece_level(from_ns: i64, to_ns: i64, calls: usize) -> u8 {
+    let span_ns = to_ns.saturating_sub(from_ns).max(1) as u64;
+    let pieces = 1 + calls as u64 / (2 * MOST_CALLS);
+    let level = (span_ns / pieces).max(1).ilog2() as u8;
+    level.min(MAX_BIN_LEVEL)
 }
 
 #[cfg(test)]
@@ -294,6 +307,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::overview::group_lane::{GroupLane, Turn, Turns};
+    use crate::overview::own_lane::{OwnCall, OwnLane};
 
     const LANE: LaneKey = LaneKey {
         kind: LaneKind::All,
@@ -344,27 +359,73 @@ mod tests {
         found
     }
 
-    /// Feeds calls in the order of their ends, and finishes bins again and again.
+    /// All of these.
+    struct All<'a>(&'a [(Turn, i64)]);
+
+    impl Turns for All<'_> {
+        fn most(&self) -> usize {
+            self.0.len()
+        }
+
+        fn each(&self, mut take: impl FnMut(Turn, i64)) {
+            self.0
+                .iter()
+                .for_each(|(turn, length_ns)| take(*turn, *length_ns));
+        }
+    }
+
+    /// Numbers of regions are others than their ids.
+    const REGIONS: [RegionId; 4] = [
+        RegionId::new(3),
+        RegionId::new(1),
+        RegionId::new(0),
+        RegionId::new(2),
+    ];
+
+    fn number(region: u32) -> u32 {
+        let is_it = |id: &RegionId| id.get() == region;
+        REGIONS.iter().position(is_it).expect("a region") as u32
+    }
+
+    /// Feeds a group's lane, and finishes bins again and again.
     fn bins(calls: &[Call], top: u8, step: usize) -> Vec<OverviewRow> {
-        let mut turns: Vec<Turn> = Vec::new();
+        let mut turns: Vec<(Turn, i64)> = Vec::new();
         for (from_ns, length_ns, region) in calls {
-            let region = RegionId::new(*region);
-            let turn = |time_ns, kind| Turn {
-                time_ns,
-                region,
-                kind,
-            };
-            turns.push(turn(*from_ns, TurnKind::Begin));
-            turns.push(turn(from_ns + length_ns, TurnKind::End(*length_ns)));
+            let region = number(*region);
+            turns.push((Turn::begin(*from_ns, region), 0));
+            let end = Turn::end(from_ns + length_ns, region, *length_ns);
+            turns.push((end, *length_ns));
         }
-        turns.sort_by_key(|turn| turn.time_ns);
-        let (mut lane, mut out) = (Lane::new(LANE), Vec::new());
-        for part in turns.chunks(step) {
-            let last_ns = part.last().map_or(0, |turn| turn.time_ns);
-            part.iter().rev().for_each(|turn| lane.take(*turn));
-            lane.advance(last_ns, &mut out);
+        turns.sort_by_key(|(turn, _)| turn.time_ns);
+        let last_ns = turns.last().map_or(0, |(turn, _)| turn.time_ns);
+        let mut lane = GroupLane::new(LANE);
+        for part in turns.chunks_mut(step) {
+            let last_ns = part.last().map_or(0, |(turn, _)| turn.time_ns);
+            part.reverse();
+            lane.advance(&All(part), last_ns, None, &REGIONS);
         }
-        lane.finish(top, &mut out);
+        lane.advance(&All(&[]), last_ns, Some(top), &REGIONS);
+        lane.rows.retain(|row| row.level <= top);
+        lane.rows
+    }
+
+    /// Feeds a location's lane, and finishes bins again and again. One call after the other.
+    fn own_bins(calls: &[Call], top: u8, step: usize) -> Vec<OverviewRow> {
+        let (mut lane, mut out) = (OwnLane::new(LANE), Vec::new());
+        for part in calls.chunks(step) {
+            for (begin_ns, length_ns, region) in part {
+                lane.calls.push(OwnCall {
+                    begin_ns: *begin_ns,
+                    end_ns: begin_ns + length_ns,
+                    region: number(*region),
+                    has_ended: true,
+                });
+            }
+            let last_ns = lane.calls.last().map_or(0, |call| call.end_ns);
+            lane.advance(last_ns, &mut Sums::new(&REGIONS, Vec::new(), &mut out));
+        }
+        lane.finish(top, &mut Sums::new(&REGIONS, Vec::new(), &mut out));
+        out.retain(|row| row.level <= top);
         out
     }
 
@@ -393,13 +454,29 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(100))]
 
         #[test]
-        fn bins_are_those_of_the_calls(calls in calls(), step in 1..3_000_usize, offset in 0..5_i64) {
-            let calls: Vec<Call> = calls.iter().map(|call| (call.0 - (offset << 22), call.1, call.2)).collect();
+        fn bins_are_those_of_the_calls(
+            calls in calls(),
+            step in 1..3_000_usize,
+            offset in 0..5_i64,
+            is_own: bool,
+            scale in prop::sample::select(vec![0, 0, 20]),
+        ) {
+            // Some calls are longer than 32 bits.
+            let scaled = |call: &Call| ((call.0 - (offset << 22)) << scale, call.1 << scale, call.2);
+            let mut calls: Vec<Call> = calls.iter().map(scaled).collect();
+            if is_own {
+                calls.sort_unstable();
+                let mut last_ns = i64::MIN;
+                for call in &mut calls {
+                    call.0 = call.0.max(last_ns);
+                    last_ns = call.0 + call.1;
+                }
+            }
             let first_ns = calls.iter().map(|call| call.0).min().expect("calls");
             let last_ns = calls.iter().map(|call| call.0 + call.1).max().expect("calls");
             let one_bin = |level: &u8| first_ns >> level == last_ns >> level;
             let top = (0..=MAX_BIN_LEVEL).find(one_bin).unwrap_or(MAX_BIN_LEVEL);
-            let found = bins(&calls, top, step);
+            let found = if is_own { own_bins(&calls, top, step) } else { bins(&calls, top, step) };
             let by_key: BTreeMap<(u8, i64), OverviewRow> =
                 found.iter().map(|bin| ((bin.level, bin.bin), *bin)).collect();
             prop_assert_eq!(by_key.len(), found.len(), "each bin once");

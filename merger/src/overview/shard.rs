@@ -1,11 +1,11 @@
-//! The lanes of some locations of a trace, and what their groups need.
+//! The lanes of some locations of a trace, and what those of their groups need.
 
 use annals_format::{LaneKey, LaneKind, LocationId, MAX_LANE_DEPTH, OverviewRow, RegionId};
 
-use crate::overview::lane::{Lane, Turn, TurnKind};
-
-/// Begins and ends of calls of a group, by depth.
-pub(crate) type TurnsByDepth = Vec<Vec<Turn>>;
+use crate::calls::{CallStack, Close, Frame};
+use crate::overview::group_lane::{GroupLane, Turn, Turns};
+use crate::overview::lane::Sums;
+use crate::overview::own_lane::{OwnCall, OwnLane};
 
 /// A location of a shard.
 #[derive(Debug)]
@@ -14,123 +14,238 @@ struct OwnLocation {
     /// The groups that it belongs to.
     groups: Vec<u32>,
     /// By depth.
-    lanes: Vec<Lane>,
+    lanes: Vec<OwnLane>,
+    /// Time of the last event.
+    last_ns: i64,
+    /// Times of the first and the last begin or end of a call, nanoseconds.
+    span_ns: Option<(i64, i64)>,
+    /// It has had events that groups may not know.
+    has_news: bool,
 }
 
-/// The lanes of some locations.
+impl OwnLocation {
+    fn lane(&mut self, depth: usize) -> &mut OwnLane {
+        while self.lanes.len() <= depth {
+            self.lanes.push(OwnLane::new(LaneKey {
+                kind: LaneKind::Location,
+                id: self.id.get(),
+                depth: self.lanes.len() as u32,
+            }));
+        }
+        &mut self.lanes[depth]
+    }
+}
+
+/// The lanes of some locations. Regions have numbers.
 #[derive(Debug)]
 pub(crate) struct ShardLanes {
     locations: Vec<OwnLocation>,
-    /// By group.
-    pub(crate) turns: Vec<TurnsByDepth>,
+    /// Locations that have had events that groups may not know.
+    news: Vec<usize>,
     /// Bins that are finished.
     pub(crate) rows: Vec<OverviewRow>,
-    /// Times of the first and the last begin or end of a call, nanoseconds.
-    pub(crate) span_ns: Option<(i64, i64)>,
 }
 
 impl ShardLanes {
     /// Creates the lanes of locations: their ids, and the groups they belong to.
-    pub(crate) fn new(
-        locations: impl Iterator<Item = (LocationId, Vec<u32>)>,
-        groups: usize,
-    ) -> Self {
+    pub(crate) fn new(locations: impl Iterator<Item = (LocationId, Vec<u32>)>) -> Self {
         let locations = locations.map(|(id, groups)| OwnLocation {
             id,
             groups,
             lanes: Vec::new(),
+            last_ns: i64::MIN,
+            span_ns: None,
+            has_news: false,
         });
         Self {
             locations: locations.collect(),
-            turns: vec![Vec::new(); groups],
+            news: Vec::new(),
             rows: Vec::new(),
-            span_ns: None,
         }
     }
 
-    /// Takes the begin or the end of a call at a place: its location, and the number of calls around it.
+    /// Takes a call that ended at a place: its location, and the number of calls around it. Its tag is the number of its region.
     #[inline]
-    pub(crate) fn turn(
-        &mut self,
-        place: (usize, usize),
-        region: RegionId,
-        time_ns: i64,
-        kind: TurnKind,
-    ) {
+    pub(crate) fn close(&mut self, place: (usize, usize), frame: &Frame, at_ns: i64, how: Close) {
         let (location, depth) = place;
-        let (first_ns, last_ns) = self.span_ns.unwrap_or((time_ns, time_ns));
-        self.span_ns = Some((first_ns.min(time_ns), last_ns.max(time_ns)));
-        if depth >= MAX_LANE_DEPTH as usize {
-            return;
+        if depth < MAX_LANE_DEPTH as usize {
+            let lane = self.locations[location].lane(depth);
+            lane.calls.push(OwnCall {
+                begin_ns: frame.entered_ns,
+                end_ns: at_ns,
+                region: frame.tag,
+                has_ended: how != Close::Open,
+            });
         }
-        let turn = Turn {
-            time_ns,
-            region,
-            kind,
-        };
+    }
+
+    /// Notes which calls of a location are open, after it has had events.
+    pub(crate) fn note(&mut self, location: usize, stack: &CallStack) {
         let own = &mut self.locations[location];
-        while own.lanes.len() <= depth {
-            own.lanes.push(Lane::new(LaneKey {
-                kind: LaneKind::Location,
-                id: own.id.get(),
-                depth: own.lanes.len() as u32,
-            }));
+        if !std::mem::replace(&mut own.has_news, true) {
+            self.news.push(location);
         }
-        own.lanes[depth].take(turn);
-        for group in &own.groups {
-            let by_depth = &mut self.turns[*group as usize];
-            if by_depth.len() <= depth {
-                by_depth.resize_with(depth + 1, Vec::new);
+        own.last_ns = stack.last_ns().unwrap_or(own.last_ns);
+        own.lanes.iter_mut().for_each(|lane| lane.open = None);
+        let frames = stack.frames().iter().take(MAX_LANE_DEPTH as usize);
+        for (depth, frame) in frames.enumerate() {
+            own.lane(depth).open = Some((frame.entered_ns, frame.tag));
+        }
+        // All others are inside these.
+        let outer = own.lanes.first().map_or(&[][..], |lane| &lane.calls);
+        if let (Some(first), Some(last)) = (outer.first(), outer.last()) {
+            let first_ns = own.span_ns.map_or(first.begin_ns, |span| span.0);
+            own.span_ns = Some((first_ns, last.end_ns));
+        }
+    }
+
+    /// Returns the times of the first and the last begin or end of a call, nanoseconds.
+    pub(crate) fn span_ns(&self) -> Option<(i64, i64)> {
+        let spans = self.locations.iter().filter_map(|own| own.span_ns);
+        spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+    }
+
+    /// Returns locations and depths that have something that groups do not know, with the groups.
+    pub(crate) fn news(&self) -> impl Iterator<Item = (usize, usize, &[u32])> {
+        self.news.iter().flat_map(|location| {
+            let own = &self.locations[*location];
+            let lanes = own.lanes.iter().enumerate();
+            let lanes = lanes.filter(|(_, lane)| lane.has_news());
+            lanes.map(|(depth, _)| (*location, depth, &own.groups[..]))
+        })
+    }
+
+    /// Finishes bins. Groups know all calls.
+    pub(crate) fn advance(&mut self, regions: &[RegionId]) {
+        let mut sums = Sums::new(regions, Vec::new(), &mut self.rows);
+        for location in self.news.drain(..) {
+            let own = &mut self.locations[location];
+            own.has_news = false;
+            for lane in &mut own.lanes {
+                lane.advance(own.last_ns, &mut sums);
             }
-            by_depth[depth].push(turn);
         }
     }
 
-    /// Finishes bins of a location up to a time before which nothing of it follows.
-    pub(crate) fn advance(&mut self, location: usize, to_ns: i64) {
-        let lanes = self.locations[location].lanes.iter_mut();
-        lanes.for_each(|lane| lane.advance(to_ns, &mut self.rows));
-    }
-
-    /// Finishes all bins up to a level.
-    pub(crate) fn finish(&mut self, top: u8) {
+    /// Finishes all bins up to a level, and maybe some above.
+    pub(crate) fn finish(&mut self, top: u8, regions: &[RegionId]) {
         let lanes = self.locations.iter_mut().flat_map(|own| &mut own.lanes);
-        lanes.for_each(|lane| lane.finish(top, &mut self.rows));
+        let mut sums = Sums::new(regions, Vec::new(), &mut self.rows);
+        lanes.for_each(|lane| lane.finish(top, &mut sums));
     }
 }
 
-/// A lane of a group.
-#[derive(Debug)]
-pub(crate) struct GroupLane {
-    pub(crate) key: LaneKey,
-    lane: Lane,
-    /// What its locations have had since it advanced.
-    pub(crate) turns: Vec<Vec<Turn>>,
-    pub(crate) rows: Vec<OverviewRow>,
+/// What is new to a lane of a group.
+pub(crate) struct GroupNews<'a> {
+    /// The shards, and by number of a region there its number here.
+    shards: &'a [(&'a ShardLanes, Vec<u32>)],
+    /// Where it is: shard, location.
+    places: &'a [(usize, usize)],
+    depth: usize,
+    /// When calls end that are open at the end.
+    last_ns: i64,
 }
 
-impl GroupLane {
-    pub(crate) fn new(key: LaneKey) -> Self {
-        Self {
-            key,
-            lane: Lane::new(key),
-            turns: Vec::new(),
-            rows: Vec::new(),
-        }
+impl GroupNews<'_> {
+    fn lanes(&self) -> impl Iterator<Item = (&OwnLane, &[u32])> {
+        self.places.iter().map(|(shard, location)| {
+            let (lanes, numbers) = &self.shards[*shard];
+            (&lanes.locations[*location].lanes[self.depth], &numbers[..])
+        })
+    }
+}
+
+impl Turns for GroupNews<'_> {
+    fn most(&self) -> usize {
+        let calls = self.lanes().map(|(own, _)| own.calls.len() - own.known + 1);
+        2 * calls.sum::<usize>()
     }
 
-    /// Finishes bins up to a time before which nothing follows; all of them up to the level `top`, if there is one: a call that
-    /// has not ended ends then.
-    pub(crate) fn advance(&mut self, to_ns: i64, top: Option<u8>) {
-        for mut turn in self.turns.drain(..).flatten() {
-            if turn.kind == TurnKind::Forget {
-                turn.time_ns = to_ns;
+    #[inline]
+    fn each(&self, mut take: impl FnMut(Turn, i64)) {
+        for (own, numbers) in self.lanes() {
+            let mut is_begin_known = own.is_begin_known;
+            for call in &own.calls[own.known..] {
+                let region = numbers[call.region as usize];
+                if !std::mem::take(&mut is_begin_known) {
+                    take(Turn::begin(call.begin_ns, region), 0);
+                }
+                let length_ns = call.length_ns();
+                match call.has_ended {
+                    true => take(Turn::end(call.end_ns, region, length_ns), length_ns),
+                    false => take(Turn::forget(self.last_ns, region), 0),
+                }
             }
-            self.lane.take(turn);
-        }
-        match top {
-            None => self.lane.advance(to_ns, &mut self.rows),
-            Some(top) => self.lane.finish(top, &mut self.rows),
+            if let Some((begin_ns, region)) = own.open.filter(|_| !is_begin_known) {
+                take(Turn::begin(begin_ns, numbers[region as usize]), 0);
+            }
         }
     }
+}
+
+/// The lanes of groups.
+#[derive(Debug, Default)]
+pub(crate) struct GroupLanes {
+    /// Kind and number of each group.
+    groups: Vec<(LaneKind, u32)>,
+    /// By group and depth, its lane.
+    numbers: Vec<Vec<usize>>,
+    /// Each with the places of what is new to it: shard, location.
+    pub(crate) lanes: Vec<(GroupLane, Vec<(usize, usize)>)>,
+}
+
+impl GroupLanes {
+    pub(crate) fn new(groups: Vec<(LaneKind, u32)>) -> Self {
+        Self {
+            numbers: vec![Vec::new(); groups.len()],
+            groups,
+            lanes: Vec::new(),
+        }
+    }
+
+    /// Notes where something is new.
+    pub(crate) fn note(&mut self, shards: &[(&ShardLanes, Vec<u32>)]) {
+        for (shard, (lanes, _)) in shards.iter().enumerate() {
+            for (location, depth, groups) in lanes.news() {
+                for group in groups {
+                    let lane = self.lane(*group as usize, depth);
+                    self.lanes[lane].1.push((shard, location));
+                }
+            }
+        }
+    }
+
+    fn lane(&mut self, group: usize, depth: usize) -> usize {
+        while self.numbers[group].len() <= depth {
+            let (kind, id) = self.groups[group];
+            let depth = self.numbers[group].len() as u32;
+            self.numbers[group].push(self.lanes.len());
+            let lane = GroupLane::new(LaneKey { kind, id, depth });
+            self.lanes.push((lane, Vec::new()));
+        }
+        self.numbers[group][depth]
+    }
+}
+
+/// Adds what is new to a lane, and finishes bins up to a time before which nothing follows; all of them up to the level
+/// `top`, if there is one: a call that has not ended ends then.
+pub(crate) fn advance_group(
+    lane: &mut (GroupLane, Vec<(usize, usize)>),
+    shards: &[(&ShardLanes, Vec<u32>)],
+    to_ns: i64,
+    top: Option<u8>,
+    regions: &[RegionId],
+) {
+    let (lane, places) = lane;
+    if places.is_empty() && top.is_none() {
+        return;
+    }
+    let news = GroupNews {
+        shards,
+        places,
+        depth: lane.depth(),
+        last_ns: to_ns,
+    };
+    lane.advance(&news, to_ns, top, regions);
+    places.clear();
 }

@@ -9,7 +9,7 @@ use crate::error::{MergeError, Result};
 use crate::trace_file::TraceFile;
 
 /// Number of rows from which on they are written.
-const MOST_ROWS: usize = 1 << 19;
+const MOST_ROWS: usize = 1 << 16;
 /// Number of rows of a block.
 const BLOCK_ROWS: usize = 1 << 13;
 
@@ -54,7 +54,7 @@ impl OverviewWriter {
     }
 
     fn write(&mut self, file: &mut TraceFile) -> Result<()> {
-        self.rows.sort_unstable_by_key(OverviewRow::key);
+        self.rows.sort_unstable_by_key(sort_key);
         let (mut head, mut body, mut block) = (Vec::new(), Vec::new(), Vec::new());
         for rows in self.rows.chunks(BLOCK_ROWS) {
             head.clear();
@@ -71,4 +71,13 @@ impl OverviewWriter {
         self.rows.clear();
         Ok(())
     }
+}
+
+/// Returns a number whose order is that of the row's key: one is compared faster than five.
+fn sort_key(row: &OverviewRow) -> u128 {
+    let lane = u64::from(row.lane.id) << 8 | u64::from(row.lane.depth);
+    let level = u64::from(row.level) << 8 | row.lane.kind as u64;
+    // The least number is 0.
+    let bin = row.bin as u64 ^ 1 << 63;
+    u128::from(level << 48 | lane) << 64 | u128::from(bin)
 }
