@@ -17,7 +17,8 @@ use annals_test_support::synthetic::{Mix, write_stretched};
 fn expected(reader: &Reader) -> Vec<OverviewRow> {
     let calls = all_calls(reader);
     let first_ns = calls.iter().map(|call| call.from_ns).min().expect("calls");
-    let last_ns = calls.iter().map(|call| call.to_ns).max().expect("calls");
+    let last_ns = reader.last_ns();
+    let density = reader.density();
     let mut by_lane: BTreeMap<LaneKey, Vec<&Call>> = BTreeMap::new();
     let lanes = lanes_of(reader.definitions());
     for call in calls.iter().filter(|call| call.depth < MAX_LANE_DEPTH) {
@@ -33,7 +34,10 @@ fn expected(reader: &Reader) -> Vec<OverviewRow> {
     let mut rows = Vec::new();
     for level in 0..=62_u8 {
         for (lane, calls) in &by_lane {
-            rows.extend(rows_of(*lane, calls, level, last_ns));
+            let members = lanes.iter().filter(|of| of.contains(&(lane.kind, lane.id)));
+            let members = members.count() as u64;
+            let is_long = |bin: i64| level >= density.least_level(bin << level, members);
+            rows.extend(rows_of(*lane, calls, level, last_ns, is_long));
         }
         if first_ns >> level == last_ns >> level {
             break;
@@ -42,23 +46,45 @@ fn expected(reader: &Reader) -> Vec<OverviewRow> {
     rows
 }
 
-fn rows_of(lane: LaneKey, calls: &[&Call], level: u8, last_ns: i64) -> Vec<OverviewRow> {
+fn rows_of(
+    lane: LaneKey,
+    calls: &[&Call],
+    level: u8,
+    last_ns: i64,
+    is_long: impl Fn(i64) -> bool,
+) -> Vec<OverviewRow> {
     let mut bins: BTreeMap<i64, (u64, i64, BTreeMap<RegionId, i64>)> = BTreeMap::new();
     for call in calls.iter().filter(|call| call.has_ended) {
         let bin = bins.entry(call.to_ns >> level).or_default();
         bin.0 += 1;
         bin.1 = bin.1.max(call.to_ns - call.from_ns);
     }
-    bins.retain(|_, bin| bin.0 > MOST_CALLS_WITHOUT_BIN);
-    for call in calls {
-        // A call that has not ended lasts up to the last event of what the lane is of.
+    // A call that has not ended lasts up to the last event of what the lane is of.
+    let end_ns = |call: &Call| {
         let is_of_group = lane.kind != LaneKind::Location && !call.has_ended;
-        let to_ns = if is_of_group { last_ns } else { call.to_ns };
+        if is_of_group { last_ns } else { call.to_ns }
+    };
+    for call in calls {
+        let here = call.from_ns >> level..=end_ns(call) >> level;
+        // Only those that can have a row: there may be very many others.
+        if level >= 8 {
+            here.filter(|bin| is_long(*bin)).for_each(|bin| {
+                bins.entry(bin).or_default();
+            });
+        }
+    }
+    bins.retain(|bin, values| values.0 > MOST_CALLS_WITHOUT_BIN || is_long(*bin));
+    for call in calls {
+        let to_ns = end_ns(call);
         for (bin, values) in bins.range_mut(call.from_ns >> level..=to_ns >> level) {
             let inside_ns = to_ns.min((bin + 1) << level) - call.from_ns.max(bin << level);
             *values.2.entry(call.region).or_default() += inside_ns;
         }
     }
+    let has_any = |values: &(u64, i64, BTreeMap<RegionId, i64>)| {
+        values.0 != 0 || values.2.values().any(|ns| *ns != 0)
+    };
+    bins.retain(|_, values| has_any(values));
     let rows = bins.into_iter().map(|(bin, (calls, longest_ns, regions))| {
         let most = regions
             .iter()

@@ -98,8 +98,8 @@ pub use loss::{Cause, DroppedRecord, RECORDER_CAUSES};
 pub use order::{EventPlace, LossPoint, OrderedChunk, OrderedRow};
 pub use overview::{
     LaneKey, LaneKind, MAX_BIN_LEVEL, MAX_LANE_DEPTH, MAX_OVERVIEW_ROWS, MOST_CALLS_WITHOUT_BIN,
-    OverviewEntry, OverviewRow, decode_overview, encode_overview, encode_overview_head,
-    overview_content,
+    OverviewDensity, OverviewEntry, OverviewRow, decode_overview, encode_overview,
+    encode_overview_head, overview_content,
 };
 pub use proof::{EventHasher, OrderHash};
 pub use read::ReadAt;

@@ -170,6 +170,90 @@ fn lane_of(kind: u64, id: u64, depth: u64) -> Result<LaneKey> {
     })
 }
 
+/// How dense a trace is: the level from which on bins have rows however few calls end in them (SPEC.md, *Overview*). Of every chunk it needs
+/// first and last time, nanoseconds, and the number of events.
+#[derive(Clone, Debug)]
+pub struct OverviewDensity {
+    locations: u128,
+    /// First times of the chunks with events.
+    first_ns: Vec<i64>,
+    /// Least spreads, nanoseconds for one location: number *n* of list *k* is of the chunks *n* − 2ᵏ + 1 to *n*, or from the first on.
+    spreads: Vec<Vec<u128>>,
+}
+
+impl OverviewDensity {
+    /// Events of a bin, if it has those of all locations.
+    const EVENTS: u128 = 1024;
+
+    /// Begins without chunks, for a trace with a number of locations.
+    pub fn new(locations: usize) -> Self {
+        Self {
+            locations: locations as u128,
+            first_ns: Vec::new(),
+            spreads: Vec::new(),
+        }
+    }
+
+    /// Takes the next chunk.
+    pub fn take(&mut self, first_ns: i64, last_ns: i64, events: u64) {
+        if events == 0 {
+            return;
+        }
+        let length_ns = u128::from(last_ns.abs_diff(first_ns));
+        let mut spread = Self::EVENTS * self.locations * length_ns / u128::from(events);
+        let number = self.first_ns.len();
+        self.first_ns.push(first_ns);
+        for list in 0.. {
+            if self.spreads.len() == list {
+                self.spreads.push(
+                    self.spreads
+                        .last()
+                        .map_or_else(Vec::new, |below| below[..number].to_vec()),
+                );
+            }
+            self.spreads[list].push(spread);
+            let width = 1_usize << list;
+            match number.checked_sub(width) {
+                Some(before) => spread = spread.min(self.spreads[list][before]),
+                None => break,
+            }
+        }
+    }
+
+    /// Returns the number of the chunk that a time belongs to.
+    fn chunk(&self, at_ns: i64) -> usize {
+        let after = self.first_ns.partition_point(|first_ns| *first_ns <= at_ns);
+        after.saturating_sub(1)
+    }
+
+    fn level(spread: u128, members: u64) -> u8 {
+        let length = spread / u128::from(members.max(1));
+        (u128::BITS - length.leading_zeros()).min(u8::MAX.into()) as u8
+    }
+
+    /// Returns the least level of bins that have rows however few calls end in them, of those that begin at a time; of a lane of so many
+    /// locations. Without chunks there is none: 255.
+    pub fn least_level(&self, at_ns: i64, members: u64) -> u8 {
+        let spread = self
+            .spreads
+            .first()
+            .and_then(|spreads| spreads.get(self.chunk(at_ns)));
+        spread.map_or(u8::MAX, |spread| Self::level(*spread, members))
+    }
+
+    /// Returns the least of these levels from one time up to another.
+    pub fn least_level_within(&self, from_ns: i64, to_ns: i64, members: u64) -> u8 {
+        let (first, last) = (self.chunk(from_ns), self.chunk(to_ns));
+        let list = (last - first + 1).ilog2();
+        let width = 1_usize << list;
+        let Some(spreads) = self.spreads.get(list as usize) else {
+            return u8::MAX;
+        };
+        let spread = spreads[last].min(spreads[first + width - 1]);
+        Self::level(spread, members)
+    }
+}
+
 /// Appends the head of the block of some rows.
 pub fn encode_overview_head(rows: &[OverviewRow], out: &mut Vec<u8>) {
     out.put_varint(rows.len() as u64);

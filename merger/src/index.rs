@@ -9,7 +9,7 @@ use annals_format::{
 
 use crate::calls::moves::ChunkMoves;
 use crate::calls::region_types::RegionTypes;
-use crate::calls::statistics::TraceCalls;
+use crate::calls::statistics::{ChunkSpan, TraceCalls};
 use crate::error::{MergeError, Result};
 use crate::input::trace::InputTrace;
 use crate::merge::output::{finish_trace, start_trace};
@@ -153,11 +153,10 @@ fn build(
         calls.begin(&types, &reader.load_snapshot(at)?);
     }
     reader.for_each_chunk(Window::ALL, |chunk: TraceChunk| {
-        let last_ns = chunk.span_ns().map_or(i64::MIN, |span| span.1);
-        calls.take(ChunkMoves::of_chunk(&types, &chunk), last_ns);
+        let span = ChunkSpan::of(&chunk);
+        calls.take(ChunkMoves::of_chunk(&types, &chunk), span);
         overview.take(calls.take_rows(), file)?;
-        let of_chunk = chunk.groups.iter().map(|group| group.times_ns.len() as u64);
-        events = events.saturating_add(of_chunk.sum());
+        events = events.saturating_add(span.events);
         match progress(events) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(MergeError::Stopped),

@@ -2,7 +2,7 @@
 
 mod group_lane;
 pub(crate) mod groups;
-mod lane;
+pub(crate) mod lane;
 mod own_lane;
 pub(crate) mod shard;
 pub(crate) mod writer;

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use annals_format::{
-    Definitions, OrderedChunk, OverviewEntry, OverviewRow, Problem, RegionStatistics, Snapshot,
-    StreamId, StreamTotals, TraceChunk, TraceLoss, TraceSnapshot,
+    Definitions, OrderedChunk, OverviewDensity, OverviewEntry, OverviewRow, Problem,
+    RegionStatistics, Snapshot, StreamId, StreamTotals, TraceChunk, TraceLoss, TraceSnapshot,
 };
 
 use crate::calls::region_types::RegionTypes;
@@ -472,6 +472,17 @@ impl Reader {
         }
     }
 
+    /// Returns how dense the trace is: see [`Reader::overview`]. Recordings have no chunks to tell.
+    pub fn density(&self) -> OverviewDensity {
+        let mut density = OverviewDensity::new(self.definitions.locations.len());
+        if let Content::Trace(opened) = &self.content {
+            for chunk in &opened.trace.chunks {
+                density.take(chunk.first_ns, chunk.last_ns, chunk.event_count);
+            }
+        }
+        density
+    }
+
     /// Reads one of the blocks of the [overview](Reader::overview).
     ///
     /// # Errors
@@ -561,7 +572,11 @@ impl Reader {
     /// Returns the trace time of the last event, nanoseconds; of recordings, a time after which there is none.
     pub fn last_ns(&self) -> i64 {
         match &self.content {
-            Content::Trace(opened) => opened.trace.chunks.last().map_or(0, |last| last.last_ns),
+            Content::Trace(opened) => {
+                let mut chunks = opened.trace.chunks.iter().rev();
+                let last = chunks.find(|chunk| chunk.event_count != 0);
+                last.map_or(0, |last| last.last_ns)
+            }
             Content::Recordings(_) => i64::MAX,
         }
     }

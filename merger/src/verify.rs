@@ -16,6 +16,7 @@ use crate::axis::proof::{self, SortedStreams, StreamHashes};
 use crate::calls::moves::ChunkMoves;
 use crate::calls::region_types::RegionTypes;
 use crate::calls::stacks::Stacks;
+use crate::calls::statistics::ChunkSpan;
 use crate::calls::statistics::TraceCalls;
 use crate::clocks::offsets::ClockOffsets;
 use crate::error::{MergeError, Result};
@@ -385,9 +386,7 @@ fn replay(opened: &Reader, mut progress: impl FnMut(u64) -> ControlFlow<()>) -> 
         tally.take(&chunk, &sorted);
         let moves = ChunkMoves::of_chunk(&types, &chunk);
         stacks.take_moves(&moves);
-        let times = chunk.groups.iter().flat_map(|group| &group.times_ns);
-        let last_ns = times.max().copied().unwrap_or(i64::MIN);
-        calls.take(moves, last_ns);
+        calls.take(moves, ChunkSpan::of(&chunk));
         calls.take_rows().for_each(|row| overview.add(&row));
         match progress(tally.events) {
             ControlFlow::Continue(()) => Ok(()),

@@ -9,7 +9,7 @@ use annals_format::{
 use crate::calls::moves::ChunkMoves;
 use crate::calls::region_types::RegionTypes;
 use crate::calls::stacks::Stacks;
-use crate::calls::statistics::TraceCalls;
+use crate::calls::statistics::{ChunkSpan, TraceCalls};
 use crate::error::{MergeError, Result};
 use crate::trace_file::TraceFile;
 
@@ -109,7 +109,7 @@ impl<'a> SnapshotWriter<'a> {
         &mut self,
         chunk: u64,
         moves: ChunkMoves,
-        last_ns: i64,
+        span: ChunkSpan,
         calls: &mut TraceCalls,
         file: &mut TraceFile,
     ) -> Result<()> {
@@ -122,7 +122,7 @@ impl<'a> SnapshotWriter<'a> {
         } else {
             self.before_counted(chunk, calls, file)?;
         }
-        calls.take(moves, last_ns);
+        calls.take(moves, span);
         Ok(())
     }
 

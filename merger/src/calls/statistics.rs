@@ -2,7 +2,7 @@
 
 use annals_format::{
     CallStatistics, LocationState, MAX_BIN_LEVEL, MAX_SNAPSHOT_LOCATIONS, MAX_SNAPSHOT_STEPS,
-    OverviewRow, RegionId, RegionStatistics, Snapshot, Step,
+    OverviewDensity, OverviewRow, RegionId, RegionStatistics, Snapshot, Step, TraceChunk,
 };
 use rustc_hash::FxHashMap;
 
@@ -11,6 +11,7 @@ use crate::calls::region_types::RegionTypes;
 use crate::calls::{CallSink, CallStack, Close, Frame};
 use crate::error::Result;
 use crate::overview::groups::LaneGroups;
+use crate::overview::lane::Shared;
 use crate::overview::shard::{GroupLanes, ShardLanes, advance_group};
 use crate::stages::{self, Stage};
 use crate::window::Window;
@@ -275,13 +276,34 @@ impl Shard {
     }
 
     /// Finishes bins of the overview; all of them up to the level `top`, if there is one. Groups know all calls.
-    fn advance(&mut self, top: Option<u8>) {
+    fn advance(&mut self, top: Option<u8>, density: &OverviewDensity) {
         if let Some(lanes) = &mut self.calls.lanes {
-            let regions = self.calls.counter.regions();
-            lanes.advance(&regions);
+            let regions = &self.calls.counter.regions();
+            let shared = Shared { regions, density };
+            lanes.advance(shared);
             if let Some(top) = top {
-                lanes.finish(top, &regions);
+                lanes.finish(top, shared);
             }
+        }
+    }
+}
+
+/// First and last time of a chunk's events, nanoseconds, and how many there are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ChunkSpan {
+    pub(crate) first_ns: i64,
+    pub(crate) last_ns: i64,
+    pub(crate) events: u64,
+}
+
+impl ChunkSpan {
+    pub(crate) fn of(chunk: &TraceChunk) -> Self {
+        let (first_ns, last_ns) = chunk.span_ns().unwrap_or_default();
+        let events = chunk.groups.iter().map(|group| group.times_ns.len() as u64);
+        Self {
+            first_ns,
+            last_ns,
+            events: events.sum(),
         }
     }
 }
@@ -297,6 +319,7 @@ pub(crate) struct TraceCalls {
     pending: Vec<ChunkMoves>,
     /// Trace time of the last event of the pending chunks.
     last_ns: i64,
+    density: OverviewDensity,
     /// Level of the bin that has all of the trace, once it is known.
     top: u8,
     workers: Workers,
@@ -340,6 +363,7 @@ impl TraceCalls {
             groups: GroupLanes::new(groups.map_or_else(Vec::new, |groups| groups.groups)),
             regions: RegionCounter::new(Always, vec![0]),
             last_ns: i64::MIN,
+            density: OverviewDensity::new(count),
             top: MAX_BIN_LEVEL,
             pending: Vec::new(),
             workers,
@@ -359,10 +383,18 @@ impl TraceCalls {
         }
     }
 
-    /// Takes the moves of the next chunk in, whose last event has the trace time `last_ns`.
-    pub(crate) fn take(&mut self, moves: ChunkMoves, last_ns: i64) {
+    /// Takes the moves of the next chunk in.
+    pub(crate) fn take(&mut self, moves: ChunkMoves, span: ChunkSpan) {
         self.pending.push(moves);
-        self.last_ns = self.last_ns.max(last_ns);
+        let ChunkSpan {
+            first_ns,
+            last_ns,
+            events,
+        } = span;
+        self.density.take(first_ns, last_ns, events);
+        if events != 0 {
+            self.last_ns = self.last_ns.max(last_ns);
+        }
         if self.pending.len() >= Self::AT_ONCE {
             self.count_pending();
         }
@@ -372,12 +404,13 @@ impl TraceCalls {
         let Self {
             shards,
             pending,
+            density,
             workers,
             ..
         } = self;
         let count = shards.len();
         let count_shard = |shard: &mut Shard| {
-            shard.advance(None);
+            shard.advance(None, density);
             for (location, moves) in pending.iter().flat_map(ChunkMoves::runs) {
                 let location = location as usize;
                 if location % count == shard.number {
@@ -400,11 +433,14 @@ impl TraceCalls {
             Some((lanes, numbers.slots_of(&shard.calls.counter)))
         });
         let shards: Vec<(&ShardLanes, Vec<u32>)> = shards.collect();
-        let regions = self.regions.regions();
+        let shared = Shared {
+            regions: &self.regions.regions(),
+            density: &self.density,
+        };
         self.groups.note(&shards);
         let advance = |lane| {
             stages::during(Stage::Count, || {
-                advance_group(lane, &shards, to_ns, top, &regions);
+                advance_group(lane, &shards, to_ns, top, shared);
             });
         };
         self.workers.map(&mut self.groups.lanes, advance);
@@ -462,7 +498,7 @@ impl TraceCalls {
     pub(crate) fn end(&mut self) {
         self.count_pending();
         for shard in &mut self.shards {
-            shard.advance(None);
+            shard.advance(None, &self.density);
             for number in 0..shard.stacks.len() {
                 shard.stacks[number].end(number, None, &mut shard.calls);
                 shard.note(number);
@@ -477,11 +513,14 @@ impl TraceCalls {
         let Some((first_ns, last_ns)) = span else {
             return;
         };
+        // Calls that have not ended last up to the last event.
+        let last_ns = last_ns.max(self.last_ns);
         let is_top = |level: &u8| first_ns >> level == last_ns >> level;
         let top = (0..=MAX_BIN_LEVEL).find(is_top).unwrap_or(MAX_BIN_LEVEL);
         self.top = top;
         self.advance_groups(last_ns, Some(top));
-        let finish = |shard: &mut Shard| shard.advance(Some(top));
+        let density = &self.density;
+        let finish = |shard: &mut Shard| shard.advance(Some(top), density);
         self.workers.map(&mut self.shards, finish);
     }
 

@@ -14,6 +14,7 @@ use crate::axis::strip::UnnumberedChunk;
 use crate::calls::moves::ChunkMoves;
 use crate::calls::region_types::RegionTypes;
 use crate::calls::snapshots::SnapshotWriter;
+use crate::calls::statistics::ChunkSpan;
 use crate::calls::statistics::TraceCalls;
 use crate::error::{MergeError, Result};
 use crate::merge::{Merge, Merged};
@@ -133,8 +134,12 @@ pub(super) fn write_trace(
         } = encoded.map_err(io)?;
         header.sequence = index.len() as u64;
         stages::during(Stage::Count, || {
-            let last_ns = header.last_ns;
-            snapshots.take_chunk(header.sequence, moves, last_ns, &mut calls, &mut file)?;
+            let span = ChunkSpan {
+                first_ns: header.first_ns,
+                last_ns: header.last_ns,
+                events: header.event_count,
+            };
+            snapshots.take_chunk(header.sequence, moves, span, &mut calls, &mut file)?;
             overview.take(calls.take_rows(), &mut file)
         })?;
         stages::during(Stage::Write, || {

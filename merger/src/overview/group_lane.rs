@@ -1,8 +1,8 @@
 //! The lane of several locations: begins and ends of their calls, whatever their order.
 
-use annals_format::{LaneKey, OverviewRow, RegionId};
+use annals_format::{LaneKey, OverviewRow};
 
-use crate::overview::lane::{BATCH, Lane, Part, RegionSum, Sums, piece_level};
+use crate::overview::lane::{BATCH, Lane, Part, RegionSum, Shared, Sums, piece_level};
 
 /// The begin or the end of a call.
 #[derive(Clone, Copy, Default, Debug)]
@@ -71,9 +71,9 @@ pub(crate) struct GroupLane {
 }
 
 impl GroupLane {
-    pub(super) const fn new(key: LaneKey) -> Self {
+    pub(super) const fn new(key: LaneKey, members: u64) -> Self {
         Self {
-            lane: Lane::new(key),
+            lane: Lane::new(key, members),
             turns: Vec::new(),
             long: Vec::new(),
             open: Vec::new(),
@@ -100,7 +100,7 @@ impl GroupLane {
         new: &impl Turns,
         to_ns: i64,
         top: Option<u8>,
-        regions: &[RegionId],
+        shared: Shared<'_>,
     ) {
         let count = self.turns.len() + new.most();
         if count < 2 * BATCH && top.is_none() {
@@ -143,7 +143,7 @@ impl GroupLane {
         new.each(|turn, _| put(turn));
 
         let open = std::mem::take(&mut self.open);
-        let mut sums = Sums::new(regions, open, &mut self.rows);
+        let mut sums = Sums::new(shared, open, &mut self.rows);
         let mut done = 0;
         for (piece, to) in (first..end).zip(places) {
             let part = GroupPart(&mut sorted[done..to], &self.long);
@@ -174,6 +174,10 @@ impl GroupPart<'_> {
 }
 
 impl Part for GroupPart<'_> {
+    fn is_empty(&self, _: i64) -> bool {
+        self.0.is_empty()
+    }
+
     fn ends(&self, middle_ns: i64) -> (usize, usize) {
         let (mut left, mut all) = (0, 0);
         for turn in &*self.0 {

@@ -7,8 +7,8 @@ use annals_format::{Definitions, LaneKind, LocationId};
 /// The groups of a trace's locations.
 #[derive(Debug, Default)]
 pub(crate) struct LaneGroups {
-    /// Kind and number of each.
-    pub(crate) groups: Vec<(LaneKind, u32)>,
+    /// Kind and number of each, and how many locations it has.
+    pub(crate) groups: Vec<(LaneKind, u32, u64)>,
     /// By number of the location: the groups that it belongs to.
     pub(crate) of_location: Vec<Vec<u32>>,
 }
@@ -48,7 +48,7 @@ impl LaneGroups {
                 continue;
             }
             let group = found.groups.len() as u32;
-            found.groups.push(key);
+            found.groups.push((key.0, key.1, own.len() as u64));
             for number in &own {
                 found.of_location[*number as usize].push(group);
             }

@@ -8,7 +8,8 @@
 use std::cmp::Reverse;
 
 use annals_format::{
-    LaneKey, MAX_BIN_LEVEL, MOST_CALLS_WITHOUT_BIN as MOST_CALLS, OverviewRow, RegionId,
+    LaneKey, MAX_BIN_LEVEL, MOST_CALLS_WITHOUT_BIN as MOST_CALLS, OverviewDensity, OverviewRow,
+    RegionId,
 };
 
 /// Number of calls that are waited for before they are divided into bins.
@@ -16,6 +17,9 @@ pub(super) const BATCH: usize = 256;
 
 /// What happens in a span of time.
 pub(super) trait Part: Sized {
+    /// Returns whether no call begins, ends or is open before a time, which is the end of the span, as far as it knows.
+    fn is_empty(&self, to_ns: i64) -> bool;
+
     /// Returns how many calls end before a time, and how many end.
     fn ends(&self, middle_ns: i64) -> (usize, usize);
 
@@ -65,10 +69,18 @@ pub(super) struct RegionSum {
     ns: i64,
 }
 
+/// What all lanes share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shared<'a> {
+    /// Regions by number.
+    pub(crate) regions: &'a [RegionId],
+    /// How dense the trace is.
+    pub(crate) density: &'a OverviewDensity,
+}
+
 /// Adds up pieces. Regions have numbers, each below the number of regions.
 pub(super) struct Sums<'a> {
-    /// By number.
-    regions: &'a [RegionId],
+    shared: Shared<'a>,
     /// Rows of bins that are finished.
     rows: &'a mut Vec<OverviewRow>,
     /// Of the piece at hand.
@@ -84,16 +96,16 @@ pub(super) struct Sums<'a> {
 impl<'a> Sums<'a> {
     /// Begins with calls open.
     pub(super) fn new(
-        regions: &'a [RegionId],
+        shared: Shared<'a>,
         open: Vec<RegionSum>,
         rows: &'a mut Vec<OverviewRow>,
     ) -> Self {
-        let mut places = vec![0; regions.len()];
+        let mut places = vec![0; shared.regions.len()];
         for (sum, place) in open.iter().zip(0..) {
             places[sum.region as usize] = place;
         }
         Self {
-            regions,
+            shared,
             rows,
             sums: open,
             time_places: vec![0; places.len()],
@@ -173,11 +185,24 @@ impl<'a> Sums<'a> {
         self.spare.push(later.times);
     }
 
-    /// Puts out the row of a bin, if it has enough calls.
-    fn put(&mut self, lane: LaneKey, piece: &Piece, level: u8, bin: i64) {
-        if piece.calls > MOST_CALLS {
-            self.rows.push(piece.row(lane, level, bin, self.regions));
+    /// Puts out the row of a bin, if it has enough calls, or any and is long.
+    fn put(&mut self, lane: &Lane, piece: &Piece, level: u8, bin: i64) {
+        let density = self.shared.density;
+        let is_long = || level >= density.least_level(bin << level, lane.members);
+        let has_any = piece.calls != 0 || !piece.times.is_empty();
+        if piece.calls > MOST_CALLS || (has_any && is_long()) {
+            let row = piece.row(lane.key, level, bin, self.shared.regions);
+            self.rows.push(row);
         }
+    }
+
+    /// Returns whether a bin has parts that have rows although few calls end in them.
+    fn has_long_parts(&self, lane: &Lane, part: &impl Part, level: u8, bin: i64) -> bool {
+        let (from_ns, length_ns) = (bin << level, 1_i64 << level);
+        let to_ns = from_ns.saturating_add(length_ns);
+        let density = self.shared.density;
+        level > density.least_level_within(from_ns, to_ns, lane.members)
+            && !(self.sums.is_empty() && part.is_empty(to_ns))
     }
 }
 
@@ -185,6 +210,8 @@ impl<'a> Sums<'a> {
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) key: LaneKey,
+    /// How many locations it is of.
+    members: u64,
     /// Where the last piece ended. `None` before the first.
     pub(super) done_ns: Option<i64>,
     /// By level: a left half without its right one.
@@ -192,9 +219,10 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    pub(super) const fn new(key: LaneKey) -> Self {
+    pub(super) const fn new(key: LaneKey, members: u64) -> Self {
         Self {
             key,
+            members,
             done_ns: None,
             halves: Vec::new(),
         }
@@ -217,7 +245,7 @@ impl Lane {
                 (half, rest) => half.or(rest),
             };
             if let Some(piece) = &rest {
-                sums.put(self.key, piece, level + 1, (done_ns - 1) >> (level + 1));
+                sums.put(self, piece, level + 1, (done_ns - 1) >> (level + 1));
             }
         }
     }
@@ -258,14 +286,15 @@ impl Lane {
         let half = level - 1;
         let middle_ns = ((bin << 1) + 1) << half;
         let (left, all) = part.ends(middle_ns);
-        if left.max(all - left) as u64 <= MOST_CALLS {
+        let is_small = left.max(all - left) as u64 <= MOST_CALLS;
+        if is_small && !sums.has_long_parts(self, &part, level, bin) {
             return sums.whole(part, level, bin);
         }
         let (left, right) = part.split(middle_ns);
         let mut piece = self.piece(left, half, bin << 1, sums);
-        sums.put(self.key, &piece, half, bin << 1);
+        sums.put(self, &piece, half, bin << 1);
         let right = self.piece(right, half, (bin << 1) + 1, sums);
-        sums.put(self.key, &right, half, (bin << 1) + 1);
+        sums.put(self, &right, half, (bin << 1) + 1);
         sums.join(&mut piece, right);
         piece
     }
@@ -273,7 +302,7 @@ impl Lane {
     /// Takes the next piece, and puts it together with the left halves that it completes.
     fn put(&mut self, mut piece: Piece, mut level: u8, mut bin: i64, sums: &mut Sums<'_>) {
         loop {
-            sums.put(self.key, &piece, level, bin);
+            sums.put(self, &piece, level, bin);
             let place = usize::from(level);
             if self.halves.len() <= place {
                 self.halves.resize_with(place + 1, || None);
@@ -319,15 +348,52 @@ mod tests {
     /// Begin, length, region.
     type Call = (i64, i64, u32);
 
+    /// First and last time, and number of events.
+    type Chunk = (i64, i64, u64);
+
+    fn density(chunks: &[Chunk]) -> OverviewDensity {
+        let mut density = OverviewDensity::new(3);
+        for (first_ns, last_ns, events) in chunks {
+            density.take(*first_ns, *last_ns, *events);
+        }
+        density
+    }
+
+    /// Returns the bins of a level that may have rows with few calls.
+    fn long_bins(chunks: &[Chunk], level: u8, last_ns: i64) -> Vec<i64> {
+        let density = density(chunks);
+        let ends = chunks
+            .iter()
+            .skip(1)
+            .map(|chunk| chunk.0 - 1)
+            .chain([last_ns]);
+        let mut bins = Vec::new();
+        for ((first_ns, ..), end_ns) in chunks.iter().zip(ends) {
+            if level >= density.least_level(*first_ns, MEMBERS) {
+                // The first bin of all begins before the first chunk.
+                let first = first_ns >> level;
+                let begins_here = |bin: &i64| bin << level >= *first_ns || *first_ns == chunks[0].0;
+                bins.extend((first..=end_ns >> level).filter(begins_here));
+            }
+        }
+        bins
+    }
+
     /// Returns the values of all bins of some calls, in the simplest way.
-    fn expected(calls: &[Call], top: u8) -> BTreeMap<(u8, i64), OverviewRow> {
+    fn expected(calls: &[Call], top: u8, chunks: &[Chunk]) -> BTreeMap<(u8, i64), OverviewRow> {
         let mut found = BTreeMap::new();
+        let last_ns = calls.iter().map(|call| call.0 + call.1).max();
         for level in 0..=top {
             let mut bins: BTreeMap<i64, u64> = BTreeMap::new();
             for (from_ns, length_ns, _) in calls {
                 *bins.entry((from_ns + length_ns) >> level).or_default() += 1;
             }
-            for (bin, count) in bins.into_iter().filter(|bin| bin.1 > MOST_CALLS) {
+            let mut wanted: BTreeMap<i64, u64> = bins.clone();
+            wanted.retain(|_, count| *count > MOST_CALLS);
+            for bin in long_bins(chunks, level, last_ns.unwrap_or(0)) {
+                wanted.insert(bin, bins.get(&bin).copied().unwrap_or(0));
+            }
+            for (bin, count) in wanted {
                 let (start_ns, end_ns) = (bin << level, (bin + 1) << level);
                 let mut regions: BTreeMap<u32, i64> = BTreeMap::new();
                 let mut longest_ns = 0;
@@ -343,6 +409,9 @@ mod tests {
                     .iter()
                     .max_by_key(|known| (*known.1, Reverse(*known.0)));
                 let (region, region_ns) = most.expect("a region");
+                if count == 0 && *region_ns == 0 {
+                    continue;
+                }
                 let values = OverviewRow {
                     level,
                     lane: LANE,
@@ -382,13 +451,23 @@ mod tests {
         RegionId::new(2),
     ];
 
+    /// Locations of the lane: for the lane of one, one.
+    const MEMBERS: u64 = 1;
+
+    fn shared(density: &OverviewDensity) -> Shared<'_> {
+        Shared {
+            regions: &REGIONS,
+            density,
+        }
+    }
+
     fn number(region: u32) -> u32 {
         let is_it = |id: &RegionId| id.get() == region;
         REGIONS.iter().position(is_it).expect("a region") as u32
     }
 
     /// Feeds a group's lane, and finishes bins again and again.
-    fn bins(calls: &[Call], top: u8, step: usize) -> Vec<OverviewRow> {
+    fn bins(calls: &[Call], top: u8, step: usize, density: &OverviewDensity) -> Vec<OverviewRow> {
         let mut turns: Vec<(Turn, i64)> = Vec::new();
         for (from_ns, length_ns, region) in calls {
             let region = number(*region);
@@ -398,19 +477,24 @@ mod tests {
         }
         turns.sort_by_key(|(turn, _)| turn.time_ns);
         let last_ns = turns.last().map_or(0, |(turn, _)| turn.time_ns);
-        let mut lane = GroupLane::new(LANE);
+        let mut lane = GroupLane::new(LANE, MEMBERS);
         for part in turns.chunks_mut(step) {
             let last_ns = part.last().map_or(0, |(turn, _)| turn.time_ns);
             part.reverse();
-            lane.advance(&All(part), last_ns, None, &REGIONS);
+            lane.advance(&All(part), last_ns, None, shared(density));
         }
-        lane.advance(&All(&[]), last_ns, Some(top), &REGIONS);
+        lane.advance(&All(&[]), last_ns, Some(top), shared(density));
         lane.rows.retain(|row| row.level <= top);
         lane.rows
     }
 
     /// Feeds a location's lane, and finishes bins again and again. One call after the other.
-    fn own_bins(calls: &[Call], top: u8, step: usize) -> Vec<OverviewRow> {
+    fn own_bins(
+        calls: &[Call],
+        top: u8,
+        step: usize,
+        density: &OverviewDensity,
+    ) -> Vec<OverviewRow> {
         let (mut lane, mut out) = (OwnLane::new(LANE), Vec::new());
         for part in calls.chunks(step) {
             for (begin_ns, length_ns, region) in part {
@@ -422,9 +506,12 @@ mod tests {
                 });
             }
             let last_ns = lane.calls.last().map_or(0, |call| call.end_ns);
-            lane.advance(last_ns, &mut Sums::new(&REGIONS, Vec::new(), &mut out));
+            lane.advance(
+                last_ns,
+                &mut Sums::new(shared(density), Vec::new(), &mut out),
+            );
         }
-        lane.finish(top, &mut Sums::new(&REGIONS, Vec::new(), &mut out));
+        lane.finish(top, &mut Sums::new(shared(density), Vec::new(), &mut out));
         out.retain(|row| row.level <= top);
         out
     }
@@ -451,7 +538,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(100))]
+        #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
         fn bins_are_those_of_the_calls(
@@ -460,6 +547,7 @@ mod tests {
             offset in 0..5_i64,
             is_own: bool,
             scale in prop::sample::select(vec![0, 0, 20]),
+            counts in prop::collection::vec(1..9_000_u64, 0..5),
         ) {
             // Some calls are longer than 32 bits.
             let scaled = |call: &Call| ((call.0 - (offset << 22)) << scale, call.1 << scale, call.2);
@@ -476,11 +564,21 @@ mod tests {
             let last_ns = calls.iter().map(|call| call.0 + call.1).max().expect("calls");
             let one_bin = |level: &u8| first_ns >> level == last_ns >> level;
             let top = (0..=MAX_BIN_LEVEL).find(one_bin).unwrap_or(MAX_BIN_LEVEL);
-            let found = if is_own { own_bins(&calls, top, step) } else { bins(&calls, top, step) };
+            // Chunks between some of the begins and ends.
+            let mut times: Vec<i64> = calls.iter().flat_map(|call| [call.0, call.0 + call.1]).collect();
+            times.sort_unstable();
+            let part = times.len().div_ceil(counts.len().max(1));
+            let chunks = times.chunks(part).zip(&counts);
+            let chunks: Vec<Chunk> = chunks.map(|(times, count)| (times[0], times[times.len() - 1], *count)).collect();
+            let density = density(&chunks);
+            let found = match is_own {
+                true => own_bins(&calls, top, step, &density),
+                false => bins(&calls, top, step, &density),
+            };
             let by_key: BTreeMap<(u8, i64), OverviewRow> =
                 found.iter().map(|bin| ((bin.level, bin.bin), *bin)).collect();
             prop_assert_eq!(by_key.len(), found.len(), "each bin once");
-            prop_assert_eq!(by_key, expected(&calls, top));
+            prop_assert_eq!(by_key, expected(&calls, top, &chunks));
         }
     }
 }

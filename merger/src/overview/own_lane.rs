@@ -38,7 +38,7 @@ pub(super) struct OwnLane {
 impl OwnLane {
     pub(super) const fn new(key: LaneKey) -> Self {
         Self {
-            lane: Lane::new(key),
+            lane: Lane::new(key, 1),
             calls: Vec::new(),
             known: 0,
             open: None,
@@ -97,6 +97,11 @@ struct OwnPart<'a> {
 }
 
 impl Part for OwnPart<'_> {
+    fn is_empty(&self, to_ns: i64) -> bool {
+        let first = self.calls.first();
+        self.inside == 0 && first.is_none_or(|next| next.begin_ns >= to_ns)
+    }
+
     fn ends(&self, middle_ns: i64) -> (usize, usize) {
         let calls = &self.calls[..self.inside];
         let calls = match calls {

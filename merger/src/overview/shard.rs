@@ -1,10 +1,10 @@
 //! The lanes of some locations of a trace, and what those of their groups need.
 
-use annals_format::{LaneKey, LaneKind, LocationId, MAX_LANE_DEPTH, OverviewRow, RegionId};
+use annals_format::{LaneKey, LaneKind, LocationId, MAX_LANE_DEPTH, OverviewRow};
 
 use crate::calls::{CallStack, Close, Frame};
 use crate::overview::group_lane::{GroupLane, Turn, Turns};
-use crate::overview::lane::Sums;
+use crate::overview::lane::{Shared, Sums};
 use crate::overview::own_lane::{OwnCall, OwnLane};
 
 /// A location of a shard.
@@ -116,8 +116,8 @@ impl ShardLanes {
     }
 
     /// Finishes bins. Groups know all calls.
-    pub(crate) fn advance(&mut self, regions: &[RegionId]) {
-        let mut sums = Sums::new(regions, Vec::new(), &mut self.rows);
+    pub(crate) fn advance(&mut self, shared: Shared<'_>) {
+        let mut sums = Sums::new(shared, Vec::new(), &mut self.rows);
         for location in self.news.drain(..) {
             let own = &mut self.locations[location];
             own.has_news = false;
@@ -128,9 +128,9 @@ impl ShardLanes {
     }
 
     /// Finishes all bins up to a level, and maybe some above.
-    pub(crate) fn finish(&mut self, top: u8, regions: &[RegionId]) {
+    pub(crate) fn finish(&mut self, top: u8, shared: Shared<'_>) {
         let lanes = self.locations.iter_mut().flat_map(|own| &mut own.lanes);
-        let mut sums = Sums::new(regions, Vec::new(), &mut self.rows);
+        let mut sums = Sums::new(shared, Vec::new(), &mut self.rows);
         lanes.for_each(|lane| lane.finish(top, &mut sums));
     }
 }
@@ -186,8 +186,8 @@ impl Turns for GroupNews<'_> {
 /// The lanes of groups.
 #[derive(Debug, Default)]
 pub(crate) struct GroupLanes {
-    /// Kind and number of each group.
-    groups: Vec<(LaneKind, u32)>,
+    /// Kind and number of each group, and how many locations it has.
+    groups: Vec<(LaneKind, u32, u64)>,
     /// By group and depth, its lane.
     numbers: Vec<Vec<usize>>,
     /// Each with the places of what is new to it: shard, location.
@@ -195,7 +195,7 @@ pub(crate) struct GroupLanes {
 }
 
 impl GroupLanes {
-    pub(crate) fn new(groups: Vec<(LaneKind, u32)>) -> Self {
+    pub(crate) fn new(groups: Vec<(LaneKind, u32, u64)>) -> Self {
         Self {
             numbers: vec![Vec::new(); groups.len()],
             groups,
@@ -217,10 +217,10 @@ impl GroupLanes {
 
     fn lane(&mut self, group: usize, depth: usize) -> usize {
         while self.numbers[group].len() <= depth {
-            let (kind, id) = self.groups[group];
+            let (kind, id, members) = self.groups[group];
             let depth = self.numbers[group].len() as u32;
             self.numbers[group].push(self.lanes.len());
-            let lane = GroupLane::new(LaneKey { kind, id, depth });
+            let lane = GroupLane::new(LaneKey { kind, id, depth }, members);
             self.lanes.push((lane, Vec::new()));
         }
         self.numbers[group][depth]
@@ -234,7 +234,7 @@ pub(crate) fn advance_group(
     shards: &[(&ShardLanes, Vec<u32>)],
     to_ns: i64,
     top: Option<u8>,
-    regions: &[RegionId],
+    shared: Shared<'_>,
 ) {
     let (lane, places) = lane;
     if places.is_empty() && top.is_none() {
@@ -246,6 +246,6 @@ pub(crate) fn advance_group(
         depth: lane.depth(),
         last_ns: to_ns,
     };
-    lane.advance(&news, to_ns, top, regions);
+    lane.advance(&news, to_ns, top, shared);
     places.clear();
 }

@@ -9,7 +9,7 @@ use crate::error::{MergeError, Result};
 use crate::trace_file::TraceFile;
 
 /// Number of rows from which on they are written.
-const MOST_ROWS: usize = 1 << 16;
+const MOST_ROWS: usize = 1 << 18;
 /// Number of rows of a block.
 const BLOCK_ROWS: usize = 1 << 13;
 

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use annals_analysis::{CallState, fold_calls};
-use annals_format::{LaneKey, LaneKind, LocationId, OverviewRow, RegionId};
+use annals_format::{LaneKey, LaneKind, LocationId, OverviewDensity, OverviewRow, RegionId};
 use annals_merger::calls::{CallSink, Close, Frame};
 use annals_merger::{Query, Reader, Result, Sink, Window};
 use rustc_hash::FxHashMap;
@@ -373,11 +373,14 @@ pub(crate) struct LaneRows {
     pub(crate) own: Vec<OverviewRow>,
     /// Those of the bins of the next level that these are in, in order.
     pub(crate) above: Vec<OverviewRow>,
+    /// Rows are missing, because a block cannot be read or there is no overview.
+    pub(crate) is_damaged: bool,
 }
 
 impl LaneRows {
-    /// Returns the places of bins of which the overview says nothing, from one to before another.
-    fn unknown(&self, range: BinRange, life: Window) -> Vec<(u32, u32)> {
+    /// Returns the places of bins of which the overview says nothing, from one to before another. From `least` on, a level has rows of all
+    /// bins that are not empty and begin at a time.
+    fn unknown(&self, range: BinRange, life: Window, least: impl Fn(i64) -> u8) -> Vec<(u32, u32)> {
         let mut unknown: Vec<(u32, u32)> = Vec::new();
         let mut own = self.own.iter().peekable();
         let first = range.place(life.from_ns).max(0);
@@ -388,7 +391,9 @@ impl LaneRows {
             while own.peek().is_some_and(|row| row.bin < bin) {
                 own.next();
             }
-            if own.peek().is_some_and(|row| row.bin == bin) || self.is_empty(bin) {
+            let has_row = own.peek().is_some_and(|row| row.bin == bin);
+            let is_known = || range.level >= least(bin << range.level) || self.is_empty(bin);
+            if has_row || (!self.is_damaged && is_known()) {
                 continue;
             }
             let place = place as u32;
@@ -419,6 +424,7 @@ impl LaneRows {
 pub(crate) fn lane_bins(
     reader: &Reader,
     members: &Members,
+    density: &OverviewDensity,
     range: BinRange,
     lanes: &[LaneKey],
     rows: &[LaneRows],
@@ -427,7 +433,10 @@ pub(crate) fn lane_bins(
         from_ns: members.first_ns,
         to_ns: reader.end_ns().saturating_add(1),
     };
-    let unknown = rows.iter().map(|rows| rows.unknown(range, life));
+    let unknown = rows.iter().zip(lanes).map(|(rows, lane)| {
+        let of_lane = members.of(lane.kind, lane.id).count() as u64;
+        rows.unknown(range, life, |at_ns| density.least_level(at_ns, of_lane))
+    });
     let unknown: Vec<Vec<(u32, u32)>> = unknown.collect();
     let mut found = vec![Vec::new(); lanes.len()];
     let from = unknown

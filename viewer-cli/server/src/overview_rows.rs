@@ -35,38 +35,46 @@ impl OverviewRows {
         }
     }
 
-    /// Returns a block's rows; none if it is damaged: its bins are read from the calls then.
-    fn block(&self, reader: &Reader, entry: &OverviewEntry) -> Arc<Vec<OverviewRow>> {
+    /// Returns a block's rows. `None` if it is damaged: its bins are read from the calls then.
+    fn block(&self, reader: &Reader, entry: &OverviewEntry) -> Option<Arc<Vec<OverviewRow>>> {
         if let Some(rows) = self.cache.get(&entry.offset) {
-            return rows;
+            return Some(rows).filter(|rows| !rows.is_empty());
         }
+        // An empty one stands for a damaged one.
         let rows = Arc::new(reader.load_overview(entry).unwrap_or_default());
         self.cache.insert(entry.offset, Arc::clone(&rows));
-        rows
+        Some(rows).filter(|rows| !rows.is_empty())
     }
 
     /// Returns the rows of lanes, which are in ascending order, in bins.
     pub(crate) fn of(&self, reader: &Reader, lanes: &[LaneKey], range: BinRange) -> Vec<LaneRows> {
-        let mut found = vec![LaneRows::default(); lanes.len()];
-        let above = BinRange {
-            level: range.level + 1,
-            first: range.first >> 1,
-            count: range.count / 2 + 1,
+        let none = LaneRows {
+            is_damaged: reader.overview().is_empty(),
+            ..LaneRows::default()
         };
+        let mut found = vec![none; lanes.len()];
+        let end = range.first.saturating_add(range.count.into());
         let top = reader.overview().iter().map(|entry| entry.last.0).max();
-        for (range, is_own) in [(range, true), (above, false)] {
-            // Above the highest level, the bin with everything has the values of its half.
-            let more = range.level - top.unwrap_or(range.level).min(range.level);
-            let stored = BinRange {
-                level: range.level - more,
-                first: range.first << more,
-                count: (range.count << more.min(16)).max(range.count),
+        let top = top.unwrap_or(range.level);
+        for (level, is_own) in [(range.level, true), (range.level + 1, false)] {
+            let up = level - range.level;
+            let bins = (range.first >> up, ((end - 1) >> up) + 1);
+            // Above the highest level, the bin that has everything has the same values.
+            let more = level - top.min(level);
+            let stored = match more {
+                0 => bins,
+                _ => (i64::MIN >> top, i64::MAX >> top),
             };
-            self.add(reader, lanes, stored, &mut |lane, mut row| {
-                (row.level, row.bin) = (range.level, row.bin >> more);
+            self.visit(reader, lanes, (level - more, stored), &mut |lane, row| {
                 let rows = &mut found[lane];
+                let Some(mut row) = row else {
+                    rows.is_damaged = true;
+                    return;
+                };
+                (row.level, row.bin) = (level, row.bin >> more);
                 match is_own {
-                    true => rows.own.push(row),
+                    true if bins.0 <= row.bin && row.bin < bins.1 => rows.own.push(row),
+                    true => {}
                     false => rows.above.push(row),
                 }
             });
@@ -85,11 +93,8 @@ impl OverviewRows {
         let Some(top) = top else { return depths };
         // A lane has a row of the top level if it has one at all.
         for entry in reader.overview().iter().filter(|entry| entry.last.0 == top) {
-            for row in self
-                .block(reader, entry)
-                .iter()
-                .filter(|row| row.level == top)
-            {
+            let rows = self.block(reader, entry).unwrap_or_default();
+            for row in rows.iter().filter(|row| row.level == top) {
                 let known = depths.entry((row.lane.kind, row.lane.id)).or_default();
                 *known = (*known).max(row.lane.depth + 1);
             }
@@ -97,37 +102,41 @@ impl OverviewRows {
         depths
     }
 
-    fn add(
+    /// Calls `take` with the rows of lanes in bins of a level, from one to before another; with `None` for lanes of which a block is damaged.
+    fn visit(
         &self,
         reader: &Reader,
         lanes: &[LaneKey],
-        range: BinRange,
-        add: &mut dyn FnMut(usize, OverviewRow),
+        bins: (u8, (i64, i64)),
+        take: &mut dyn FnMut(usize, Option<OverviewRow>),
     ) {
         let (Some(first), Some(last)) = (lanes.first(), lanes.last()) else {
             return;
         };
-        let (first, last) = ((range.level, *first), (range.level, *last));
-        let window = range.window();
-        let end = range.first.saturating_add(range.count.into());
+        let (level, (from, to)) = bins;
+        let (first, last) = ((level, *first), (level, *last));
         for entry in reader.overview() {
             let is_near = entry.first <= last
                 && first <= entry.last
-                && entry.from_ns < window.to_ns
-                && window.from_ns < entry.to_ns;
+                && entry.from_ns >> level < to
+                && from <= entry.to_ns >> level;
             if !is_near {
                 continue;
             }
             let rows = self.block(reader, entry);
             for (number, lane) in lanes.iter().enumerate() {
-                let key = (range.level, *lane);
+                let key = (level, *lane);
                 if key < entry.first || entry.last < key {
                     continue;
                 }
-                let at = rows.partition_point(|row| row.key() < (key.0, key.1, range.first));
+                let Some(rows) = &rows else {
+                    take(number, None);
+                    continue;
+                };
+                let at = rows.partition_point(|row| row.key() < (key.0, key.1, from));
                 let rows = rows[at..].iter();
-                let inside = rows.take_while(|row| (row.level, row.lane) == key && row.bin < end);
-                inside.for_each(|row| add(number, *row));
+                let inside = rows.take_while(|row| (row.level, row.lane) == key && row.bin < to);
+                inside.for_each(|row| take(number, Some(*row)));
             }
         }
     }

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use annals_format::{LaneKey, LaneKind};
+use annals_format::{LaneKey, LaneKind, OverviewDensity};
 use annals_merger::{Reader, Result, Symbols};
 use quick_cache::sync::Cache;
 use sha2::{Digest as _, Sha256};
@@ -58,6 +58,8 @@ pub(crate) struct ServedTrace {
     pub(crate) reader: Reader,
     /// Its overview: its own, or that of a file made for it.
     overview: Option<Reader>,
+    /// How dense it is.
+    density: OverviewDensity,
     /// Its locations and groups.
     pub(crate) members: Members,
     /// The file that the user named, and what it was then.
@@ -107,6 +109,7 @@ impl ServedTrace {
             id,
             name,
             members,
+            density: reader.density(),
             reader,
             overview,
             file,
@@ -161,7 +164,14 @@ impl ServedTrace {
         missing.dedup();
         if !missing.is_empty() {
             let known: Vec<LaneRows> = self.rows.of(self.overview(), &missing, range);
-            let bins = lane_bins(&self.reader, &self.members, range, &missing, &known)?;
+            let bins = lane_bins(
+                &self.reader,
+                &self.members,
+                &self.density,
+                range,
+                &missing,
+                &known,
+            )?;
             let bins: Vec<Arc<Vec<LaneBin>>> = bins.into_iter().map(Arc::new).collect();
             for (lane, bins) in missing.iter().zip(&bins) {
                 self.bins.insert((range, *lane), Arc::clone(bins));
