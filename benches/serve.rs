@@ -304,7 +304,7 @@ fn in_memory(trace: &Path, screens: &[Screen]) {
     tell("screens from memory (without groups)", &times);
 }
 
-/// Returns the trace with an overview, and tells what that costs.
+/// Returns the trace with an overview, and prints what that costs.
 fn indexed(trace: &Path, events: u64) -> PathBuf {
     let path = trace.with_extension("indexed.annals");
     if !path.exists() {

@@ -231,8 +231,8 @@ impl OverviewDensity {
         (u128::BITS - length.leading_zeros()).min(u8::MAX.into()) as u8
     }
 
-    /// Returns the least level of bins that have rows however few calls end in them, of those that begin at a time; of a lane of so many
-    /// locations. Without chunks there is none: 255.
+    /// Returns the least level of bins that have rows however few calls end in them, of those that begin at a time; of a lane with a number
+    /// of locations. 255 without chunks: no bins are as long.
     pub fn least_level(&self, at_ns: i64, members: u64) -> u8 {
         let spread = self
             .spreads

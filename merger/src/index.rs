@@ -1,4 +1,4 @@
-//! Adds an overview to a trace that has none, in a copy or in a file of its own.
+//! Adds an overview to a trace that has none, in a copy or in another file.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -26,7 +26,7 @@ const COPIED: usize = 1 << 20;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct IndexOptions {
-    /// Whether the events are written, too: the file is a whole trace then. Otherwise it has no events, and stands by the trace.
+    /// Whether the events are written, too: the file is a whole trace then. Otherwise it has no events, and is used together with the trace.
     /// Default: true.
     pub with_events: bool,
     /// Compression of what is written anew.

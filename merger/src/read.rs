@@ -472,7 +472,7 @@ impl Reader {
         }
     }
 
-    /// Returns how dense the trace is: see [`Reader::overview`]. Recordings have no chunks to tell.
+    /// Returns how dense the trace is: see [`Reader::overview`]. Recordings have no chunks of a trace.
     pub fn density(&self) -> OverviewDensity {
         let mut density = OverviewDensity::new(self.definitions.locations.len());
         if let Content::Trace(opened) = &self.content {

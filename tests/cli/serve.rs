@@ -1,4 +1,4 @@
-//! `trace-cli serve`: what it answers is what the events add up to, and it answers nobody else.
+//! `trace-cli serve`: what it answers is what the events add up to, and it refuses everything else.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -177,7 +177,7 @@ fn trace(directory: &Path, name: &str, ranks: u32, events: u64, overview: bool) 
 }
 
 #[test]
-fn nobody_else_is_answered() {
+fn others_are_refused() {
     let scratch = tempfile::tempdir().expect("a directory");
     let run = trace(scratch.path(), "run.annals", 2, 2_000, true);
     let served = serve(&[&run]);
@@ -405,7 +405,7 @@ fn hostile_numbers_are_refused_and_nothing_fails() {
 }
 
 #[test]
-fn slow_clients_and_crowds_hold_nobody_up() {
+fn slow_clients_and_crowds_delay_no_other() {
     let scratch = tempfile::tempdir().expect("a directory");
     let run = trace(scratch.path(), "run.annals", 2, 2_000, true);
     let served = serve(&[&run]);
@@ -563,7 +563,7 @@ fn recordings_are_merged_and_what_is_damaged_is_said() {
     assert_eq!(lanes["events"], "4000");
     assert_eq!(lanes["complete"], true);
     drop(served);
-    // A trace that was cut off is shown as far as it goes.
+    // A trace that was cut off is shown up to where it was cut.
     let run = trace(scratch.path(), "run.annals", 2, 40_000, true);
     let bytes = std::fs::read(&run).expect("a trace");
     std::fs::write(&run, &bytes[..bytes.len() / 2]).expect("a file");

@@ -465,10 +465,8 @@ pub(crate) fn calls(trace: &ServedTrace, location: LocationId, at_ns: i64) -> Re
             open.insert(call.depth, (value, call.begin, call.end));
         }
         let is_late = started.elapsed() > PATIENCE;
-        match (call.begin <= at_ns && call.depth == 0)
-            || call.begin > at_ns && call.depth == 0
-            || is_late
-        {
+        // Nothing that was open then ends after the outermost call.
+        match call.depth == 0 || is_late {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }

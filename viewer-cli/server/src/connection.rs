@@ -32,7 +32,7 @@ const SLOW: Duration = Duration::from_secs(10);
 const HEAD_BYTES: usize = 16 << 10;
 const HEAD_FIELDS: usize = 64;
 
-/// The page loads its own parts, and nothing else; nobody shows it in a frame.
+/// The page loads its own parts, and nothing else; no other page shows it in a frame.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob: data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// What all connections share.
@@ -46,7 +46,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Shares inputs behind a guard.
+    /// Shares inputs and their guard.
     pub(crate) fn new(guard: Guard, subjects: Vec<Arc<Subject>>) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
@@ -175,6 +175,6 @@ pub(crate) async fn serve(
         .header_read_timeout(SLOW)
         .max_headers(HEAD_FIELDS)
         .max_buf_size(HEAD_BYTES);
-    // A client that breaks the connection, or the rules, has none any more: nobody is left to tell.
+    // A client that breaks the connection, or the rules, reads no more answers.
     let _ = http.serve_connection(TokioIo::new(stream), service).await;
 }

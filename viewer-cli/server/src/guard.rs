@@ -1,4 +1,4 @@
-//! Who may ask: only pages of this server, in a browser that was given the token.
+//! Which requests are answered: those of pages of this server, in a browser that was given the token.
 //!
 //! A page of another origin can send requests to servers of this machine. It cannot know the token; a name that it makes
 //! point here (DNS rebinding) is no name of this machine; and the browser says of which origin a request is
@@ -56,7 +56,7 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Guards a server. `number` tells it from others of this machine: its port.
+    /// Guards a server. `number` distinguishes it from others of this machine: its port.
     pub(crate) fn new(token: Token, number: u32) -> Self {
         let cookie = format!("annals-{number}");
         Self { token, cookie }
@@ -114,7 +114,7 @@ impl Guard {
         }
     }
 
-    /// Returns the cookie for whoever has the token. `None`: the token is wrong.
+    /// Returns the cookie in exchange for the token. `None`: the token is wrong.
     pub(crate) fn cookie_for(&self, token: &str) -> Option<String> {
         self.token.is(token).then(|| {
             let (name, value) = (&self.cookie, self.token.digits());

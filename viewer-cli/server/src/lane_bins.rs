@@ -455,7 +455,7 @@ pub(crate) fn lane_bins(
             count: to - from,
             ..range
         };
-        found = read_lanes(reader, members, (range, read.window()), lanes, unknown)?;
+        found = read_lanes(reader, members, range, read.window(), lanes, &unknown)?;
     }
     for (bins, rows) in found.iter_mut().zip(rows) {
         bins.extend(rows.own.iter().map(|row| LaneBin::of_row(row, range)));
@@ -468,13 +468,14 @@ pub(crate) fn lane_bins(
 fn read_lanes(
     reader: &Reader,
     members: &Members,
-    (range, window): (BinRange, Window),
+    range: BinRange,
+    window: Window,
     lanes: &[LaneKey],
-    unknown: Vec<Vec<(u32, u32)>>,
+    unknown: &[Vec<(u32, u32)>],
 ) -> Result<Vec<Vec<LaneBin>>> {
     let mut targets: Vec<Target> = Vec::new();
     let mut places: FxHashMap<(LaneKind, u32), usize> = FxHashMap::default();
-    for (number, (lane, wanted)) in lanes.iter().zip(&unknown).enumerate() {
+    for (number, (lane, wanted)) in lanes.iter().zip(unknown).enumerate() {
         if wanted.is_empty() {
             continue;
         }

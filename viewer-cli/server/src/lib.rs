@@ -1,7 +1,6 @@
 //! Serves traces to a browser on the same machine: timelines of a trace of any size.
 //!
-//! The server reads; it changes nothing. It listens on the loopback interface or a socket in the file system, and answers only pages of
-//! its own that were given its token ([`Server::address`]).
+//! The server reads; it changes nothing. It listens on the loopback interface or a socket in the file system, and answers only its pages, in a browser that was given its token ([`Server::address`]).
 //!
 //! ```no_run
 //! use annals_server::{Listen, Preparation, Server};
@@ -115,12 +114,12 @@ impl Server {
         let (address, token) = (self.address, self.token.digits());
         match &self.listener {
             Listener::Port(_) => format!("http://{address}/?token={token}"),
-            // Whoever makes a tunnel to it knows the port.
+            // The port is that of the tunnel that leads to it.
             Listener::Socket(..) => format!("http://localhost:PORT/?token={token}"),
         }
     }
 
-    /// Serves until the process is interrupted or told to end.
+    /// Serves until the process is interrupted or terminated.
     ///
     /// # Errors
     /// If the system has no more sockets or threads for it.
@@ -157,7 +156,7 @@ fn prepare(subject: &Subject, preparation: &Preparation) {
     }
 }
 
-/// Binds a socket that only its owner can use. One that nobody listens to any more is replaced.
+/// Binds a socket that only its owner can use. One on which no server listens any more is replaced.
 fn bind_socket(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
     use std::os::unix::net::{UnixListener, UnixStream};
     let is_socket =
@@ -165,7 +164,7 @@ fn bind_socket(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
     if is_socket && UnixStream::connect(path).is_err() {
         std::fs::remove_file(path)?;
     }
-    // Nobody may connect before the mode is set.
+    // Others must not connect before the mode is set.
     let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
     let bound = UnixListener::bind(path);
     rustix::process::umask(before);

@@ -40,7 +40,7 @@ impl OverviewRows {
         if let Some(rows) = self.cache.get(&entry.offset) {
             return Some(rows).filter(|rows| !rows.is_empty());
         }
-        // An empty one stands for a damaged one.
+        // An empty one means a damaged one.
         let rows = Arc::new(reader.load_overview(entry).unwrap_or_default());
         self.cache.insert(entry.offset, Arc::clone(&rows));
         Some(rows).filter(|rows| !rows.is_empty())

@@ -107,7 +107,7 @@ impl Subject {
         self.has_stopped.load(Ordering::Relaxed)
     }
 
-    /// Prepares it: what is not a trace is merged first, and a trace without an overview gets one beside it.
+    /// Prepares it: what is not a trace is merged first, and a trace without an overview gets one in another file.
     pub(crate) fn prepare(&self, preparation: &Preparation) {
         let state = match self.prepared(preparation) {
             Ok(trace) => State::Ready(Arc::new(trace)),

@@ -1,4 +1,4 @@
-//! The token of a server: who knows it may read.
+//! The token of a server: it allows to read.
 
 use subtle::ConstantTimeEq as _;
 

@@ -28,7 +28,7 @@ impl quick_cache::Weighter<(BinRange, LaneKey), Arc<Vec<LaneBin>>> for ByBytes {
     }
 }
 
-/// What tells a file from another one, or from what it was.
+/// What distinguishes a file from another one, or from what it was.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Identity {
     device: u64,

@@ -12,7 +12,7 @@ use crate::table::safe;
 
 /// A timeline in the browser, of traces of any size.
 ///
-/// Serves a page to browsers of this machine, and prints its address, with a token that lets nobody else in. Two inputs are shown one
+/// Serves a page to browsers of this machine, and prints its address, with a token that keeps others out. Two inputs are shown one
 /// above the other, with one time axis. A trace without an overview gets one first, in a temporary file (see --index); recordings and archives are
 /// merged into a temporary trace. Ends with Ctrl-C.
 #[derive(Clone, Debug, Args)]
