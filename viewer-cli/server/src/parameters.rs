@@ -215,8 +215,11 @@ fn bins(level: &str, first: &str, count: u32) -> Result<BinRange> {
         count,
     };
     let most = i64::MAX >> range.level.min(MAX_BIN_LEVEL);
-    let is_in_time = (-most..=most).contains(&range.first);
-    match range.level <= MAX_BIN_LEVEL && is_in_time && (1..=TILE_BINS).contains(&count) {
+    let is_in_time = range.level <= MAX_BIN_LEVEL && (-most..=most).contains(&range.first) && {
+        let window = range.window();
+        window.from_ns < window.to_ns
+    };
+    match (1..=TILE_BINS).contains(&count) && is_in_time {
         true => Ok(range),
         false => bad(format!(
             "bins: a level of at most {MAX_BIN_LEVEL}, at most {TILE_BINS} of them, within 64 bits of nanoseconds"
