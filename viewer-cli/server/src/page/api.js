@@ -25,7 +25,7 @@ const get = async (path, signal) => {
   throw new ServerError(response.status, why);
 };
 
-/** @param {string} path @param {Record<string, string | number | bigint>} [query] @param {AbortSignal} [signal] */
+/** @param {string} path @param {Record<string, string | number | bigint>} [query] @param {AbortSignal} [signal] @returns {Promise<any>} */
 export const ask = async (path, query = {}, signal) => {
   const text = Object.entries(query).map(([name, value]) => `${name}=${encodeURIComponent(String(value))}`).join('&');
   return (await get(path + (text && `?${text}`), signal)).json();
