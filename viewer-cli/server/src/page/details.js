@@ -1,7 +1,7 @@
 // What is told next to the lanes: of a call, of a window, of a search, of all that is seen.
 import { ask } from './api.js';
 import { duration, moment } from './axis.js';
-import { element, find, isolated, say, short } from './dom.js';
+import { counted, element, find, isolated, say, short } from './dom.js';
 
 /** @typedef {import('./pane.js').Pane} Pane */
 /** @typedef {import('./pane.js').Hit} Hit */
@@ -148,7 +148,7 @@ export class Details {
     const lines = [`From ${moment(begin)} ${until}.`];
     if (chosen.is_open) lines.push('It has not ended.');
     if (chosen.is_uncertain) lines.push('Events were lost in it: its times may be wrong.');
-    if (chosen.file) lines.push(`${short(chosen.file)}${chosen.line ? `:${chosen.line}` : ''}`);
+    if (chosen.file) lines.push(`${isolated(short(chosen.file))}${chosen.line ? `:${chosen.line}` : ''}`);
     if (row.clockError) lines.push(`Times are exact to ± ${duration(row.clockError)}.`);
     lines.forEach((line) => say(content, line));
     const zoom = say(content, '');
@@ -180,7 +180,7 @@ export class Details {
       lines++;
       const [other, at] = isSend ? [message.to, BigInt(message.to_ns)] : [message.from, BigInt(message.from_ns)];
       const rank = pane.lanes.locations.find((of) => of.id === other)?.rank ?? '?';
-      const bytes = message.bytes === null ? '' : `, ${number(message.bytes)} bytes`;
+      const bytes = message.bytes === null ? '' : `, ${counted(message.bytes, 'byte')}`;
       const line = say(content, `Message ${isSend ? 'to' : 'from'} rank ${rank}${bytes}${message.tag === null ? '' : `, tag ${message.tag}`}. `);
       action(line, isSend ? 'To its receive' : 'To its send', () => this.follow(pane, other, at)).className = 'follow';
     }
@@ -229,7 +229,7 @@ export class Details {
       else this.waits(content, waits);
       if (!messages.message_count) return;
       say(content, rows.length ? 'Messages of all rows' : 'Messages', 'h3');
-      say(content, `${number(messages.message_count)} messages, ${number(messages.operation_count ?? 0)} collective operations.`);
+      say(content, `${counted(messages.message_count, 'message')}, ${counted(messages.operation_count ?? 0, 'collective operation')}.`);
       const list = (messages.messages ?? []).slice(0, MOST_MESSAGES);
       if (!list.length) return;
       const rank = (/** @type {number | null} */ location) => String(pane.lanes.locations.find((of) => of.id === location)?.rank ?? '?');
@@ -244,7 +244,7 @@ export class Details {
 
   /** @param {Pane} pane @param {HTMLElement} content @param {{from: bigint, to: bigint}} query @param {string} events */
   offerWaits(pane, content, query, events) {
-    const line = say(content, `${number(events)} events must be read for it. `);
+    const line = say(content, `${counted(events, 'event')} must be read for it. `);
     const place = element('div', '', content);
     action(line, 'Read them', async () => {
       line.textContent = 'reading …';
@@ -278,7 +278,7 @@ export class Details {
     /** @type {Promise<import('./answers.js').SearchAnswer>} */
     const answer = ask(`/${pane.trace.id}/search`, { text });
     this.show(`“${isolated(text)}”`, answer, ({ regions, region_count: count, locations }, content) => {
-      say(content, `${number(count)} regions, ${number(locations.length)}${locations.length === 200 ? ' or more' : ''} locations.`);
+      say(content, `${counted(count, 'region')}, ${locations.length === 200 ? '200 or more locations' : counted(locations.length, 'location')}.`);
       if (regions.length) {
         table(content, 'Regions', ['region', 'calls'], regions.map((row) => [
           { text: row.name, colour: pane.regions.get(row.region)?.colour, act: () => this.page.findFirst(pane, row.region) },
@@ -298,7 +298,7 @@ export class Details {
   table(panes) {
     this.show('What is seen', Promise.resolve(), (_, content) => {
       for (const pane of panes) {
-        say(content, `${short(pane.trace.name)}: ${moment(pane.view.from)} to ${moment(pane.view.to)}`, 'h3');
+        say(content, `${isolated(short(pane.trace.name))}: ${moment(pane.view.from)} to ${moment(pane.view.to)}`, 'h3');
         table(content, pane.trace.name, ['row', 'depth', 'region with the most time', 'its share', 'in calls', 'calls'], pane.seen().map((row) => [
           row.row, { n: String(row.depth) }, row.region, { n: percent(row.share) }, { n: percent(row.busy) }, { n: number(row.calls) },
         ]));

@@ -48,6 +48,9 @@ export const colours = () => {
 
 export const forgetColours = () => { known = {}; };
 
+/** Writes a number of things. @param {string | number} count @param {string} what */
+export const counted = (count, what) => `${BigInt(count).toLocaleString('en')} ${what}${String(count) === '1' ? '' : 's'}`;
+
 /** Makes a long name short. @param {string} text @param {number} [most] */
 export const short = (text, most = 300) => (text.length > most ? `${text.slice(0, most)}…` : text);
 

@@ -278,7 +278,7 @@ export class Seen {
 /**
  * An item's values: they stay as they are.
  * @typedef {{region: number, calls: number, busy: number, share: number, longest: number, left: number, right: number, from: bigint,
- *   to: bigint, isCut: boolean}} Item
+ *   to: bigint, isCutFirst: boolean, isCutLast: boolean}} Item
  */
 
 /** @param {Seen} seen @returns {Item} */
@@ -287,7 +287,7 @@ export const itemOf = (seen) => {
   if (!columns) throw new Error('nothing is seen');
   return {
     region: columns.region[at], calls: columns.calls[at], busy: columns.busy[at], share: columns.share[at], longest: columns.longest[at],
-    left, right, from, to, isCut: seen.isCutFirst || seen.isCutLast,
+    left, right, from, to, isCutFirst: seen.isCutFirst, isCutLast: seen.isCutLast,
   };
 };
 

@@ -2,7 +2,7 @@
 import { ask, ServerError } from './api.js';
 import { View } from './axis.js';
 import { Details } from './details.js';
-import { colours, element, find, forgetColours, short } from './dom.js';
+import { colours, element, find, forgetColours, isolated, short } from './dom.js';
 import { Palette } from './draw.js';
 import { Pane } from './pane.js';
 import { savePng, saveSvg } from './picture.js';
@@ -108,7 +108,7 @@ export class Page {
     this.panes.forEach((pane) => pane.remove());
     this.panes = all.map((lanes, at) => new Pane(traces[at], lanes, find('#panes', HTMLElement), this));
     if (!this.panes.length) return;
-    const title = traces.map((trace) => short(trace.name)).join(' and ');
+    const title = traces.map((trace) => isolated(short(trace.name))).join(' and ');
     document.title = `${title} – Annals`;
     find('#title', HTMLElement).textContent = title;
     this.grouping.value = this.state.grouping;

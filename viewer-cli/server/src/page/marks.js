@@ -21,6 +21,8 @@ const MOST_CURVES = 3;
 const MOST_LABELS = 400;
 /** A name needs this much room, pixels. */
 const LEAST_ROOM = 24;
+/** A clock's error is drawn from this length on, pixels. */
+const LEAST_ERROR = 1.5;
 /** More of them would hide the calls: the longest are drawn, and of those this close together one, pixels. */
 export const MOST_ARROWS = 200;
 const CLOSE = 8;
@@ -83,7 +85,7 @@ const paintWaits = (painter, pane, rows, width) => {
 const paintLabels = (painter, pane, rows, width, height, paled) => {
   painter.font = FONT;
   painter.textBaseline = 'middle';
-  let count = 0;
+  let [count, bars] = [0, 0];
   const perPixel = pane.view.span / width;
   const palette = pane.palette();
   for (const row of rows) {
@@ -93,12 +95,12 @@ const paintLabels = (painter, pane, rows, width, height, paled) => {
       const y = row.y + depth * LANE - pane.top;
       if (y > height || y + LANE < 0 || count > MOST_LABELS) continue;
       eachItem(pane, row.lanes[depth], ({ left, right, at }, columns, items) => {
+        if (error >= LEAST_ERROR && columns.calls[at] <= 1 && bars++ < MOST_LABELS) paintError(painter, left, right, error, y);
         const [first, last] = [Math.max(left, 0), Math.min(right, width)];
         const room = last - first - 6;
         const region = pane.regions.get(columns.region[at]);
         if (room < LEAST_ROOM || count > MOST_LABELS || !region) return;
         count++;
-        if (error >= 1.5 && columns.calls[at] <= 1) paintError(painter, left, right, error, y);
         if (row.isGroup && columns.share[at] / row.members < 0.5) return;
         const text = pane.names.fit(painter, region.name, room);
         if (!text) return;
@@ -106,7 +108,7 @@ const paintLabels = (painter, pane, rows, width, height, paled) => {
         for (let of = 0; of < waits.length; of += 2) if (waits[of] <= first + 3 && first + 3 < waits[of + 1]) isPaled = true;
         painter.fillStyle = palette.ink(palette.colourOf(items, at, row.members), isPaled);
         painter.fillText(text, first + 3, y + LANE / 2);
-      }, LEAST_ROOM);
+      }, error >= LEAST_ERROR ? 0 : LEAST_ROOM);
     }
   }
 };
@@ -246,7 +248,7 @@ export const curvesOf = (pane) => {
   if (curves.length <= MOST_CURVES) return curves;
   const rows = pane.visibleRows().map((row) => row.title);
   const place = (/** @type {Curve} */ curve) => {
-    const found = rows.indexOf(`rank ${curve.rank}, ${curve.location}`);
+    const found = rows.indexOf(`rank ${curve.rank}, ${isolated(curve.location ?? '')}`);
     return found < 0 ? rows.length : found;
   };
   return curves.map((curve) => ({ curve, place: place(curve) })).sort((a, b) => a.place - b.place).slice(0, MOST_CURVES).map(({ curve }) => curve);

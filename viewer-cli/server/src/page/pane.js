@@ -1,7 +1,7 @@
 // A pane: the timeline of one trace, with its time axis, its rows, and what the user does there.
 import { ask } from './api.js';
 import { duration, moment, View } from './axis.js';
-import { contextOf, element, isolated, say, short } from './dom.js';
+import { contextOf, counted, element, isolated, say, short } from './dom.js';
 import { eachItem, indexesOf, itemOf, Lanes, levelOf, Names } from './draw.js';
 import { AXIS, CURVE, curvesOf, MOST_ARROWS, paintAxis, paintCurves, paintMarks, paintWindow, stripRow } from './marks.js';
 import { LANE, Rows } from './rows.js';
@@ -19,6 +19,8 @@ const GUTTER = 180;
 const FEW_EVENTS = 2e7;
 /** Pixels that an item may be away from the pointer. */
 const NEAR = 3;
+/** A second click in this time belongs to the first. */
+const DOUBLE_MS = 500;
 
 export class Pane {
   /** @param {import('./answers.js').Trace} trace @param {import('./answers.js').LaneAnswer} lanes @param {Element} parent @param {Page} page */
@@ -38,6 +40,8 @@ export class Pane {
     this.top = 0;
     this.focus = 0;
     this.isMissing = false;
+    /** What was under the last click, and when and where that was. @type {{hit: Hit | null, last: {x: number, y: number, at: number} | null}} */
+    this.clicked = { hit: null, last: null };
     /** @type {Selection | null} */
     this.selection = null;
     /** Start of the window that messages and waits were read for. */
@@ -140,8 +144,8 @@ export class Pane {
     this.drag(this.axis, () => 'select');
     this.drag(this.strip, () => 'strip');
     this.area.addEventListener('dblclick', (event) => {
-      const hit = this.hit(event);
-      if (hit) this.zoomTo(hit);
+      // The first click may have made the lanes narrower.
+      if (this.clicked.hit) this.zoomTo(this.clicked.hit);
     });
     this.nameBox.addEventListener('click', (event) => {
       const button = /** @type {Element} */ (event.target).closest('button');
@@ -285,14 +289,15 @@ export class Pane {
       const { row, calls, from, to } = hit;
       const error = row.clockError ? ` (± ${duration(row.clockError)})` : '';
       lines.push(this.regions.get(hit.region)?.name ?? 'calls without time');
-      lines.push(`${hit.isCut ? 'more than ' : ''}${duration(Number(to - from))} at ${moment(from, this.view.span / 1e4)}${error}`);
+      const isCut = hit.isCutFirst && from > this.first || hit.isCutLast && to < this.last;
+      lines.push(`${isCut ? 'more than ' : ''}${duration(Number(to - from))} at ${moment(from, this.view.span / 1e4)}${error}`);
       if (row.isGroup || calls > 1) {
         const percent = (/** @type {number} */ share) => `${Math.round((share / row.members) * 100)} %`;
         lines.push(`${calls.toLocaleString('en')} calls end here; ${percent(hit.busy)} of the time in calls, ${percent(hit.share)} in this region`);
       }
       lines.push(row.title);
     }
-    if (loss) lines.push(`${loss.is_lower_bound ? 'at least ' : ''}${Number(loss.count).toLocaleString('en')} events lost: ${loss.cause}`);
+    if (loss) lines.push(`${loss.is_lower_bound ? 'at least ' : ''}${BigInt(loss.count).toLocaleString('en')} events lost: ${loss.cause}`);
     this.tip.replaceChildren();
     for (const line of lines) say(this.tip, short(line), 'div');
     this.tip.style.left = `${Math.max(0, Math.min(event.clientX + 12, innerWidth - this.tip.offsetWidth - 4))}px`;
@@ -324,7 +329,11 @@ export class Pane {
     const box = this.area.getBoundingClientRect();
     this.focus = this.rows.at(event.clientY - box.top + this.top);
     this.page.redraw();
+    const { clientX: x, clientY: y, timeStamp: at } = event;
+    const { last } = this.clicked;
+    if (last && at - last.at < DOUBLE_MS && Math.hypot(x - last.x, y - last.y) < 4) return;
     const hit = this.hit(event);
+    this.clicked = { hit, last: { x, y, at } };
     if (hit) this.explain(hit, this.view.at((event.clientX - box.left - GUTTER) / this.width));
   }
 
@@ -532,13 +541,12 @@ export class Pane {
   }
 
   footnote() {
-    const number = (/** @type {string} */ count) => Number(count).toLocaleString('en');
     const parts = [];
     if (this.isMissing) parts.push('reading …');
     if (!this.lanes.complete) parts.push('parts of the trace are missing (hatched)');
     const { message_count: messages = '0', operation_count: operations = '0', events_to_read: toRead } = this.messages ?? {};
     if (messages !== '0' || operations !== '0') {
-      parts.push(`${number(messages)} messages, ${number(operations)} collective operations in the view`);
+      parts.push(`${counted(messages, 'message')}, ${counted(operations, 'collective operation')} in the view`);
       if (Number(messages) > MOST_ARROWS) parts.push('of messages close together the longest are drawn');
     }
     const text = parts.join('; ');
@@ -547,7 +555,7 @@ export class Pane {
     this.footKey = key;
     this.foot.textContent = text;
     if (!toRead) return;
-    this.foot.append(`${text && '; '}messages and waits: ${number(toRead)} events must be read. `);
+    this.foot.append(`${text && '; '}messages and waits: ${counted(toRead, 'event')} must be read. `);
     const button = element('button', '', this.foot);
     button.textContent = 'Read them';
     button.addEventListener('click', () => {

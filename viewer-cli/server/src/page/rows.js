@@ -1,4 +1,5 @@
 // The rows of a timeline: a tree of groups and locations, of which those that are open are laid out.
+import { isolated } from './dom.js';
 
 /** @typedef {import('./answers.js').Location} Location */
 /** @typedef {import('./answers.js').Group} Group */
@@ -57,11 +58,11 @@ export class Rows {
       return of;
     };
     const leaf = (/** @type {Location} */ location, /** @type {number} */ indent, /** @type {string} */ prefix) => add(row({
-      key: `t${location.id}`, label: prefix + location.name, title: `rank ${location.rank}, ${location.name}`, indent,
+      key: `t${location.id}`, label: prefix + isolated(location.name), title: `rank ${location.rank}, ${isolated(location.name)}`, indent,
       depth: Math.max(1, location.depth ?? 1), location: location.id, clockError: location.clock_error_ns ?? 0,
     }));
     const groupRow = (/** @type {Group} */ group, /** @type {number} */ indent, /** @type {Row[]} */ children, isOpen = true) => add(row({
-      key: group.lane, label: `${group.name} (${group.locations.length})`, indent, isGroup: true, members: group.locations.length,
+      key: group.lane, label: `${isolated(group.name)} (${group.locations.length})`, indent, isGroup: true, members: group.locations.length,
       children, isOpen, depth: Math.min(GROUP_DEPTHS, Math.max(1, group.depth ?? 1)),
     }));
     const of = (/** @type {string} */ kind) => groups.filter((group) => group.kind === kind);
