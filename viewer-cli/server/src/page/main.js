@@ -47,7 +47,7 @@ export class Page {
     this.palettes = new Map();
     /** The highlighted region in the first trace. @type {number | null} */
     this.region = null;
-    /** Where the last jump led. @type {bigint | null} */
+    /** The time of the last jump. @type {bigint | null} */
     this.found = null;
     this.timer = 0;
     this.notice = find('#notice', HTMLElement);
@@ -144,7 +144,7 @@ export class Page {
     this.notice.textContent = short(text, 1000);
   }
 
-  /** Tells something to those who hear the page. @param {string} text */
+  /** Says something to users of a screen reader. @param {string} text */
   announce(text) {
     this.said.textContent = text;
   }

@@ -451,7 +451,7 @@ export class Pane {
     this.footnote();
   }
 
-  /** Gives rows as many lanes as have calls in the view. @param {Row[]} rows @param {number} level @param {bigint[]} indexes */
+  /** Makes rows deep enough for the calls in the view. @param {Row[]} rows @param {number} level @param {bigint[]} indexes */
   deepen(rows, level, indexes) {
     let isDeeper = false;
     for (const index of indexes) {

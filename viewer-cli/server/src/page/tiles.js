@@ -8,6 +8,8 @@ const MOST_LANES = 256;
 const MOST_REQUESTS = 4;
 /** What an entry of a lane takes beyond its items, bytes: about. */
 const LANE_BYTES = 150;
+/** How long a request may take that is not wanted any more. */
+const PATIENCE_MS = 200;
 /** How long a tile is not asked for again that could not be read. */
 const PAUSE_MS = 3000;
 
@@ -43,7 +45,7 @@ export class Tiles {
     this.failed = failed;
     /** @type {Map<string, Tile>} */
     this.tiles = new Map();
-    /** @type {Map<string, AbortController>} */
+    /** @type {Map<string, {name: string, controller: AbortController, since: number}>} */
     this.pending = new Map();
     /** @type {Set<string>} */
     this.asked = new Set();
@@ -68,15 +70,19 @@ export class Tiles {
   }
 
   /**
-   * Asks for what is missing, in this order; what is not wanted any more is not waited for.
+   * Asks for what is missing, in this order. What is not wanted any more is not waited for if it takes long: while the view moves fast,
+   * it is drawn until the right tiles are here.
    * @param {{level: number, indexes: bigint[], rows: Wanted[]}[]} wishes
    */
   want(wishes) {
     const names = new Set(wishes.flatMap(({ level, indexes }) => indexes.map((index) => `${level}/${index}`)));
-    for (const [name, controller] of this.pending) {
-      if (!names.has(name.split('#')[0])) controller.abort();
+    const now = performance.now();
+    if (this.pending.size >= MOST_REQUESTS) {
+      for (const { name, controller, since } of this.pending.values()) {
+        if (!names.has(name) && now - since > PATIENCE_MS) controller.abort();
+      }
     }
-    if (performance.now() < this.pausedUntil) return;
+    if (now < this.pausedUntil) return;
     for (const { level, indexes, rows } of wishes) for (const index of indexes) this.wantTile(level, index, rows);
   }
 
@@ -103,7 +109,7 @@ export class Tiles {
     const name = `${level}/${index}`;
     const controller = new AbortController();
     const request = `${name}#${lanes[0]}`;
-    this.pending.set(request, controller);
+    this.pending.set(request, { name, controller, since: performance.now() });
     lanes.forEach((lane) => this.asked.add(`${name} ${lane}`));
     try {
       const buffer = await askBytes(`/${this.id}/tiles/${name}?lanes=${lanes.join(',')}`, controller.signal);
