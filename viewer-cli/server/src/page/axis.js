@@ -40,6 +40,12 @@ export class View {
     this.span = this.length;
   }
 
+  /** Changes what can be seen. @param {bigint} from @param {bigint} to */
+  setBounds(from, to) {
+    this.first = from;
+    this.length = Math.max(1, Number(to - from));
+  }
+
   get to() {
     return this.from + BigInt(Math.ceil(this.span));
   }

@@ -273,25 +273,33 @@ export class Details {
     ]));
   }
 
-  /** @param {Pane} pane @param {string} text */
-  search(pane, text) {
-    /** @type {Promise<import('./answers.js').SearchAnswer>} */
-    const answer = ask(`/${pane.trace.id}/search`, { text });
-    this.show(`“${isolated(text)}”`, answer, ({ regions, region_count: count, locations }, content) => {
-      say(content, `${counted(count, 'region')}, ${locations.length === 200 ? '200 or more locations' : counted(locations.length, 'location')}.`);
-      if (regions.length) {
-        table(content, 'Regions', ['region', 'calls'], regions.map((row) => [
-          { text: row.name, colour: pane.regions.get(row.region)?.colour, act: () => this.page.findFirst(pane, row.region) },
-          { n: row.calls === null ? '?' : number(row.calls) },
-        ]));
-        say(content, 'A click highlights a region everywhere and jumps to its next call. N and P: the next and the one before.');
-      }
-      if (locations.length) {
-        table(content, 'Locations', ['rank', 'location'], locations.map((row) => [
-          { n: String(row.rank) }, { text: row.name, act: () => this.page.jump(pane, row.location, null) },
-        ]));
-      }
+  /** @param {Pane[]} panes @param {string} text */
+  search(panes, text) {
+    /** @type {Promise<import('./answers.js').SearchAnswer[]>} */
+    const answers = Promise.all(panes.map((pane) => ask(`/${pane.trace.id}/search`, { text })));
+    this.show(`“${isolated(text)}”`, answers, (found, content) => {
+      panes.forEach((pane, at) => {
+        if (panes.length > 1) say(content, short(pane.trace.name), 'h3');
+        this.found(pane, content, found[at]);
+      });
+      say(content, 'A click highlights a region everywhere and jumps to its next call. N and P: the next and the one before.');
     });
+  }
+
+  /** @param {Pane} pane @param {HTMLElement} content @param {import('./answers.js').SearchAnswer} answer */
+  found(pane, content, { regions, region_count: count, locations }) {
+    say(content, `${counted(count, 'region')}, ${locations.length === 200 ? '200 or more locations' : counted(locations.length, 'location')}.`);
+    if (regions.length) {
+      table(content, 'Regions', ['region', 'calls'], regions.map((row) => [
+        { text: row.name, colour: pane.regions.get(row.region)?.colour, act: () => this.page.findFirst(pane, row.region) },
+        { n: row.calls === null ? '?' : number(row.calls) },
+      ]));
+    }
+    if (locations.length) {
+      table(content, 'Locations', ['rank', 'location'], locations.map((row) => [
+        { n: String(row.rank) }, { text: row.name, act: () => this.page.jump(pane, row.location, null) },
+      ]));
+    }
   }
 
   /** What is seen, as a table. @param {Pane[]} panes */

@@ -45,8 +45,8 @@ export class Page {
     this.box = new Details(this);
     /** @type {Map<string, Palette>} */
     this.palettes = new Map();
-    /** The highlighted region in the first trace. @type {number | null} */
-    this.region = null;
+    /** The pane that the last search was in. @type {Pane | null} */
+    this.searched = null;
     /** The time of the last jump. @type {bigint | null} */
     this.found = null;
     this.timer = 0;
@@ -116,7 +116,6 @@ export class Page {
     this.aligning.value = this.state.align;
     this.alignCall.value = String(this.state.call);
     const [pane] = this.panes;
-    this.region = this.regionOf(pane);
     await this.align();
     pane.top = this.state.top;
     const { from, to, selectedFrom, selectedTo } = this.state;
@@ -224,7 +223,10 @@ export class Page {
 
   /** Shows a window of a pane, in all panes. @param {Pane} pane @param {bigint} from @param {number} span */
   show(pane, from, span) {
-    for (const of of this.panes) of.view.show(from - pane.offset + of.offset, span);
+    for (const of of this.panes) {
+      of.view.show(from - pane.offset + of.offset, span);
+      of.tip.hidden = true;
+    }
     this.changed();
   }
 
@@ -242,8 +244,8 @@ export class Page {
   }
 
   showAll() {
-    const longest = this.panes.reduce((a, b) => (a.whole.length >= b.whole.length ? a : b));
-    this.show(longest, longest.whole.first - BigInt(Math.round(longest.whole.length * 0.01)), longest.whole.length * 1.02);
+    const [pane] = this.panes;
+    if (pane) this.show(pane, pane.view.first - BigInt(Math.round(pane.view.length * 0.01)), pane.view.length * 1.02);
   }
 
   /** @param {Pane} pane @param {bigint} a @param {bigint} b @param {import('./rows.js').Row[]} rows of the pane; none: all */
@@ -269,40 +271,47 @@ export class Page {
   /** @param {Pane} pane @param {number | null} region */
   highlight(pane, region) {
     this.state.regionName = region === null ? null : pane.regions.get(region)?.name ?? null;
-    this.region = this.panes[0] ? this.regionOf(this.panes[0]) : null;
     this.found = null;
     this.palettes.clear();
     this.announce(this.state.regionName === null ? 'no region is highlighted' : `${short(this.state.regionName)} is highlighted`);
     this.moved();
   }
 
-  /** Highlights a region, and jumps to its first call from the start of the view on. @param {Pane} pane @param {number} region */
-  findFirst(pane, region) {
+  /** Highlights a region, and jumps to its next call from the start of the view on, or its first. @param {Pane} pane @param {number} region */
+  async findFirst(pane, region) {
+    this.searched = pane;
     this.highlight(pane, region);
-    this.find('forward', pane.view.from - 1n);
+    if (!await this.find('forward', pane.view.from - 1n)) await this.find('forward', pane.first - 1n);
   }
 
-  /** Jumps to the next or previous call of the highlighted region. @param {string} direction @param {bigint} [from] */
+  /**
+   * Jumps to the next or previous call of the highlighted region. Returns whether there is one.
+   * @param {string} direction @param {bigint} [from]
+   */
   async find(direction, from) {
-    const [pane] = this.panes;
-    if (!pane || this.region === null) {
+    const panes = this.panes.filter((of) => this.regionOf(of) !== null);
+    const pane = panes.find((of) => of === this.searched) ?? panes[0];
+    const region = pane ? this.regionOf(pane) : null;
+    if (!pane || region === null) {
       this.tell('Highlight a region first: search for it, and click on it.', false);
-      return;
+      return false;
     }
     const isSeen = this.found !== null && this.found >= pane.view.from && this.found <= pane.view.to;
     const middle = isSeen && this.found !== null ? this.found : pane.view.at(0.5);
     try {
       /** @type {import('./answers.js').FindAnswer} */
-      const found = await ask(`/${pane.trace.id}/find`, { region: this.region, from: from ?? middle, direction });
+      const found = await ask(`/${pane.trace.id}/find`, { region, from: from ?? middle, direction });
       if (found.at_ns === null) {
         this.tell(`No ${direction === 'forward' ? 'later' : 'earlier'} call of this region.`, false);
-        return;
+        return false;
       }
       this.tell('', false);
       this.found = BigInt(found.at_ns);
       this.jump(pane, found.location ?? null, this.found);
+      return true;
     } catch (error) {
       this.fail(error);
+      return false;
     }
   }
 
@@ -325,6 +334,10 @@ export class Page {
     const anchors = await Promise.all(this.panes.map((pane) => (how === 'first' ? pane.first : how === 'region' ? this.anchor(pane) : 0n)));
     const isKnown = anchors.every((anchor) => anchor !== null);
     this.panes.forEach((pane, number) => { pane.offset = isKnown ? (anchors[number] ?? 0n) - (anchors[0] ?? 0n) : 0n; });
+    // One time axis: all panes can show what any of them has.
+    const from = this.panes.map((pane) => pane.first - pane.offset).reduce((a, b) => (a < b ? a : b));
+    const to = this.panes.map((pane) => pane.last + 1n - pane.offset).reduce((a, b) => (a > b ? a : b));
+    for (const pane of this.panes) pane.view.setBounds(from + pane.offset, to + pane.offset);
     if (how !== 'region') return;
     if (this.state.regionName === null) this.tell('Highlight a region first: search for it, and click on it.', false);
     else this.tell(isKnown ? '' : 'A trace does not have this call of the region.', false);
@@ -360,7 +373,7 @@ export class Page {
     find('#search', HTMLFormElement).addEventListener('submit', (event) => {
       event.preventDefault();
       const text = this.text.value.trim();
-      if (text && this.panes[0]) this.box.search(this.panes[0], text);
+      if (text) this.box.search(this.panes, text);
     });
     this.grouping.addEventListener('change', () => {
       this.state.grouping = this.grouping.value;
