@@ -14,6 +14,8 @@ pub(crate) fn file(path: &str) -> Option<(&'static str, &'static [u8])> {
         "/pane.js" => (SCRIPT, include_bytes!("page/pane.js")),
         "/rows.js" => (SCRIPT, include_bytes!("page/rows.js")),
         "/tiles.js" => (SCRIPT, include_bytes!("page/tiles.js")),
+        "/dom.js" => (SCRIPT, include_bytes!("page/dom.js")),
+        "/marks.js" => (SCRIPT, include_bytes!("page/marks.js")),
         "/draw.js" => (SCRIPT, include_bytes!("page/draw.js")),
         "/axis.js" => (SCRIPT, include_bytes!("page/axis.js")),
         "/details.js" => (SCRIPT, include_bytes!("page/details.js")),

@@ -25,9 +25,14 @@ const get = async (path, signal) => {
   throw new ServerError(response.status, why);
 };
 
-/** @param {string} path @param {Record<string, string | number | bigint>} [query] @param {AbortSignal} [signal] */
+const MOST = (1n << 63n) - 1n;
+
+/** Times that no trace has are outside of 64 bits: the view may begin before them and end after. @param {string | number | bigint} value */
+const within = (value) => (typeof value !== 'bigint' ? value : value > MOST ? MOST : value < -MOST ? -MOST : value);
+
+/** @param {string} path @param {Record<string, string | number | bigint>} [query] @param {AbortSignal} [signal] @returns {Promise<any>} */
 export const ask = async (path, query = {}, signal) => {
-  const text = Object.entries(query).map(([name, value]) => `${name}=${encodeURIComponent(String(value))}`).join('&');
+  const text = Object.entries(query).map(([name, value]) => `${name}=${encodeURIComponent(String(within(value)))}`).join('&');
   return (await get(path + (text && `?${text}`), signal)).json();
 };
 

@@ -1,5 +1,6 @@
 // The time axis: which window is seen, and how times are written.
 
+/** @type {[number, string][]} */
 const UNITS = [
   [1e9, 's'],
   [1e6, 'ms'],
@@ -12,11 +13,8 @@ const UNITS = [
  * @param {number} ns
  */
 export const duration = (ns) => {
-  const size = Math.abs(ns);
-  const [unit, name] = UNITS.find(([unit]) => size >= /** @type {number} */ (unit)) ?? [1, 'ns'];
-  const value = ns / /** @type {number} */ (unit);
-  const digits = name === 'ns' ? 0 : 3;
-  return `${value.toFixed(digits).replace(/\.?0+$/, (zeros) => (zeros.includes('.') ? '' : zeros))} ${name}`;
+  const [unit, name] = UNITS.find(([unit]) => Math.abs(ns) >= unit) ?? [1, 'ns'];
+  return `${Number((ns / unit).toFixed(3))} ${name}`;
 };
 
 /**
@@ -36,13 +34,14 @@ export const moment = (ns, step = 1) => {
 export class View {
   /** @param {bigint} from @param {bigint} to the whole trace */
   constructor(from, to) {
-    this.setWhole(from, to);
-    this.from = this.first;
+    this.first = from;
+    this.length = Math.max(1, Number(to - from));
+    this.from = from;
     this.span = this.length;
   }
 
-  /** @param {bigint} from @param {bigint} to */
-  setWhole(from, to) {
+  /** Changes what can be seen. @param {bigint} from @param {bigint} to */
+  setBounds(from, to) {
     this.first = from;
     this.length = Math.max(1, Number(to - from));
   }
@@ -63,19 +62,10 @@ export class View {
     this.from = from < low ? low : from > high ? high : from;
   }
 
-  showAll() {
-    this.show(this.first - BigInt(Math.round(this.length * 0.01)), this.length * 1.02);
-  }
-
   /** Zooms, and keeps the time at a place of the width (0 to 1). @param {number} factor @param {number} place */
   zoom(factor, place) {
     const span = Math.min(this.length * 1.1, Math.max(16, this.span * factor));
     this.show(this.from + BigInt(Math.round((this.span - span) * place)), span);
-  }
-
-  /** Moves by a part of the width. @param {number} part */
-  pan(part) {
-    this.show(this.from + BigInt(Math.round(this.span * part)), this.span);
   }
 
   /** Returns the place of a time, in parts of the width. @param {bigint} ns */

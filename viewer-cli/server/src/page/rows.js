@@ -1,10 +1,11 @@
 // The rows of a timeline: a tree of groups and locations, of which those that are open are laid out.
+import { isolated } from './dom.js';
 
-/** @typedef {{id: number, name: string, process: number, rank: number, depth: number | null, clock_error_ns: number | null}} Location */
-/** @typedef {{lane: string, kind: string, name: string, locations: number[], depth: number | null}} Group */
+/** @typedef {import('./answers.js').Location} Location */
+/** @typedef {import('./answers.js').Group} Group */
 /**
- * @typedef {{key: string, label: string, title: string, indent: number, isGroup: boolean, members: number, children: Row[],
- *   isOpen: boolean, depth: number, isFull: boolean, y: number, location: number | null, clockError: number}} Row
+ * @typedef {{key: string, label: string, title: string, indent: number, isGroup: boolean, members: number, parent: Row | null, children: Row[],
+ *   isOpen: boolean, depth: number, lanes: string[], y: number, location: number | null, clockError: number}} Row
  */
 
 export const LANE = 15;
@@ -18,9 +19,15 @@ const GROUP_DEPTHS = 4;
  * @returns {Row}
  */
 const row = (of) => ({
-  title: of.label, indent: 0, isGroup: false, members: 1, children: [], isOpen: false, depth: 1, isFull: false, y: 0,
+  title: of.label, indent: 0, isGroup: false, members: 1, parent: null, children: [], isOpen: false, depth: 1, lanes: [], y: 0,
   location: null, clockError: 0, ...of,
 });
+
+/** Names the lanes of a row, and one more: it may have calls, too. @param {Row} of */
+export const nameLanes = (of) => {
+  while (of.lanes.length <= of.depth) of.lanes.push(`${of.key}.${of.lanes.length}`);
+  return of;
+};
 
 /** The rows of a trace. */
 export class Rows {
@@ -35,7 +42,10 @@ export class Rows {
     this.shown = [];
     this.height = 0;
     this.build(grouping);
-    if (open) for (const of of this.byKey.values()) of.isOpen = open.has(of.key);
+    for (const of of this.byKey.values()) {
+      for (const child of of.children) child.parent = of;
+      if (open) of.isOpen = open.has(of.key);
+    }
     this.layOut();
   }
 
@@ -48,11 +58,11 @@ export class Rows {
       return of;
     };
     const leaf = (/** @type {Location} */ location, /** @type {number} */ indent, /** @type {string} */ prefix) => add(row({
-      key: `t${location.id}`, label: prefix + location.name, title: `rank ${location.rank}, ${location.name}`, indent,
+      key: `t${location.id}`, label: prefix + isolated(location.name), title: `rank ${location.rank}, ${isolated(location.name)}`, indent,
       depth: Math.max(1, location.depth ?? 1), location: location.id, clockError: location.clock_error_ns ?? 0,
     }));
     const groupRow = (/** @type {Group} */ group, /** @type {number} */ indent, /** @type {Row[]} */ children, isOpen = true) => add(row({
-      key: group.lane, label: `${group.name} (${group.locations.length})`, indent, isGroup: true, members: group.locations.length,
+      key: group.lane, label: `${isolated(group.name)} (${group.locations.length})`, indent, isGroup: true, members: group.locations.length,
       children, isOpen, depth: Math.min(GROUP_DEPTHS, Math.max(1, group.depth ?? 1)),
     }));
     const of = (/** @type {string} */ kind) => groups.filter((group) => group.kind === kind);
@@ -103,6 +113,7 @@ export class Rows {
     const most = of.isGroup ? GROUP_DEPTHS : MOST_DEPTH;
     if (depth <= of.depth || of.depth >= most) return false;
     of.depth = Math.min(most, depth);
+    nameLanes(of);
     return true;
   }
 
@@ -122,24 +133,22 @@ export class Rows {
   between(top, bottom) {
     if (this.shown.length === 0) return [];
     const rows = [];
-    for (let number = this.at(top); number < this.shown.length && this.shown[number].y < bottom; number++) rows.push(this.shown[number]);
+    for (let number = this.at(top); number < this.shown.length && this.shown[number].y < bottom; number++) rows.push(nameLanes(this.shown[number]));
     return rows;
   }
 
   /** Opens the rows around a location, and returns its row. @param {number} location */
   reveal(location) {
     const found = this.byKey.get(`t${location}`);
-    const open = (/** @type {Row[]} */ rows) => {
-      for (const of of rows) {
-        if (of === found || open(of.children)) {
-          if (of !== found) of.isOpen = true;
-          return true;
-        }
-      }
-      return false;
-    };
-    open(this.top);
+    for (let of = found?.parent; of; of = of.parent) of.isOpen = true;
     this.layOut();
+    return found;
+  }
+
+  /** Returns the row that is laid out for a location: its own, or the closed group that it is in. @param {number | null} location */
+  placeOf(location) {
+    let found = location === null ? undefined : this.byKey.get(`t${location}`);
+    for (let of = found?.parent; of; of = of.parent) if (!of.isOpen) found = of;
     return found;
   }
 
