@@ -1,5 +1,6 @@
 //! `trace-cli` and `trace-merge` from outside.
 
+mod browser;
 mod causes;
 mod doctor;
 mod export;

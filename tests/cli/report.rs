@@ -11,7 +11,7 @@ use annals_format::{
 };
 use annals_test_support::{ENTER, LEAVE, REFERENCE, Row, TestRecording, TestStream};
 
-use crate::trace_merge;
+use crate::{browser, trace_merge};
 
 /// Largest page, bytes.
 const MOST_BYTES: usize = 2 << 20;
@@ -590,18 +590,6 @@ fn a_page_that_cannot_be_written_is_an_error_that_names_it() {
 
 #[test]
 fn a_browser_shows_pages_without_errors() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let modules = root.join("target/browser");
-    for needed in [
-        &modules.join("node_modules/axe-core"),
-        Path::new("/usr/bin/chromium"),
-    ] {
-        assert!(
-            needed.exists(),
-            "{} is missing: run tests/run.sh, which installs it",
-            needed.display()
-        );
-    }
     let scratch = tempfile::tempdir().expect("a directory");
     let mut run = Run::of_late_sender(80);
     run.regions
@@ -615,11 +603,5 @@ fn a_browser_shows_pages_without_errors() {
     );
     page(&[&trace], &one);
     page(&[&trace, &trace], &both);
-    let checked = Command::new("node")
-        .arg(root.join("tests/browser/report.mjs"))
-        .arg(&modules)
-        .args([&one, &both])
-        .output()
-        .expect("node runs: tests/run.sh installs it");
-    assert!(checked.status.success(), "{}", said(&checked));
+    browser::check("report.mjs", &[one.as_os_str(), both.as_os_str()]);
 }

@@ -1,6 +1,7 @@
 //! `trace-cli serve`: what it answers is what the events add up to, and it refuses everything else.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -9,11 +10,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use annals_format::{LaneKind, RegionId};
+use annals_format::{CollectiveOperation, LaneKind, RegionId};
 use annals_merger::{MergeOptions, Reader, no_progress};
 use annals_test_support::calls::{Call, all_calls, lanes_of};
+use annals_test_support::mpi_script::{Deed, Script};
 use annals_test_support::synthetic::{Mix, Random, write_stretched};
 use serde_json::Value;
+
+use crate::browser;
 
 /// How long a server may take until it answers.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -697,4 +701,75 @@ fn all_values_are_those_of_the_events() {
         }
     }
     assert!(checked > 1_000 && busy > 500, "{checked} bins, {busy} busy");
+}
+
+#[test]
+fn the_page_has_the_types_that_it_says() {
+    browser::check_types();
+}
+
+/// Writes a trace of four ranks that pass a message around and meet in a barrier, again and again; rank 1 works longer.
+fn mpi_trace(directory: &Path, name: &str, steps: i64) -> PathBuf {
+    let mut script = Script::new(4);
+    for rank in 0..4_u32 {
+        let mut deeds = vec![(0, Deed::Enter("main"))];
+        for step in 0..steps {
+            let at = |us: i64| (step * 400 + us) * 1000;
+            let work = if rank == 1 { 200 } else { 100 };
+            let arrived = if rank == 2 { 230 } else { 140 };
+            let (next, before) = ((rank + 1) % 4, (rank + 3) % 4);
+            deeds.extend([
+                (at(10), Deed::Enter("solve")),
+                (at(10 + work), Deed::Leave("solve")),
+                (at(12 + work), Deed::Enter("MPI_Send")),
+                (at(14 + work), Deed::Send(next, 7)),
+                (at(20 + work), Deed::Leave("MPI_Send")),
+                (at(22 + work), Deed::Enter("MPI_Recv")),
+                (at(arrived.max(24 + work)), Deed::Receive(before, 7)),
+                (at(arrived.max(24 + work) + 10), Deed::Leave("MPI_Recv")),
+                (at(260), Deed::Enter("MPI_Barrier")),
+                (at(262), Deed::Begin(CollectiveOperation::Barrier, 0)),
+                (at(270), Deed::End(CollectiveOperation::Barrier, 0)),
+                (at(280), Deed::Leave("MPI_Barrier")),
+            ]);
+        }
+        deeds.push((steps * 400_000, Deed::Leave("main")));
+        script.rank(rank as usize, &deeds);
+    }
+    let inputs = directory.join(format!("{name}-recordings"));
+    std::fs::create_dir(&inputs).expect("a directory");
+    script.write(&inputs, &[]);
+    let path = directory.join(name);
+    let plan = MergeOptions::default().plan(&[inputs]).expect("recordings");
+    plan.write_trace(&path, no_progress).expect("a trace");
+    path
+}
+
+/// Lets a browser use the page of some traces.
+fn use_page(traces: &[&Path], kind: &str) {
+    let served = serve(traces);
+    let arguments = [OsStr::new(&served.address), OsStr::new(kind)];
+    browser::check("serve.mjs", &arguments);
+}
+
+#[test]
+fn a_browser_uses_the_page() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let run = mpi_trace(scratch.path(), "run.annals", 20);
+    use_page(&[&run], "one");
+}
+
+#[test]
+fn a_browser_compares_two_traces() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let before = mpi_trace(scratch.path(), "before.annals", 20);
+    let after = mpi_trace(scratch.path(), "after.annals", 15);
+    use_page(&[&before, &after], "two");
+}
+
+#[test]
+fn a_browser_moves_fast_in_a_large_trace() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let run = trace(scratch.path(), "run.annals", 16, 100_000, true);
+    use_page(&[&run], "large");
 }
