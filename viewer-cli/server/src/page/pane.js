@@ -395,10 +395,7 @@ export class Pane {
   takeMarks(base, messages, waits) {
     const place = (/** @type {string} */ ns) => Number(BigInt(ns) - base);
     for (const message of messages.messages ?? []) [message.begin, message.end] = [place(message.from_ns), place(message.to_ns)];
-    for (const operation of messages.operations ?? []) {
-      operation.begin = operation.begins.reduce((least, [, ns]) => Math.min(least, place(ns)), Infinity);
-      operation.end = place(operation.to_ns);
-    }
+    for (const operation of messages.operations ?? []) operation.end = place(operation.to_ns);
     for (const wait of waits.waits ?? []) {
       wait.begin = place(wait.from_ns);
       wait.end = wait.begin + wait.wait_ns;
