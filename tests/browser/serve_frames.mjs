@@ -4,17 +4,20 @@ const FRAMES = 500;
 const P95_MS = 16;
 const MOST_MS = 50;
 const MOST_BYTES = 64 << 20;
-// Other work on the machine may take time from the browser: a failure is what that cannot explain.
+// Other work on the machine takes time from the browser: what is checked is the processor time of the thread, and a failure is what a
+// slow machine cannot explain.
 const TOLERANCE = 3;
 // The outermost of these are script: callbacks of frames, of events, of timers and of answers.
 const SCRIPT = new Set(['FunctionCall', 'FireAnimationFrame', 'RunMicrotasks', 'EventDispatch', 'TimerFire', 'EvaluateScript', 'v8.callFunction', 'v8.run']);
+const FRAME = 'annals-frame';
 
 // Moves the view once per frame, by the page's own functions: zoom far in, pan on, scroll, and out again, at several places.
-const move = (page) => page.evaluate((frames) => new Promise((resolve) => {
+const move = (page) => page.evaluate(([frames, mark]) => new Promise((resolve) => {
   const { annals } = window;
   const [pane] = annals.panes;
   let frame = 0;
   const step = () => {
+    performance.mark(mark);
     const phase = frame % 125;
     if (phase < 40) annals.zoom(pane, 0.8, 0.06 + 0.05 * Math.floor(frame / 125));
     else if (phase < 75) annals.pan(pane, 0.05);
@@ -24,27 +27,29 @@ const move = (page) => page.evaluate((frames) => new Promise((resolve) => {
     else resolve();
   };
   requestAnimationFrame(step);
-}), FRAMES);
+}), [FRAMES, FRAME]);
 
-// Returns the script time of each frame: of its callbacks, and of everything until the next frame.
+// Returns the script time from frame to frame, by the clock and by the processor: of callbacks of frames, events, timers and answers.
 const scriptTimes = (trace) => {
-  const events = trace.traceEvents.filter((event) => event.ph === 'X' && SCRIPT.has(event.name));
   const threadOf = (event) => `${event.pid} ${event.tid}`;
   const counts = new Map();
-  for (const event of events) if (event.name === 'FireAnimationFrame') counts.set(threadOf(event), (counts.get(threadOf(event)) ?? 0) + 1);
+  for (const event of trace.traceEvents) if (event.name === 'FireAnimationFrame') counts.set(threadOf(event), (counts.get(threadOf(event)) ?? 0) + 1);
   const thread = [...counts].sort((a, b) => b[1] - a[1])[0]?.[0];
-  const own = events.filter((event) => threadOf(event) === thread).sort((a, b) => a.ts - b.ts || b.dur - a.dur);
-  const times = [];
-  let [end, last] = [0, -Infinity];
-  for (const { name, ts, dur } of own) {
-    if (ts < end) continue;
-    end = ts + dur;
-    // Callbacks of one frame follow each other closely.
-    if (name === 'FireAnimationFrame' && ts - last > 1000) times.push(0);
-    if (name === 'FireAnimationFrame') last = end;
-    if (times.length) times[times.length - 1] += dur / 1000;
+  const own = trace.traceEvents.filter((event) => threadOf(event) === thread && (event.name === FRAME || event.ph === 'X' && SCRIPT.has(event.name)));
+  own.sort((a, b) => a.ts - b.ts || (b.dur ?? 0) - (a.dur ?? 0));
+  const [clock, processor] = [[], []];
+  let end = 0;
+  for (const { name, ts, dur, tdur } of own) {
+    if (name === FRAME) {
+      clock.push(0);
+      processor.push(0);
+    } else if (ts >= end && clock.length) {
+      end = ts + dur;
+      clock[clock.length - 1] += dur / 1000;
+      processor[processor.length - 1] += (tdur ?? dur) / 1000;
+    }
   }
-  return times;
+  return { clock: told(clock), processor: told(processor) };
 };
 
 const at = (sorted, share) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0;
@@ -60,17 +65,18 @@ export const checkFrames = async (browser, page, check, rest) => {
   await rest(page);
   // The first time through, code is compiled and nothing is here: as a user has it.
   await page.evaluate(() => { window.annals.frames.length = 0; });
-  await browser.startTracing(page, { categories: ['devtools.timeline', 'disabled-by-default-devtools.timeline', 'v8'] });
+  await browser.startTracing(page, { categories: ['devtools.timeline', 'blink.user_timing', 'v8'] });
   await move(page);
   await rest(page);
   const trace = JSON.parse((await browser.stopTracing()).toString());
-  const script = told(scriptTimes(trace));
+  const { clock, processor } = scriptTimes(trace);
   const drawing = told(await page.evaluate(() => window.annals.frames));
   console.log(`drawing: ${written(drawing)}`);
-  console.log(`script, with events and answers: ${written(script)} (at most ${P95_MS} and ${MOST_MS} ms)`);
-  check(drawing.count >= FRAMES * 0.9 && script.count >= FRAMES * 0.9, `${drawing.count} and ${script.count} frames of ${FRAMES}`);
-  check(script.p95 <= P95_MS * TOLERANCE, `script time: p95 ${script.p95} ms`);
-  check(script.most <= MOST_MS * TOLERANCE, `script time: maximum ${script.most} ms`);
+  console.log(`script, with events and answers: ${written(clock)} (at most ${P95_MS} and ${MOST_MS} ms)`);
+  console.log(`processor time of that: ${written(processor)}`);
+  check(drawing.count >= FRAMES * 0.9 && clock.count >= FRAMES * 0.9, `${drawing.count} and ${clock.count} frames of ${FRAMES}`);
+  check(processor.p95 <= P95_MS * TOLERANCE, `processor time of script: p95 ${processor.p95} ms`);
+  check(processor.most <= MOST_MS * TOLERANCE, `processor time of script: maximum ${processor.most} ms`);
   const client = await page.context().newCDPSession(page);
   await client.send('HeapProfiler.enable');
   await client.send('HeapProfiler.collectGarbage');

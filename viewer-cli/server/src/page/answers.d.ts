@@ -59,7 +59,7 @@ export interface Operation {
   last: number | null;
   to_ns: string;
   begins: [number | null, string][];
-  begin: number;
+  begin?: number;
   end: number;
 }
 

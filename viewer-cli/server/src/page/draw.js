@@ -291,20 +291,38 @@ export const itemOf = (seen) => {
   };
 };
 
+/** What is seen of a trace: from its first time to its last. @typedef {{tiles: Tiles, view: View, width: number, level: number, first: bigint, last: bigint}} Scene */
+
+/** Returns the tiles of a view that have something of the trace. @param {Scene} scene @param {number} level */
+export const indexesIn = ({ view, first, last }, level) => {
+  const shift = BigInt(level + 10);
+  return indexesOf(view, level).filter((index) => index >= first >> shift && index <= last >> shift);
+};
+
+/** Returns the lowest level at which all of a lane is here that is seen: the right one, or one from which it is drawn for now. @param {Scene} scene @param {string} lane */
+const levelHere = (scene, lane) => {
+  for (let { level } = scene; level <= Math.min(53, scene.level + COARSER); level++) {
+    if (indexesIn(scene, level).every((index) => scene.tiles.get(level, index, lane))) return level;
+  }
+  return scene.level;
+};
+
 /**
  * Calls each item of a lane that is seen, with its columns.
- * @param {{tiles: Tiles, view: View, width: number, level: number}} scene @param {string} lane
+ * @param {Scene} scene @param {string} lane
  * @param {(seen: Seen, columns: Items['columns'], items: Items) => void} visit
  * @param {number} [least] narrower ones are left out, if they are in one tile
  */
-export const eachItem = ({ tiles, view, width, level }, lane, visit, least = 0) => {
+export const eachItem = (scene, lane, visit, least = 0) => {
+  const { tiles, view, width } = scene;
+  const level = levelHere(scene, lane);
   const scale = (2 ** level / view.span) * width;
   const seen = new Seen(level);
   const close = () => {
     if (seen.items && seen.columns && seen.right >= 0 && seen.right - seen.left >= least) visit(seen, seen.columns, seen.items);
     seen.items = null;
   };
-  for (const index of indexesOf(view, level)) {
+  for (const index of indexesIn(scene, level)) {
     const items = tiles.get(level, index, lane);
     if (!items) {
       close();

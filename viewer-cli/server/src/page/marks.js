@@ -161,8 +161,12 @@ const paintBands = (painter, pane, width, height) => {
   painter.fillStyle = colours().ink;
   painter.globalAlpha = 0.12;
   for (const operation of pane.messages?.operations ?? []) {
-    const [left, right] = [x(operation.begin), x(operation.end)];
-    if (right < 0 || left > width) continue;
+    const right = x(operation.end);
+    if (right < 0) continue;
+    // Few are drawn of many with many members: their starts are read then.
+    operation.begin ??= operation.begins.reduce((least, [, ns]) => Math.min(least, Number(BigInt(ns) - pane.base)), Infinity);
+    const left = x(operation.begin);
+    if (left > width) continue;
     let [top, bottom] = [Infinity, -Infinity];
     for (const [location] of operation.begins) {
       const row = pane.rows.placeOf(location);

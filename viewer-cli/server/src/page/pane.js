@@ -2,7 +2,7 @@
 import { ask } from './api.js';
 import { duration, moment, View } from './axis.js';
 import { contextOf, counted, element, isolated, say, short } from './dom.js';
-import { eachItem, indexesOf, itemOf, Lanes, levelOf, Names } from './draw.js';
+import { eachItem, indexesIn, indexesOf, itemOf, Lanes, levelOf, Names } from './draw.js';
 import { AXIS, CURVE, curvesOf, MOST_ARROWS, paintAxis, paintCurves, paintMarks, paintWindow, stripRow } from './marks.js';
 import { LANE, Rows } from './rows.js';
 import { Tiles } from './tiles.js';
@@ -395,10 +395,7 @@ export class Pane {
   takeMarks(base, messages, waits) {
     const place = (/** @type {string} */ ns) => Number(BigInt(ns) - base);
     for (const message of messages.messages ?? []) [message.begin, message.end] = [place(message.from_ns), place(message.to_ns)];
-    for (const operation of messages.operations ?? []) {
-      operation.begin = operation.begins.reduce((least, [, ns]) => Math.min(least, place(ns)), Infinity);
-      operation.end = place(operation.to_ns);
-    }
+    for (const operation of messages.operations ?? []) operation.end = place(operation.to_ns);
     for (const wait of waits.waits ?? []) {
       wait.begin = place(wait.from_ns);
       wait.end = wait.begin + wait.wait_ns;
@@ -425,8 +422,7 @@ export class Pane {
     const rows = this.visibleRows();
     const { level } = this;
     const shift = BigInt(level + 10);
-    const [first, last] = [this.first >> shift, this.last >> shift];
-    const indexes = indexesOf(this.view, level).filter((index) => index >= first && index <= last);
+    const indexes = indexesIn(this, level);
     this.deepen(rows, level, indexes);
     this.isMissing = this.bars.draw({ tiles: this.tiles, view: this.view, level, indexes }, rows, this.top, this.palette(), this.ratio);
     // The tiles in the middle first.
