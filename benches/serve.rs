@@ -48,7 +48,7 @@ fn screens(count: u64, ranks: u64, span_ns: i64) -> Vec<Screen> {
         let width = COLUMNS << level;
         let room = (span_ns - width).max(1);
         let place = at.entry(level).or_insert((0, 0));
-        if number / (top + 1) % 8 == 0 {
+        if (number / (top + 1)).is_multiple_of(8) {
             *place = ((random.draw() % room as u64) as i64, random.draw() % ranks);
         }
         place.0 = (place.0 + width / 4) % room;
@@ -364,7 +364,7 @@ fn main() {
     tell("screens", &times);
     println!(
         "    {} KiB each, server at most {} MiB",
-        bytes / screens.len() >> 10,
+        (bytes / screens.len()) >> 10,
         served.peak_mib()
     );
     drop(served);

@@ -190,7 +190,7 @@ fn others_are_refused() {
     let data = "GET /api/v1/traces";
     let token = served.token();
     let cookie = format!("Cookie: annals-{port}={token}\r\n");
-    let wrong = token.replace(|digit: char| digit == '0', "1");
+    let wrong = token.replace('0', "1");
     let refused = [
         // Without the token, with a wrong one, with that of another server.
         (

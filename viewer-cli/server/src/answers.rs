@@ -338,7 +338,19 @@ pub(crate) fn metric_curves(trace: &ServedTrace, window: Window, columns: u32) -
     query.set_event_types(types.keys().copied());
     let (rows, _) = metrics(&trace.reader, &query, &types, columns as usize)?;
     let count = rows.len();
-    let rows = rows.into_iter().take(MOST_ROWS);
+    let rows = rows.into_iter().take(MOST_ROWS).map(|row| {
+        let points = row.points.iter().map(|point| {
+            json!({
+                "from_ns": time(point.from_ns), "min": point.min, "mean": point.mean, "max": point.max,
+            })
+        });
+        json!({
+            "name": row.name, "element": row.element, "unit": row.unit, "rank": row.rank,
+            "location": row.location, "count": row.count.to_string(), "min": row.min,
+            "mean": row.mean, "max": row.max, "is_uncertain": row.is_uncertain,
+            "points": points.collect::<Vec<Value>>(),
+        })
+    });
     Ok(json!({"metrics": rows.collect::<Vec<_>>(), "count": count}))
 }
 

@@ -122,7 +122,7 @@ export interface Curve {
   location?: string;
   min: number;
   max: number;
-  points: { from_ns: number; min: number; max: number; mean: number }[];
+  points: { from_ns: string; min: number; max: number; mean: number }[];
 }
 
 export interface RegionRow {

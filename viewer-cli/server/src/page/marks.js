@@ -267,7 +267,7 @@ export const paintCurves = (painter, pane, curves, width) => {
     const top = number * CURVE;
     const range = curve.max - curve.min || 1;
     const y = (/** @type {number} */ value) => top + CURVE - 3 - ((value - curve.min) / range) * (CURVE - 18);
-    const x = (/** @type {number} */ ns) => pane.view.place(BigInt(Math.round(ns))) * width;
+    const x = (/** @type {string} */ ns) => pane.view.place(BigInt(ns)) * width;
     painter.strokeStyle = colours().link;
     painter.beginPath();
     const lefts = curve.points.map((point) => x(point.from_ns));
