@@ -484,6 +484,7 @@ fn commands(file: &Path, scratch: &Path) -> Vec<Vec<OsString>> {
     add(&[&cli, &"timeline", &file, &"--png", &out("a.png")]);
     add(&[&cli, &"report", &file, &"-o", &out("a.html")]);
     add(&[&cli, &"slice", &file, &"-o", &out("slice.annals")]);
+    add(&[&cli, &"index", &file, &"-o", &out("indexed.annals")]);
     add(&[
         &cli,
         &"split",

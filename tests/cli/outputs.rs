@@ -84,6 +84,7 @@ const FILES: &[(&str, &[&str])] = &[
         "part.annals",
         &[CLI, "slice", "TRACE", "--from", "1ms", "-o", "OUT"],
     ),
+    ("indexed.annals", &[CLI, "index", "TRACE", "-o", "OUT"]),
     ("out.pftrace", &[CLI, "export", "TRACE", "-o", "OUT"]),
     ("out.json", &[CLI, "export", "TRACE", "-o", "OUT"]),
     ("out.json.gz", &[CLI, "export", "TRACE", "-o", "OUT"]),

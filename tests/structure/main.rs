@@ -40,6 +40,7 @@ const CRATES: &[Limits] = &[
     limits("viewer-cli", 1, 0),
     limits("viewer-cli/analysis", 1, 0),
     limits("viewer-cli/export", 1, 0),
+    limits("viewer-cli/server", 1, 0),
 ];
 
 fn root() -> PathBuf {

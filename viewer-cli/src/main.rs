@@ -182,6 +182,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "info",
             "why",
             "report",
+            "serve",
             "timeline",
             "tui",
             "regions",
@@ -198,7 +199,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
         ],
     ),
     ("Compare", &["diff"]),
-    ("Convert", &["export", "slice", "split"]),
+    ("Convert", &["export", "index", "slice", "split"]),
     ("Check", &["dropped", "verify"]),
     ("Other", &["completions", "man", "help"]),
 ];
