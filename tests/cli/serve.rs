@@ -15,6 +15,7 @@ use annals_merger::{MergeOptions, Reader, no_progress};
 use annals_test_support::calls::{Call, all_calls, lanes_of};
 use annals_test_support::mpi_script::{Deed, Script};
 use annals_test_support::synthetic::{Mix, Random, write_stretched};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::browser;
@@ -556,6 +557,25 @@ fn a_file_that_was_replaced_is_gone_and_opened_again() {
         served.ask("lanes")["locations"].as_array().map(Vec::len),
         Some(3)
     );
+}
+
+#[test]
+fn temporary_files_end_with_the_server() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let run = trace(scratch.path(), "run.annals", 2, 2_000, false);
+    let temporary = scratch.path().join("temporary");
+    std::fs::create_dir(&temporary).expect("a directory");
+    let count = || std::fs::read_dir(&temporary).expect("a directory").count();
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let mut served = serve_with(&[&run], |command| {
+            command.env("TMPDIR", &temporary);
+        });
+        served.ask("lanes");
+        assert_eq!(count(), 1);
+        kill_process(Pid::from_child(&served.child), signal).expect("sent");
+        let ended = served.child.wait().expect("a process");
+        assert_eq!((ended.code(), count()), (Some(0), 0), "{signal:?}");
+    }
 }
 
 #[test]

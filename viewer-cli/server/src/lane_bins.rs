@@ -183,9 +183,10 @@ impl LaneSum {
             self.add_part(first, region, from_ns, to_ns);
             return;
         }
-        self.add_part(first, region, from_ns, self.range.start_ns(first + 1));
+        let next = first.saturating_add(1);
+        self.add_part(first, region, from_ns, self.range.start_ns(next));
         self.add_part(last, region, self.range.start_ns(last), to_ns);
-        let from = first.saturating_add(1).max(0);
+        let from = next.max(0);
         let to = last.min(self.range.count.into());
         if from < to {
             let (from, to) = (from as u32, to as u32);
@@ -416,8 +417,7 @@ impl LaneRows {
     }
 }
 
-/// Returns the bins of lanes, by lane, and what of them could not be read. Bins of which `rows` says nothing are read from the
-/// calls.
+/// Returns the bins of lanes, by lane, in order. Bins of which `rows` says nothing are read from the calls.
 ///
 /// # Errors
 /// If the storage fails.

@@ -41,6 +41,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, UnixListener};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 
 pub use crate::lane_bins::{BinRange, LaneBin};
@@ -175,7 +176,9 @@ fn bind_socket(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
 
 async fn listen(listener: Listener, shared: Arc<Shared>) -> io::Result<()> {
     let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-    let mut end = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    let mut end = signal(SignalKind::terminate())?;
+    // The terminal is closed.
+    let mut close = signal(SignalKind::hangup())?;
     let accept = async {
         match &listener {
             Listener::Port(listener) => {
@@ -203,6 +206,7 @@ async fn listen(listener: Listener, shared: Arc<Shared>) -> io::Result<()> {
         outcome = accept => outcome,
         _ = tokio::signal::ctrl_c() => Ok(()),
         _ = end.recv() => Ok(()),
+        _ = close.recv() => Ok(()),
     };
     if let Listener::Socket(_, path) = &listener {
         let _ = std::fs::remove_file(path);

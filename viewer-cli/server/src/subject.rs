@@ -97,9 +97,14 @@ impl Subject {
         }
     }
 
-    /// Stops the preparation.
+    /// Stops the preparation, and deletes what was made for it: the thread that prepares does not end before the process does.
     pub(crate) fn stop(&self) {
         self.has_stopped.store(true, Ordering::Relaxed);
+        let mut temporary = self
+            .temporary
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        drop(temporary.take());
     }
 
     /// Returns whether the server ends.
