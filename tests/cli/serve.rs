@@ -636,91 +636,144 @@ fn values(calls: &[&Call], level: u8, bin: i64, end_ns: Option<i64>) -> BinValue
     found
 }
 
+/// Calls by kind, number and depth of the lane.
+type Lanes<'a> = BTreeMap<(LaneKind, u32, u32), Vec<&'a Call>>;
+
+/// Returns the calls of all lanes.
+fn by_lane<'a>(reader: &Reader, calls: &'a [Call]) -> Lanes<'a> {
+    let lanes = lanes_of(reader.definitions());
+    let mut by_lane: Lanes<'_> = BTreeMap::new();
+    for call in calls {
+        for (kind, id) in &lanes[call.location] {
+            let lane = by_lane.entry((*kind, *id, call.depth)).or_default();
+            lane.push(call);
+        }
+    }
+    by_lane
+}
+
+/// Checks the values of some bins of a lane. Returns how many of them have calls.
+fn check_bins(
+    served: &Served,
+    lanes: &Lanes<'_>,
+    lane: &(LaneKind, u32, u32),
+    bins: (u8, std::ops::Range<i64>),
+    end_ns: i64,
+) -> usize {
+    let ((kind, id, depth), (level, bins)) = (*lane, bins);
+    let letter = match kind {
+        LaneKind::Location => 't',
+        LaneKind::Process => 'p',
+        LaneKind::Host => 'h',
+        LaneKind::Source => 's',
+        LaneKind::All => 'a',
+    };
+    let (first, count) = (bins.start, bins.end - bins.start);
+    let path = format!("bins/{level}/{first}?count={count}&lanes={letter}{id}.{depth}");
+    let found = served.ask(&path);
+    let number = |bin: &Value, name: &str| -> i64 {
+        let text = bin[name].as_str().expect("a number");
+        text.parse().expect("a number")
+    };
+    let mut by_bin: BTreeMap<i64, Value> = BTreeMap::new();
+    for bin in found["lanes"][0].as_array().expect("bins") {
+        for more in 0..bin["count"].as_i64().expect("a count") {
+            by_bin.insert(number(bin, "bin") + more, bin.clone());
+        }
+    }
+    let of_group = (kind != LaneKind::Location).then_some(end_ns);
+    for bin in bins {
+        let expected = values(&lanes[lane], level, bin, of_group);
+        let place = format!("bin {bin} of {path}");
+        let Some(found) = by_bin.get(&bin) else {
+            assert_eq!((expected.0, expected.1), (0, 0), "{place}");
+            continue;
+        };
+        let by_time = |known: &(&RegionId, &i64)| (*known.1, std::cmp::Reverse(*known.0));
+        let most = expected.3.iter().max_by_key(by_time);
+        let region = most.map(|most| u64::from(most.0.get()));
+        let region_ns = most.map_or(0, |most| *most.1);
+        assert_eq!(number(found, "calls"), expected.0 as i64, "{place}");
+        assert_eq!(number(found, "busy_ns"), expected.1, "{place}");
+        assert_eq!(number(found, "longest_ns"), expected.2, "{place}");
+        assert_eq!(number(found, "region_ns"), region_ns, "{place}");
+        assert_eq!(found["region"].as_u64(), region, "{place}");
+    }
+    by_bin.len()
+}
+
 #[test]
 fn all_values_are_those_of_the_events() {
     let scratch = tempfile::tempdir().expect("a directory");
     let run = trace(scratch.path(), "run.annals", 4, 40_000, true);
     let reader = Reader::open(&run).expect("a trace");
     let calls = all_calls(&reader);
-    let lanes = lanes_of(reader.definitions());
-    let mut by_lane: BTreeMap<(LaneKind, u32, u32), Vec<&Call>> = BTreeMap::new();
-    for call in &calls {
-        for (kind, id) in &lanes[call.location] {
-            by_lane
-                .entry((*kind, *id, call.depth))
-                .or_default()
-                .push(call);
-        }
+    let lanes = by_lane(&reader, &calls);
+    let keys: Vec<_> = lanes.keys().copied().collect();
+    // Of one half of the blocks of the overview, the second trace has nothing that can be read.
+    let damaged = scratch.path().join("damaged.annals");
+    let mut bytes = std::fs::read(&run).expect("a trace");
+    for entry in reader.overview().iter().step_by(2) {
+        bytes[entry.offset as usize + 60] ^= 1;
     }
-    let keys: Vec<_> = by_lane.keys().copied().collect();
-    let served = serve(&[&run]);
+    std::fs::write(&damaged, bytes).expect("a file");
     let end_ns = reader.last_ns();
     let mut random = Random::new(38);
-    let (mut checked, mut busy) = (0, 0);
-    for _ in 0..2_000 {
-        let level = (random.draw() % 34) as u8;
-        let (kind, id, depth) = keys[random.draw() as usize % keys.len()];
-        let count = 1 + random.draw() % 6;
-        let last = (end_ns >> level) + 2;
-        let first = (random.draw() % last as u64) as i64;
-        let letter = match kind {
-            LaneKind::Location => 't',
-            LaneKind::Process => 'p',
-            LaneKind::Host => 'h',
-            LaneKind::Source => 's',
-            LaneKind::All => 'a',
-        };
-        let found = served.ask(&format!(
-            "bins/{level}/{first}?count={count}&lanes={letter}{id}.{depth}"
-        ));
-        let mut by_bin: BTreeMap<i64, Value> = BTreeMap::new();
-        for bin in found["lanes"][0].as_array().expect("bins") {
-            let from: i64 = bin["bin"]
-                .as_str()
-                .expect("a bin")
-                .parse()
-                .expect("a number");
-            for number in 0..bin["count"].as_i64().expect("a count") {
-                by_bin.insert(from + number, bin.clone());
-            }
+    for (path, rounds) in [(&run, 2_000), (&damaged, 400)] {
+        let served = serve(&[path]);
+        let mut checked = 0;
+        for _ in 0..rounds {
+            let level = (random.draw() % 34) as u8;
+            let lane = &keys[random.draw() as usize % keys.len()];
+            let count = 1 + (random.draw() % 6) as i64;
+            let last = (end_ns >> level) + 2;
+            let first = (random.draw() % last as u64) as i64;
+            let bins = (level, first..first + count);
+            checked += check_bins(&served, &lanes, lane, bins, end_ns);
         }
-        let of_group = (kind != LaneKind::Location).then_some(end_ns);
-        for bin in first..first + count as i64 {
-            let expected = values(&by_lane[&(kind, id, depth)], level, bin, of_group);
-            let place = format!("level {level}, bin {bin}, {letter}{id}.{depth}");
-            let Some(found) = by_bin.get(&bin) else {
-                assert_eq!((expected.0, expected.1), (0, 0), "{place}");
-                continue;
-            };
-            let number = |name: &str| {
-                found[name]
-                    .as_str()
-                    .expect("a number")
-                    .parse::<i64>()
-                    .expect("a number")
-            };
-            let most = expected
-                .3
-                .iter()
-                .max_by_key(|known| (*known.1, std::cmp::Reverse(*known.0)));
-            assert_eq!(number("calls"), expected.0 as i64, "{place}");
-            assert_eq!(number("busy_ns"), expected.1, "{place}");
-            assert_eq!(number("longest_ns"), expected.2, "{place}");
-            assert_eq!(
-                number("region_ns"),
-                most.map_or(0, |most| *most.1),
-                "{place}"
-            );
-            assert_eq!(
-                found["region"].as_u64(),
-                most.map(|most| most.0.get().into()),
-                "{place}"
-            );
-            checked += 1;
-            busy += u64::from(expected.1 != 0);
+        assert!(checked * 2 > rounds, "{checked} bins");
+    }
+}
+
+/// 20 000 lanes; with `ANNALS_LONG=1`, 100 000.
+#[test]
+fn very_many_lanes_are_added_up() {
+    let is_long = std::env::var_os("ANNALS_LONG").is_some();
+    let threads = if is_long { 100_000 } else { 20_000 };
+    let scratch = tempfile::tempdir().expect("a directory");
+    let mut script = Script::of_threads(threads);
+    for thread in 0..threads {
+        let at = |us: i64| (us * 1000 + thread as i64 * 7) * 3;
+        let deeds = [
+            (at(0), Deed::Enter("main")),
+            (at(20 + thread as i64 % 50), Deed::Enter("solve")),
+            (at(90), Deed::Leave("solve")),
+            (at(100), Deed::Leave("main")),
+        ];
+        script.rank(thread, &deeds);
+    }
+    let inputs = scratch.path().join("recordings");
+    std::fs::create_dir(&inputs).expect("a directory");
+    script.write(&inputs, &[]);
+    let run = scratch.path().join("run.annals");
+    let mut options = MergeOptions::default();
+    options.overview = true;
+    let plan = options.plan(&[inputs]).expect("recordings");
+    plan.write_trace(&run, no_progress).expect("a trace");
+    let reader = Reader::open(&run).expect("a trace");
+    let calls = all_calls(&reader);
+    let lanes = by_lane(&reader, &calls);
+    let served = serve(&[&run]);
+    let listed = served.ask("lanes");
+    assert_eq!(listed["locations"].as_array().map(Vec::len), Some(threads));
+    let end_ns = reader.last_ns();
+    let groups = lanes.keys().filter(|lane| lane.0 != LaneKind::Location);
+    for lane in groups {
+        for level in [8, 14, 18, 20, 22, 30] {
+            let middle = (end_ns >> level) / 2;
+            check_bins(&served, &lanes, lane, (level, middle..middle + 5), end_ns);
         }
     }
-    assert!(checked > 1_000 && busy > 500, "{checked} bins, {busy} busy");
 }
 
 #[test]
