@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use annals_format::{
-    CompressionLevel, Definitions, Footer, OverviewEntry, ReadAt as _, TraceChunk,
+    CompressionLevel, Definitions, FileKind, Footer, OverviewEntry, ReadAt as _, TraceChunk,
 };
 
 use crate::calls::moves::ChunkMoves;
@@ -58,7 +58,7 @@ impl IndexOptions {
     /// Returns the length of the file in bytes.
     ///
     /// # Errors
-    /// If the trace cannot be read, is a slice, or already has an overview; if it is damaged, and its events are to be written; if the
+    /// If it cannot be read, is no trace, is a slice, or already has an overview; if it is damaged, and its events are to be written; if the
     /// output cannot be written; [`MergeError::Stopped`] if `progress` stopped it. Nothing is left under the output's name then.
     pub fn write(
         &self,
@@ -82,6 +82,9 @@ fn write(
         Err(MergeError::NoOverview { path, why })
     };
     let trace = &input.trace;
+    if trace.header.kind != FileKind::Trace {
+        return refused("is a recording: only a merge of it can have an overview");
+    }
     if trace.definitions.slice.is_some() {
         return refused("is a slice: put the slices together first");
     }

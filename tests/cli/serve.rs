@@ -560,6 +560,50 @@ fn a_file_that_was_replaced_is_gone_and_opened_again() {
 }
 
 #[test]
+fn an_overview_is_added_to_whole_traces_only() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let run = trace(scratch.path(), "run.annals", 2, 20_000, false);
+    let indexed = scratch.path().join("indexed.annals");
+    let index = |input: &Path, output: &Path| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trace-cli"));
+        let command = command.arg("index").arg(input).arg("-o").arg(output);
+        let done = command.output().expect("trace-cli");
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        (done.status.code(), said)
+    };
+    assert_eq!(index(&run, &indexed).0, Some(0));
+    let merged = trace(scratch.path(), "merged.annals", 2, 20_000, true);
+    let opened = [&indexed, &merged].map(|path| Reader::open(path).expect("a trace"));
+    let [of_index, of_merge] = opened.each_ref().map(|reader| {
+        let blocks = reader.overview().iter();
+        let rows = blocks.flat_map(|entry| reader.load_overview(entry).expect("a block"));
+        rows.collect::<Vec<_>>()
+    });
+    assert!(!of_index.is_empty());
+    assert_eq!(of_index, of_merge);
+    let verified = annals_merger::verify(&indexed, &[]).expect("a trace");
+    assert_eq!((verified.mismatches, verified.damage.len()), (vec![], 0));
+
+    let none = scratch.path().join("none.annals");
+    let recordings = scratch.path().join("run.annals-recordings/run");
+    let recording = std::fs::read_dir(recordings).expect("recordings").next();
+    let recording = recording.expect("a recording").expect("a recording").path();
+    let cut = scratch.path().join("cut.annals");
+    let bytes = std::fs::read(&run).expect("a trace");
+    std::fs::write(&cut, &bytes[..bytes.len() / 2]).expect("a file");
+    for (input, why) in [
+        (&recording, "is a recording"),
+        (&indexed, "has an overview already"),
+        (&cut, "is damaged"),
+    ] {
+        let (code, said) = index(input, &none);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains(why), "{said}");
+        assert!(!none.exists());
+    }
+}
+
+#[test]
 fn temporary_files_end_with_the_server() {
     let scratch = tempfile::tempdir().expect("a directory");
     let run = trace(scratch.path(), "run.annals", 2, 2_000, false);
