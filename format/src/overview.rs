@@ -175,8 +175,8 @@ fn lane_of(kind: u64, id: u64, depth: u64) -> Result<LaneKey> {
 #[derive(Clone, Debug)]
 pub struct OverviewDensity {
     locations: u128,
-    /// First times of the chunks with events.
-    first_ns: Vec<i64>,
+    /// Last times of the chunks with events: each is of the time from the one before on, which has no events after that.
+    last_ns: Vec<i64>,
     /// Least spreads, nanoseconds for one location: number *n* of list *k* is of the chunks *n* − 2ᵏ + 1 to *n*, or from the first on.
     spreads: Vec<Vec<u128>>,
 }
@@ -189,7 +189,7 @@ impl OverviewDensity {
     pub fn new(locations: usize) -> Self {
         Self {
             locations: locations as u128,
-            first_ns: Vec::new(),
+            last_ns: Vec::new(),
             spreads: Vec::new(),
         }
     }
@@ -199,10 +199,12 @@ impl OverviewDensity {
         if events == 0 {
             return;
         }
-        let length_ns = u128::from(last_ns.abs_diff(first_ns));
+        let before_ns = self.last_ns.last().copied().unwrap_or(first_ns);
+        let last_ns = last_ns.max(before_ns);
+        let length_ns = u128::from(last_ns.abs_diff(before_ns));
         let mut spread = Self::EVENTS * self.locations * length_ns / u128::from(events);
-        let number = self.first_ns.len();
-        self.first_ns.push(first_ns);
+        let number = self.last_ns.len();
+        self.last_ns.push(last_ns);
         for list in 0.. {
             if self.spreads.len() == list {
                 self.spreads.push(
@@ -222,8 +224,8 @@ impl OverviewDensity {
 
     /// Returns the number of the chunk that a time belongs to.
     fn chunk(&self, at_ns: i64) -> usize {
-        let after = self.first_ns.partition_point(|first_ns| *first_ns <= at_ns);
-        after.saturating_sub(1)
+        let number = self.last_ns.partition_point(|last_ns| *last_ns < at_ns);
+        number.min(self.last_ns.len().saturating_sub(1))
     }
 
     fn level(spread: u128, members: u64) -> u8 {

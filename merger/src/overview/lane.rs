@@ -362,20 +362,18 @@ mod tests {
     /// Returns the bins of a level that may have rows with few calls.
     fn long_bins(chunks: &[Chunk], level: u8, last_ns: i64) -> Vec<i64> {
         let density = density(chunks);
-        let ends = chunks
-            .iter()
-            .skip(1)
-            .map(|chunk| chunk.0 - 1)
-            .chain([last_ns]);
+        let begins = chunks.first().map(|chunk| chunk.0).into_iter();
+        let begins = begins.chain(chunks.iter().map(|chunk| chunk.1.saturating_add(1)));
         let mut bins = Vec::new();
-        for ((first_ns, ..), end_ns) in chunks.iter().zip(ends) {
-            if level >= density.least_level(*first_ns, MEMBERS) {
-                // The first bin of all begins before the first chunk.
-                let first = first_ns >> level;
-                let begins_here = |bin: &i64| bin << level >= *first_ns || *first_ns == chunks[0].0;
-                bins.extend((first..=end_ns >> level).filter(begins_here));
+        for ((_, end_ns, _), first_ns) in chunks.iter().zip(begins) {
+            if first_ns <= *end_ns && level >= density.least_level(*end_ns, MEMBERS) {
+                bins.extend(first_ns >> level..=end_ns >> level);
             }
         }
+        bins.extend(chunks.last().map(|_| last_ns >> level));
+        // The first bin of all begins before the first chunk, and the last chunk has all that follows.
+        bins.extend(chunks.first().map(|chunk| chunk.0 >> level));
+        bins.retain(|bin| level >= density.least_level(bin << level, MEMBERS));
         bins
     }
 
