@@ -151,11 +151,14 @@ impl Served {
         let bins = screen.from_ns >> screen.level..=(screen.from_ns >> screen.level) + COLUMNS;
         let tiles = bins.start() / TILE_BINS..=bins.end() / TILE_BINS;
         let tiles = tiles.map(|tile| {
-            self.get(&format!(
+            let bytes = self.get(&format!(
                 "/{id}/tiles/{}/{tile}?lanes={lanes}",
                 screen.level
-            ))
-            .len()
+            ));
+            let count = RANKS * DEPTHS + 4;
+            let head = [*b"ANTL", (count as u32).to_le_bytes()].concat();
+            assert_eq!(bytes[..8], head, "not a tile of all lanes");
+            bytes.len()
         });
         tiles.sum()
     }

@@ -99,7 +99,7 @@ const wheel = async (page, x, y) => {
   await page.waitForFunction(() => window.hasTurned, null, { timeout: 5000 }).catch(() => {});
 };
 const headings = (page) => page.locator('#content h2, #content h3').allTextContents();
-const told = async (page, pattern) => {
+const contentWith = async (page, pattern) => {
   await page.locator('#content', { hasText: pattern }).waitFor({ timeout: 20_000 }).catch(() => {});
   return page.locator('#content').textContent();
 };
@@ -177,7 +177,7 @@ const checkSearch = async (page, name) => {
   });
   await page.keyboard.type(region.name.toUpperCase());
   await press(page, 'Enter');
-  const text = await told(page, /\d+ regions?/);
+  const text = await contentWith(page, /\d+ regions?/);
   check(/[1-9][\d,]* regions?, \d/.test(text), `${name}: search: ${text.slice(0, 100)}`);
   const row = page.locator('#content tr', { has: page.getByRole('button', { name: region.name, exact: true }) }).first();
   check(Number((await row.locator('td.n').textContent()).replaceAll(',', '')) >= region.calls, `${name}: calls in the search: ${await row.textContent()}`);
@@ -233,12 +233,12 @@ const checkMessage = async (page, name) => {
   await page.waitForTimeout(100);
   check(/s at /.test(await page.locator('.tip').first().textContent()), `${name}: hovering: ${await page.locator('.tip').first().textContent()}`);
   await page.mouse.click(...place);
-  const text = await told(page, 'Open calls');
+  const text = await contentWith(page, 'Open calls');
   check(/From -?[\d.]+ s/.test(text) && /Message to rank \d+/.test(text), `${name}: details of the send: ${text.slice(0, 300)}`);
   check(/Events in the innermost/.test(text), `${name}: no events in ${text.slice(0, 300)}`);
   await page.getByRole('button', { name: 'To its receive' }).first().click();
   await rest(page);
-  const now = await told(page, 'To its send');
+  const now = await contentWith(page, 'To its send');
   check(/Message from rank \d+/.test(now), `${name}: details of the receive: ${now.slice(0, 300)}`);
   const [view] = await viewOf(page);
   const isSeen = BigInt(message.to_ns) >= BigInt(view.from) && BigInt(message.to_ns) <= BigInt(view.from) + BigInt(view.span);
@@ -256,7 +256,7 @@ const checkMessage = async (page, name) => {
   await page.mouse.dblclick(...again);
   const wanted = Math.ceil(Math.max(16, inner) * 1.2);
   check(Math.abs(await spanOf(page) - wanted) <= 1, `${name}: a double click on a call of ${inner} ns shows ${await spanOf(page)} ns`);
-  await told(page, 'Open calls');
+  await contentWith(page, 'Open calls');
   await press(page, 'Escape');
   await press(page, '0');
   await rest(page);
@@ -265,7 +265,7 @@ const checkMessage = async (page, name) => {
 const checkWindow = async (page, name) => {
   const axis = await boxOf(page, '.axis');
   await drag(page, [axis.x + 200, axis.y + 10], [axis.x + 600, axis.y + 10]);
-  await told(page, 'Waiting');
+  await contentWith(page, 'Waiting');
   const heads = await headings(page);
   for (const head of ['Regions', 'Waiting', 'Messages']) check(heads.includes(head), `${name}: no ${head} among ${heads}`);
   check(await page.locator('#content table').first().locator('tbody tr').count() > 0, `${name}: no regions in the window`);
@@ -281,7 +281,7 @@ const checkWindow = async (page, name) => {
   await page.keyboard.down('Shift');
   await drag(page, [area.x + 400, area.y + 100], [area.x + 600, area.y + 250]);
   await page.keyboard.up('Shift');
-  const text = await told(page, 'selected rows');
+  const text = await contentWith(page, 'selected rows');
   check(/Regions in the \d+ selected rows/.test(text), `${name}: a box: ${text.slice(0, 200)}`);
   await press(page, 'Escape');
   await rest(page);
@@ -289,7 +289,7 @@ const checkWindow = async (page, name) => {
 
 const checkTable = async (page, name) => {
   await press(page, 't');
-  await told(page, 'What is seen');
+  await contentWith(page, 'What is seen');
   const rows = await page.locator('#content tbody tr').count();
   check(rows >= await page.locator('.names button').count(), `${name}: the table has ${rows} rows`);
   check(await page.evaluate(() => document.activeElement?.id) === 'details', `${name}: the table does not take the focus`);
@@ -326,7 +326,7 @@ const checkReload = async (page, name) => {
   await page.reload();
   await page.waitForFunction(() => window.annals?.panes.length > 0);
   await rest(page);
-  await told(page, 'Regions');
+  await contentWith(page, 'Regions');
   check(JSON.stringify(await viewOf(page)) === JSON.stringify(before), `${name}: reloaded ${JSON.stringify(await viewOf(page))}, not ${JSON.stringify(before)}`);
   check(page.url() === url, `${name}: reloaded ${page.url()}, not ${url}`);
   await page.locator('#close').click();
@@ -351,10 +351,10 @@ const checkKeyboard = async (page, name) => {
   for (let count = 0; count < steps; count++) await press(page, 'j');
   check((await said()).startsWith('rank '), `${name}: J says ${await said()}`);
   await press(page, 'w', 'Enter');
-  const text = await told(page, 'Open calls');
+  const text = await contentWith(page, 'Open calls');
   check(/Open calls|no call/.test(text + await said()), `${name}: Enter: ${text.slice(0, 200)}`);
   await press(page, 'x');
-  check((await told(page, 'Waiting')).includes('Regions'), `${name}: X does not tell of the window`);
+  check((await contentWith(page, 'Waiting')).includes('Regions'), `${name}: X does not show the window`);
   await press(page, 'Escape', 'k', ' ', ' ', '0');
   check(await page.locator('#details').isHidden(), `${name}: Escape leaves the details`);
   await page.locator('#grouping').selectOption('source');
@@ -394,13 +394,13 @@ const checkAccess = async (browser, colorScheme) => {
   await examine(page, `${name}, as it opens`);
   for (const [keys, pattern] of [[['x'], 'Waiting'], [['t'], 'What is seen'], [['j', 'j', 'j', 'Enter'], /Open calls|depth/]]) {
     await press(page, ...keys);
-    await told(page, pattern);
+    await contentWith(page, pattern);
     await examine(page, `${name}, ${keys}`);
   }
   await press(page, '/');
   await page.keyboard.type('a');
   await press(page, 'Enter');
-  await told(page, / regions?, /);
+  await contentWith(page, / regions?, /);
   await examine(page, `${name}, search`);
   await page.locator('#help').click();
   await examine(page, `${name}, help`);
@@ -454,7 +454,7 @@ const checkTwo = async (browser) => {
   });
   await page.fill('#text', common);
   await press(page, 'Enter');
-  await told(page, /\d+ regions?/);
+  await contentWith(page, /\d+ regions?/);
   await page.locator('#content').getByRole('button', { name: common, exact: true }).first().click();
   await rest(page);
   await page.locator('#align').selectOption('region');

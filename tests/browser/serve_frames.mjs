@@ -49,11 +49,11 @@ const scriptTimes = (trace) => {
       processor[processor.length - 1] += (tdur ?? dur) / 1000;
     }
   }
-  return { clock: told(clock), processor: told(processor) };
+  return { clock: summary(clock), processor: summary(processor) };
 };
 
 const at = (sorted, share) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0;
-const told = (times) => {
+const summary = (times) => {
   const sorted = [...times].sort((a, b) => a - b);
   return { p50: at(sorted, 0.5), p95: at(sorted, 0.95), most: at(sorted, 1), count: sorted.length };
 };
@@ -70,7 +70,7 @@ export const checkFrames = async (browser, page, check, rest) => {
   await rest(page);
   const trace = JSON.parse((await browser.stopTracing()).toString());
   const { clock, processor } = scriptTimes(trace);
-  const drawing = told(await page.evaluate(() => window.annals.frames));
+  const drawing = summary(await page.evaluate(() => window.annals.frames));
   console.log(`drawing: ${written(drawing)}`);
   console.log(`script, with events and answers: ${written(clock)} (at most ${P95_MS} and ${MOST_MS} ms)`);
   console.log(`processor time of that: ${written(processor)}`);

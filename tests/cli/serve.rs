@@ -448,10 +448,13 @@ fn slow_clients_and_crowds_delay_no_other() {
 fn the_token_is_no_argument_of_a_program() {
     let scratch = tempfile::tempdir().expect("a directory");
     let run = trace(scratch.path(), "run.annals", 1, 500, true);
-    let (browser, told) = (scratch.path().join("browser"), scratch.path().join("told"));
+    let (browser, report) = (
+        scratch.path().join("browser"),
+        scratch.path().join("report"),
+    );
     let script = format!(
         "#!/bin/sh\nstat -c %a \"$1\" >'{0}.new'\ncat \"$1\" >>'{0}.new'\nmv '{0}.new' '{0}'\nsleep 5\n",
-        told.display()
+        report.display()
     );
     std::fs::write(&browser, script).expect("a script");
     std::fs::set_permissions(&browser, std::fs::Permissions::from_mode(0o755)).expect("a mode");
@@ -459,11 +462,11 @@ fn the_token_is_no_argument_of_a_program() {
         command.env("BROWSER", &browser);
     });
     let started = Instant::now();
-    while !told.exists() {
+    while !report.exists() {
         assert!(started.elapsed() < PATIENCE, "no browser was started");
         std::thread::sleep(Duration::from_millis(20));
     }
-    let page = std::fs::read_to_string(&told).expect("a page");
+    let page = std::fs::read_to_string(&report).expect("a page");
     assert!(page.starts_with("600\n"), "{page}");
     assert!(page.contains(&served.address), "{page}");
     let token = served.token().as_bytes();

@@ -1,6 +1,6 @@
 //! The bins of lanes: from the rows of the overview where it has them, and from the calls themselves elsewhere.
 //!
-//! Both say the same of a bin (SPEC.md, *Overview*), so that a picture is exact on every level.
+//! The values of a bin are the same from both (SPEC.md, *Overview*), so that a picture is exact on every level.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

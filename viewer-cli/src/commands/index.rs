@@ -16,7 +16,7 @@ use crate::output::{self, Finding};
 use crate::table::safe;
 use crate::time;
 
-/// Writes a trace with an overview, from which `serve` shows any part of it in no time.
+/// Writes a trace with an overview, from which `serve` shows any part of it quickly.
 ///
 /// The overview has values of spans of time: how many calls end in each, how long calls take there, the region with the most time, the
 /// longest call. Everything else stays as it is. `trace-merge --index` writes traces that have one.

@@ -1,4 +1,4 @@
-// What is told next to the lanes: of a call, of a window, of a search, of all that is seen.
+// The box next to the lanes: a call, a window, what a search found, or the picture as a table. Names are text, never markup.
 import { ask } from './api.js';
 import { duration, moment } from './axis.js';
 import { counted, element, find, isolated, say, short } from './dom.js';
@@ -49,7 +49,7 @@ const action = (parent, text, act) => {
   return button;
 };
 
-/** Waits and messages of a call that are told. */
+/** Most waits, and most messages, in the details of a call. */
 const MOST_LINES = 4;
 /** Rows of a table, and messages of a window. */
 const MOST_ROWS = 50;
@@ -186,7 +186,7 @@ export class Details {
     }
   }
 
-  /** Shows the other side of a message, and tells of the call there. @param {Pane} pane @param {number | null} location @param {bigint} at */
+  /** Shows the other side of a message, and the details of the call there. @param {Pane} pane @param {number | null} location @param {bigint} at */
   follow(pane, location, at) {
     this.page.jump(pane, location, at);
     const row = pane.rows.byKey.get(`t${location}`);

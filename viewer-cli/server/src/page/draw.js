@@ -26,7 +26,7 @@ export class Palette {
 
   /** @param {Map<number, {colour: string}>} regions @param {string} page @param {number | null} highlighted */
   constructor(regions, page, highlighted) {
-    /** Tells it from others. */
+    /** Distinguishes it from others. */
     this.number = ++Palette.count;
     this.regions = regions;
     this.page = rgb(page);

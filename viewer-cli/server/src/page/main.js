@@ -148,7 +148,7 @@ export class Page {
     this.said.textContent = text;
   }
 
-  /** Tells of an error. @param {unknown} error */
+  /** Shows an error. @param {unknown} error */
   fail(error) {
     if (error instanceof ServerError && error.status === 410) {
       this.tell('The file was replaced. ', true);
@@ -258,7 +258,7 @@ export class Page {
     this.moved();
   }
 
-  /** Tells of the selected window. @param {Pane} pane */
+  /** Shows the details of the selected window. @param {Pane} pane */
   explain(pane) {
     if (pane.selection) this.box.window(pane, pane.selection);
   }

@@ -337,7 +337,7 @@ export class Pane {
     if (hit) this.explain(hit, this.view.at((event.clientX - box.left - GUTTER) / this.width));
   }
 
-  /** Tells of a call, at a time in it. @param {Hit} hit @param {bigint} at */
+  /** Shows the details of a call, at a time in it. @param {Hit} hit @param {bigint} at */
   explain(hit, at) {
     const { from, to } = hit;
     this.page.box.call(this, hit, at < from ? from : at >= to && to > from ? to - 1n : at);
