@@ -7,10 +7,12 @@ pub(crate) mod places;
 pub(crate) mod query;
 mod slices;
 mod trace;
+mod work;
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use annals_format::{
     Definitions, OrderedChunk, OverviewDensity, OverviewEntry, OverviewRow, Problem,
@@ -31,6 +33,8 @@ use crate::read::event::{Batch, BatchEvents, Event, Item, OwnedEvent, Scope};
 use crate::read::query::Query;
 pub use crate::read::slices::SliceLength;
 use crate::read::trace::OpenedTrace;
+pub use crate::read::work::StopFlag;
+use crate::read::work::Work;
 use crate::report::Report;
 use crate::window::Window;
 
@@ -38,16 +42,16 @@ use crate::window::Window;
 /// order. Recordings are merged while they are read.
 #[derive(Debug)]
 pub struct Reader {
-    definitions: Definitions,
+    definitions: Arc<Definitions>,
     rejected: Vec<RejectedInput>,
     content: Content,
-    jobs: usize,
+    work: Work,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Content {
-    Trace(Box<OpenedTrace>),
-    Recordings(Box<Merge>),
+    Trace(Arc<OpenedTrace>),
+    Recordings(Arc<Merge>),
 }
 
 /// The findings of a read: counts, losses and damage.
@@ -111,7 +115,7 @@ impl Reader {
         let only_trace = !has_others && found.traces.len() == 1;
         if only_trace {
             let mut opened = Self::open_trace(&found.traces[0])?;
-            let definitions = &mut opened.definitions;
+            let definitions = Arc::make_mut(&mut opened.definitions);
             let found = symbols.resolve(definitions);
             found.into_iter().for_each(|record| definitions.add(record));
             definitions.apply_symbols();
@@ -130,31 +134,52 @@ impl Reader {
         // Reading needs events, not what contradicts them.
         merge.causality = Causality::Off;
         Ok(Self {
-            definitions: merge.definitions.clone(),
+            definitions: Arc::new(merge.definitions.clone()),
             rejected,
-            content: Content::Recordings(Box::new(merge)),
-            jobs: default_jobs(),
+            content: Content::Recordings(Arc::new(merge)),
+            work: Work::new(),
         })
     }
 
     /// Reads what a merge would write. Causality is as the merge has it.
     pub(crate) fn of_merge(merge: Merge, rejected: Vec<RejectedInput>, jobs: usize) -> Self {
         Self {
-            definitions: merge.definitions.clone(),
+            definitions: Arc::new(merge.definitions.clone()),
             rejected,
-            content: Content::Recordings(Box::new(merge)),
-            jobs,
+            content: Content::Recordings(Arc::new(merge)),
+            work: Work {
+                jobs,
+                ..Work::new()
+            },
         }
     }
 
     /// Sets the number of threads that decode; 0 counts as 1. The default is one for each processor.
     pub fn set_jobs(&mut self, jobs: usize) {
-        self.jobs = jobs.max(1);
+        self.work.jobs = jobs.max(1);
+    }
+
+    /// Returns a reader of the same opened input whose reads end when the flag says so, with [`MergeError::Stopped`].
+    pub fn stopped_by(&self, stop: &StopFlag) -> Self {
+        Self {
+            definitions: Arc::clone(&self.definitions),
+            rejected: self.rejected.clone(),
+            content: self.content.clone(),
+            work: Work {
+                stop: stop.clone(),
+                ..self.work.clone()
+            },
+        }
+    }
+
+    /// Returns the number of chunks that were decoded so far, by this reader and all that were made of it.
+    pub fn decoded_chunks(&self) -> u64 {
+        self.work.decoded.load(Ordering::Relaxed)
     }
 
     /// Returns the definitions: processes, ranks, sources, locations, event types, regions and
     /// their names.
-    pub const fn definitions(&self) -> &Definitions {
+    pub fn definitions(&self) -> &Definitions {
         &self.definitions
     }
 
@@ -264,7 +289,7 @@ impl Reader {
     ) -> Result<(S, ReadSummary)> {
         match &self.content {
             Content::Trace(opened) => {
-                opened.fold_chunks(window, slices, self.jobs, new, add, merge)
+                opened.fold_chunks(window, slices, &self.work, new, add, merge)
             }
             Content::Recordings(_) => {
                 let mut state = new(0);
@@ -295,7 +320,7 @@ impl Reader {
         let mut calls = Calls::new(&self.definitions, query);
         match &self.content {
             Content::Trace(opened) => {
-                opened.fold_calls(&calls, &self.definitions, slices, self.jobs, new, merge)
+                opened.fold_calls(&calls, &self.definitions, slices, &self.work, new, merge)
             }
             Content::Recordings(_) => {
                 let mut state = new(0);
@@ -349,10 +374,10 @@ impl Reader {
     fn open_trace(path: &Path) -> Result<Self> {
         let (definitions, opened) = OpenedTrace::open(path)?;
         Ok(Self {
-            definitions,
+            definitions: Arc::new(definitions),
             rejected: Vec::new(),
-            content: Content::Trace(Box::new(opened)),
-            jobs: default_jobs(),
+            content: Content::Trace(Arc::new(opened)),
+            work: Work::new(),
         })
     }
 
@@ -385,7 +410,7 @@ impl Reader {
     ) -> Result<(ReadSummary, Option<Snapshot>)> {
         match &self.content {
             Content::Trace(opened) => {
-                opened.read_regions(window, reach, is_needed, self.jobs, begin, consume)
+                opened.read_regions(window, reach, is_needed, &self.work, begin, consume)
             }
             Content::Recordings(_) => {
                 begin(&Snapshot::default());
@@ -636,7 +661,7 @@ impl Reader {
             Content::Trace(opened) => {
                 let chunks = opened.trace.chunks.iter();
                 let wanted = chunks.filter(|entry| window.overlaps(entry.first_ns, entry.last_ns));
-                opened.read(wanted.collect(), &|_| true, self.jobs, consume)
+                opened.read(wanted.collect(), &|_| true, &self.work, consume)
             }
             Content::Recordings(merge) => {
                 let prepare = |chunk: TraceChunk| {
@@ -645,9 +670,10 @@ impl Reader {
                         span_ns.is_none_or(|(first, last)| window.overlaps(first, last));
                     is_wanted.then(|| C::from(chunk))
                 };
-                let merged = merge.run(self.jobs, &prepare, &mut |chunk| match chunk {
-                    Some(chunk) => consume(chunk),
-                    None => Ok(()),
+                let merged = merge.run(self.work.jobs, &prepare, &mut |chunk| {
+                    self.work.stop.check()?;
+                    self.work.count();
+                    chunk.map_or(Ok(()), &mut *consume)
                 })?;
                 let mut report = merged.report;
                 report.reject(self.rejected.clone());

@@ -13,6 +13,7 @@ use crate::ordered_parallel::map_ordered;
 use crate::read::ReadSummary;
 use crate::read::calls::{Calls, Sink};
 use crate::read::trace::OpenedTrace;
+use crate::read::work::Work;
 use crate::window::Window;
 
 /// How much of a trace one state of [`Reader::fold_events`](crate::Reader::fold_events), [`Reader::fold_chunks`](crate::Reader::fold_chunks) or [`Reader::fold_calls`](crate::Reader::fold_calls) adds up. The result is
@@ -46,13 +47,13 @@ impl OpenedTrace {
         &'a self,
         count: usize,
         length: SliceLength,
-        jobs: usize,
+        work: &Work,
         new: impl Fn(usize) -> S + Sync,
         add: impl Fn(usize, &mut S, &mut SliceDamage<'a>) + Sync,
         mut merge: impl FnMut(&mut S, S),
     ) -> Result<(S, ReadSummary)> {
         let spare = Spare::new(length);
-        let work = |number: usize| {
+        let fill = |number: usize| {
             let mut state = spare.take().unwrap_or_else(|| new(number));
             let mut damage = SliceDamage::default();
             add(number, &mut state, &mut damage);
@@ -62,7 +63,8 @@ impl OpenedTrace {
         let mut has_headless = false;
         let mut all: Option<S> = None;
         let mut snapshots: BTreeMap<u64, FormatError> = BTreeMap::new();
-        map_ordered(count, jobs, jobs, work, |_, (state, damage)| {
+        map_ordered(count, work.jobs, work.jobs, fill, |_, (state, damage)| {
+            work.stop.check()?;
             for (entry, error, head) in damage.chunks {
                 self.lose_chunk(
                     &mut summary,
@@ -88,7 +90,7 @@ impl OpenedTrace {
         &'a self,
         window: Window,
         length: SliceLength,
-        jobs: usize,
+        work: &Work,
         new: impl Fn(usize) -> S + Sync,
         add: impl Fn(&mut S, C) + Sync,
         merge: impl FnMut(&mut S, S),
@@ -100,20 +102,26 @@ impl OpenedTrace {
         let slices: Vec<_> = entries.chunks(length.chunks()).collect();
         let add_slice = |number: usize, state: &mut S, damage: &mut SliceDamage<'a>| {
             let entries = slices[number].iter().copied();
-            self.load_slice(entries, |_| true, damage, |chunk| add(state, chunk));
+            self.load_slice(work, entries, |_| true, damage, |chunk| add(state, chunk));
         };
-        self.fold_slices(slices.len(), length, jobs, new, add_slice, merge)
+        self.fold_slices(slices.len(), length, work, new, add_slice, merge)
     }
 
-    /// Decodes the chunks of a slice, as far as some streams need them; what cannot be decoded is noted.
+    /// Decodes the chunks of a slice, as far as some streams need them; what cannot be decoded is noted. Ends
+    /// early when reads are to end.
     fn load_slice<'a, C: From<TraceChunk>>(
         &'a self,
+        work: &Work,
         entries: impl Iterator<Item = &'a TraceIndexEntry>,
         is_needed: impl Fn(StreamId) -> bool,
         damage: &mut SliceDamage<'a>,
         mut consume: impl FnMut(C),
     ) {
         for entry in entries {
+            if work.stop.is_stopped() {
+                return;
+            }
+            work.count();
             match self.trace.load_streams(&self.file, entry, &is_needed) {
                 Ok(loaded) => {
                     consume(loaded.chunk.into());
@@ -132,7 +140,7 @@ impl OpenedTrace {
         calls: &Calls,
         definitions: &Definitions,
         length: SliceLength,
-        jobs: usize,
+        work: &Work,
         new: impl Fn(usize) -> S + Sync,
         merge: impl FnMut(&mut S, S),
     ) -> Result<(S, ReadSummary)> {
@@ -160,11 +168,12 @@ impl OpenedTrace {
             let entries = self.trace.chunks[starts[number]..end].iter();
             if S::BY_LOCATION {
                 let needs = |stream| calls.needs(stream);
-                self.load_slice(entries, needs, damage, |chunk: TraceChunk| {
+                self.load_slice(work, entries, needs, damage, |chunk: TraceChunk| {
                     slice.take_by_location(&chunk, sink);
                 });
             } else {
                 self.load_slice(
+                    work,
                     entries,
                     |_| true,
                     damage,
@@ -178,7 +187,7 @@ impl OpenedTrace {
             }
         };
         let count = starts.len();
-        let (state, mut summary) = self.fold_slices(count, length, jobs, new, add_slice, merge)?;
+        let (state, mut summary) = self.fold_slices(count, length, work, new, add_slice, merge)?;
         for (offset, error) in &plan.damage {
             self.damaged(&mut summary, *offset, error);
         }

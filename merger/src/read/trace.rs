@@ -13,6 +13,7 @@ use crate::calls::stacks::Stacks;
 use crate::error::{MergeError, Result};
 use crate::input::file::FileAt;
 use crate::ordered_parallel::map_ordered;
+use crate::read::work::Work;
 use crate::read::{Reach, ReadSummary};
 use crate::report::is_complete;
 use crate::window::Window;
@@ -156,7 +157,7 @@ impl OpenedTrace {
         &self,
         entries: Vec<&TraceIndexEntry>,
         is_needed: &(dyn Fn(StreamId) -> bool + Sync),
-        jobs: usize,
+        work: &Work,
         consume: &mut dyn FnMut(C) -> Result<()>,
     ) -> Result<ReadSummary> {
         let mut outcome = self.outcome();
@@ -168,7 +169,9 @@ impl OpenedTrace {
             loaded.map(|loaded| (C::from(loaded.chunk), loaded.damage))
         };
         // A chunk is large: one waits.
-        map_ordered(entries.len(), jobs, 1, load, |number, loaded| {
+        map_ordered(entries.len(), work.jobs, 1, load, |number, loaded| {
+            work.stop.check()?;
+            work.count();
             let entry = entries[number];
             match loaded {
                 Ok((chunk, damage)) => {
@@ -249,14 +252,14 @@ impl OpenedTrace {
         window: Window,
         reach: Reach,
         is_needed: impl Fn(StreamId) -> bool + Sync,
-        jobs: usize,
+        work: &Work,
         begin: impl FnOnce(&Snapshot),
         mut consume: impl FnMut(C) -> Result<()>,
     ) -> Result<(ReadSummary, Option<Snapshot>)> {
         let plan = self.plan_regions(window, reach);
         begin(&plan.open);
         let wanted = &self.trace.chunks[plan.first..plan.last];
-        let mut outcome = self.read(wanted.iter().collect(), &is_needed, jobs, &mut consume)?;
+        let mut outcome = self.read(wanted.iter().collect(), &is_needed, work, &mut consume)?;
         for (offset, error) in plan.damage {
             self.damaged(&mut outcome, offset, &error);
         }

@@ -102,6 +102,11 @@ pub struct CollectiveInstance<'a> {
 }
 
 impl CollectiveInstance<'_> {
+    /// Returns the name of the operation.
+    pub fn operation_name(&self) -> String {
+        operation_name(self.operation)
+    }
+
     /// Returns a member's wait for the last one, from its own begin on, with names instead of
     /// numbers.
     pub fn wait(&self, begin: &CollectiveBegin, definitions: &Definitions) -> Wait {

@@ -12,16 +12,31 @@
 //! | – transfer | Tᵢ / T | Tᵢ / T |
 //! | parallel efficiency | mean U / T | mean U / T |
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// How the factors of an efficiency are combined.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EfficiencyModel {
     /// Parallel efficiency = load balance × communication, communication = serialisation × transfer.
     Multiplicative,
     /// 1 − parallel efficiency = (1 − load balance) + (1 − communication), and likewise of communication.
     Additive,
+}
+
+impl EfficiencyModel {
+    /// Returns its name in JSON and in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Multiplicative => "multiplicative",
+            Self::Additive => "additive",
+        }
+    }
+}
+
+impl Serialize for EfficiencyModel {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
 }
 
 /// Useful times of ranks, and times of their run, nanoseconds.

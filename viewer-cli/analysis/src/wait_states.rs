@@ -25,7 +25,7 @@ use annals_merger::{
     Sink, SliceLength, Window,
 };
 use rustc_hash::FxHashMap;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use self::engine::{Engine, PhaseEdge, Step, ThreadStep};
 use self::orphans::Orphans;
@@ -41,8 +41,7 @@ use crate::state::{CallState, fold_calls};
 /// Why a call waits. The formulas are those of the functions [`late_sender`](crate::late_sender),
 /// [`late_receiver`](crate::late_receiver) and [`collective_waits`](crate::collective_waits); those of fences and barriers of
 /// threads are that of a barrier, and one waits for a lock from the enter of the call to its release by the other thread.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum WaitPattern {
     /// A receive was entered before its send.
     LateSender,
@@ -71,6 +70,33 @@ pub enum WaitPattern {
     ThreadBarrier,
     /// A thread wanted a lock that another one had.
     Lock,
+}
+
+impl WaitPattern {
+    /// Returns its name in JSON and in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LateSender => "late-sender",
+            Self::WrongOrder => "wrong-order",
+            Self::LateReceiver => "late-receiver",
+            Self::Barrier => "barrier",
+            Self::BarrierCompletion => "barrier-completion",
+            Self::AllToAll => "all-to-all",
+            Self::AllToAllCompletion => "all-to-all-completion",
+            Self::LateBroadcast => "late-broadcast",
+            Self::EarlyReduce => "early-reduce",
+            Self::EarlyScan => "early-scan",
+            Self::Fence => "fence",
+            Self::ThreadBarrier => "thread-barrier",
+            Self::Lock => "lock",
+        }
+    }
+}
+
+impl Serialize for WaitPattern {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
 }
 
 /// A wait of one call.

@@ -18,6 +18,8 @@ use annals_merger::{MessageCounts, OutputKind, Query, ReadSummary, Reader};
 
 pub use format::{Format, list};
 pub use settings::{Partition, Root, Settings, TableKind};
+#[cfg(feature = "formats")]
+pub use write::stream::{Batches, Table, Waited};
 
 /// Settings that do not fit together.
 #[derive(Debug)]

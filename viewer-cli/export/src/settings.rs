@@ -28,17 +28,32 @@ pub enum TableKind {
     Metrics,
     /// A row for each loss: dropped, suppressed, skipped.
     Drops,
+    /// A row for each collective operation that all members have begun.
+    Collectives,
+    /// A row for each single wait, as the analysis of lost time finds them.
+    WaitStates,
+    /// A row for each region on the critical path.
+    CriticalPath,
+    /// A row for each efficiency model.
+    Efficiency,
+    /// A row for each location.
+    Locations,
 }
 
 impl TableKind {
     /// Every value.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 11] = [
         Self::Events,
         Self::Calls,
         Self::Regions,
         Self::Messages,
         Self::Metrics,
         Self::Drops,
+        Self::Collectives,
+        Self::WaitStates,
+        Self::CriticalPath,
+        Self::Efficiency,
+        Self::Locations,
     ];
 
     /// Describes its rows in a few words.
@@ -50,6 +65,11 @@ impl TableKind {
             Self::Messages => "A row for each message of which both sides are known",
             Self::Metrics => "A row for each value of a metric",
             Self::Drops => "A row for each loss: dropped, suppressed, skipped",
+            Self::Collectives => "A row for each collective operation",
+            Self::WaitStates => "A row for each single wait, as `trace-cli why` finds them",
+            Self::CriticalPath => "A row for each region on the critical path",
+            Self::Efficiency => "A row for each efficiency model",
+            Self::Locations => "A row for each location",
         }
     }
 
@@ -62,6 +82,11 @@ impl TableKind {
             Self::Messages => "messages",
             Self::Metrics => "metrics",
             Self::Drops => "drops",
+            Self::Collectives => "collectives",
+            Self::WaitStates => "wait_states",
+            Self::CriticalPath => "critical_path",
+            Self::Efficiency => "efficiency",
+            Self::Locations => "locations",
         }
     }
 }

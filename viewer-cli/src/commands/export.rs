@@ -128,6 +128,17 @@ Tables (times in nanoseconds since the trace's start, ranks as 64-bit integers, 
   metrics   time_ns, rank, location, source, metric, unit, value
   drops     rank, location, source, event (null: any), count, is_lower_bound, kind (dropped, suppressed, skipped), cause,
             from_ns, to_ns: as `trace-cli dropped`
+  collectives
+            operation, communicator, members, first_begin_ns, last_begin_ns, wait_ns (of all members, for the last one),
+            last_rank: operations that all members have begun, by last_begin_ns in the window; a partition by rank is by last_rank
+  wait_states
+            pattern, rank, location, region, from_ns, wait_ns, uncertain_ns (by how much losses may have changed it),
+            for_rank, for_location (null: not known), communicator: the single waits that `trace-cli why` adds up
+  critical_path
+            region (null: outside of all), path_ns, share, mean_ns, imbalance_ns: as `trace-cli why --by path`
+  efficiency
+            model, parallel, load_balance, communication, serialisation, transfer: as `trace-cli why`
+  locations number, rank, location, kind (thread, device), host, process_id, thread_id, streams, events, lost
 Parquet files have groups of 2^17 rows with least and greatest values, and zstd; Arrow files are not compressed.
 A partition has one file, or several (part-0, part-1, …) when there are many partitions of many rows.
 

@@ -3,15 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use annals_analysis::RegionRow;
-use annals_merger::{Message, ReadSummary, Replace, WholeDirectory};
+use annals_merger::{MessageCounts, Replace, WholeDirectory};
 use anyhow::bail;
 
 use crate::write::exporter::{Call, Context, Ending, Events, Exporter, Wants};
-use crate::write::rows::{At, OpenRows, RowCounts, Rows, Tables};
+use crate::write::rows::{At, OpenRows, RowCounts, Tables};
 use crate::write::tables::{
-    BATCH_ROWS, CallsTable, EventsTable, Gathered, MessagesTable, MetricsTable, Shared, drops,
-    drops_schema, regions, regions_schema,
+    Analysed, EventsTable, Gathered, MetricsTable, Shared, each_row, loss_rows,
 };
 use crate::{Partition, TableKind, UsageError};
 
@@ -140,10 +138,8 @@ pub(crate) struct Dataset {
     /// Numbers among the files.
     numbers: Vec<(TableKind, usize)>,
     events: Option<(usize, Arc<EventsTable>)>,
-    calls: Option<(usize, CallsTable)>,
-    messages: Option<(usize, MessagesTable)>,
+    calls: Option<(usize, Gathered<Call>)>,
     metrics: Option<(usize, MetricsTable)>,
-    regions: Vec<RegionRow>,
     /// After the files in this struct, since they must be dropped before the directory.
     directory: Option<WholeDirectory>,
 }
@@ -154,30 +150,17 @@ impl Dataset {
         self.files.row_counts()
     }
 
-    /// Begins all files. `rows` returns the table of regions, which a separate pass computes.
-    pub(crate) fn create(
-        context: &Context<'_>,
-        plan: &Plan,
-        rows: impl FnOnce() -> annals_merger::Result<(Vec<RegionRow>, ReadSummary)>,
-    ) -> anyhow::Result<Self> {
+    /// Begins all files.
+    pub(crate) fn create(context: &Context<'_>, plan: &Plan) -> anyhow::Result<Self> {
         let mut dataset = Self {
             shared: Arc::new(Shared::of(context)),
             files: Tables::new(),
             numbers: Vec::new(),
             events: None,
             calls: None,
-            messages: None,
             metrics: None,
-            regions: Vec::new(),
             directory: None,
         };
-        if plan
-            .tables
-            .iter()
-            .any(|(kind, _)| *kind == TableKind::Regions)
-        {
-            (dataset.regions, _) = rows()?;
-        }
         if let Some(directory) = &plan.directory {
             let paths = plan.tables.iter().map(|(_, name)| directory.join(name));
             let is_mixed =
@@ -203,18 +186,7 @@ impl Dataset {
                     replace: plan.replace,
                 },
             };
-            let events = (*kind == TableKind::Events).then(|| EventsTable::of(context));
-            let calls = CallsTable::new();
-            let messages = MessagesTable::new();
-            let metrics = MetricsTable::of(context);
-            let schema = match (kind, &events) {
-                (TableKind::Events, Some(events)) => events.schema.clone(),
-                (TableKind::Calls, _) => calls.schema().clone(),
-                (TableKind::Messages, _) => messages.schema().clone(),
-                (TableKind::Metrics, _) => metrics.schema().clone(),
-                (TableKind::Regions, _) => regions_schema(),
-                _ => drops_schema(),
-            };
+            let schema = kind.schema(context);
             let number = dataset.files.add(
                 *kind,
                 &schema,
@@ -226,34 +198,38 @@ impl Dataset {
             dataset.numbers.push((*kind, number));
             match kind {
                 TableKind::Events => {
-                    dataset.events = events.map(|events| (number, Arc::new(events)))
+                    dataset.events = Some((number, Arc::new(EventsTable::of(context))));
                 }
-                TableKind::Calls => dataset.calls = Some((number, calls)),
-                TableKind::Messages => dataset.messages = Some((number, messages)),
-                TableKind::Metrics => dataset.metrics = Some((number, metrics)),
-                TableKind::Regions | TableKind::Drops => {}
+                TableKind::Calls => dataset.calls = Some((number, Gathered::new())),
+                TableKind::Metrics => {
+                    dataset.metrics = Some((number, MetricsTable::of(context)));
+                }
+                _ => {}
             }
         }
         Ok(dataset)
     }
 
-    /// Returns whether messages are to be written.
-    pub(crate) fn has_messages(&self) -> bool {
-        self.messages.is_some()
-    }
-
-    /// Writes a message.
+    /// Writes the tables that analyses make, each in a separate pass. Returns what became of all sends and receives, if one
+    /// of the tables is that of messages.
     ///
     /// # Errors
-    /// If the output cannot be written.
-    pub(crate) fn message(&mut self, message: &Message) -> anyhow::Result<()> {
-        if let Some((number, messages)) = &mut self.messages {
-            messages.push(message);
-            if messages.len() >= BATCH_ROWS {
-                self.files.write(*number, messages.take(&self.shared))?;
+    /// If the input cannot be read, or the output not be written.
+    pub(crate) fn write_analysed(
+        &mut self,
+        context: &Context<'_>,
+    ) -> anyhow::Result<Option<MessageCounts>> {
+        let mut counts = None;
+        for (kind, number) in self.numbers.clone() {
+            if let Some(table) = Analysed::of(kind) {
+                let (shared, files) = (Arc::clone(&self.shared), &mut self.files);
+                let mut write = |rows| files.write(number, rows);
+                let (reader, query) = (context.opened, context.filter);
+                let found = each_row(table, reader, query, &shared, &mut write)?;
+                counts = counts.or(found);
             }
         }
-        Ok(())
+        Ok(counts)
     }
 
     fn number(&self, wanted: TableKind) -> Option<usize> {
@@ -274,11 +250,10 @@ impl Exporter for Dataset {
     }
 
     fn leave(&mut self, call: &Call) -> anyhow::Result<()> {
-        if let Some((number, calls)) = &mut self.calls {
-            calls.push(call);
-            if calls.len() >= BATCH_ROWS {
-                self.files.write(*number, calls.take(&self.shared))?;
-            }
+        if let Some((number, calls)) = &mut self.calls
+            && let Some(rows) = calls.push(*call, &self.shared)
+        {
+            self.files.write(*number, rows)?;
         }
         Ok(())
     }
@@ -290,10 +265,8 @@ impl Exporter for Dataset {
             }
         }
         if let Some((number, metrics)) = &mut self.metrics {
-            metrics.push(events);
-            if metrics.len() >= BATCH_ROWS {
-                self.files.write(*number, metrics.take(&self.shared))?;
-            }
+            let files = &mut self.files;
+            metrics.push(events, &self.shared, |rows| files.write(*number, rows))?;
         }
         Ok(())
     }
@@ -303,19 +276,11 @@ impl Exporter for Dataset {
         if let Some((number, calls)) = &mut self.calls {
             self.files.write(*number, calls.take(shared))?;
         }
-        if let Some((number, messages)) = &mut self.messages {
-            self.files.write(*number, messages.take(shared))?;
-        }
         if let Some((number, metrics)) = &mut self.metrics {
             self.files.write(*number, metrics.take(shared))?;
         }
         if let Some(number) = self.number(TableKind::Drops) {
-            let batch = drops(&drops_schema(), &self.shared, ending.losses);
-            self.files.write(number, Rows::Ready(batch))?;
-        }
-        if let Some(number) = self.number(TableKind::Regions) {
-            let batch = regions(&regions_schema(), &self.regions);
-            self.files.write(number, Rows::Ready(batch))?;
+            self.files.write(number, loss_rows(ending.losses, shared))?;
         }
         self.files.finish()?;
         if let Some(directory) = self.directory {

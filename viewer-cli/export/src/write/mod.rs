@@ -35,13 +35,13 @@ mod pool;
 mod proto;
 mod relay;
 mod rows;
+pub(crate) mod stream;
 mod tables;
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use annals_analysis::{Grouping, for_each_message, region_times};
-use annals_merger::{MessageCounts, Query, Reader, Replace};
+use annals_merger::{Query, Reader, Replace};
 use anyhow::bail;
 
 use crate::format::GZIP;
@@ -139,15 +139,9 @@ pub(crate) fn export(
                 replace,
             };
             let plan = asked.plan(open)?;
-            let rows = || {
-                let (times, summary) = region_times(opened, query, Grouping::Location)?;
-                Ok((times.regions, summary))
-            };
-            let mut dataset = Dataset::create(context, &plan, rows)?;
+            let mut dataset = Dataset::create(context, &plan)?;
+            of_table = dataset.write_analysed(context)?;
             counts = Some((dataset.row_counts(), plan.tables));
-            if dataset.has_messages() {
-                of_table = write_messages(opened, query, &mut dataset)?;
-            }
             Box::new(dataset)
         }
     };
@@ -161,22 +155,4 @@ pub(crate) fn export(
         messages: messages.or(of_table),
         tables: tables.collect(),
     })
-}
-
-/// Writes the table of messages, in a separate pass: waits are known only with the calls around both sides. Returns
-/// what became of all sends and receives.
-fn write_messages(
-    opened: &Reader,
-    query: &Query,
-    dataset: &mut Dataset,
-) -> anyhow::Result<Option<MessageCounts>> {
-    let mut outcome = Ok(());
-    let visit = |message: &annals_merger::Message| {
-        if outcome.is_ok() {
-            outcome = dataset.message(message);
-        }
-    };
-    let found = for_each_message(opened, query, visit)?;
-    outcome?;
-    Ok(found.map(|(counts, _)| counts))
 }

@@ -52,25 +52,22 @@ pub(crate) trait ColumnRows: Send {
     /// Makes the column of the schema at an index.
     fn column(&self, at: usize) -> ArrayRef;
 
-    /// Makes all columns.
-    fn batch(&self) -> RecordBatch;
+    /// Returns what the columns are.
+    fn schema(&self) -> &SchemaRef;
 }
 
 /// Rows of a table, maybe still to be made.
 pub(crate) enum Rows {
     /// Made.
     Ready(RecordBatch),
-    /// The given number of rows, made in any thread.
-    Later(usize, Box<dyn FnOnce() -> RecordBatch + Send>),
-    /// Made column by column.
+    /// Made column by column, in any thread.
     ByColumn(Box<dyn ColumnRows>),
 }
 
 impl Rows {
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::Ready(batch) => batch.num_rows(),
-            Self::Later(rows, _) => *rows,
             Self::ByColumn(rows) => rows.len(),
         }
     }
@@ -79,21 +76,20 @@ impl Rows {
     pub(crate) fn batch(self) -> RecordBatch {
         match self {
             Self::Ready(batch) => batch,
-            Self::Later(_, make) => make(),
-            Self::ByColumn(rows) => rows.batch(),
+            Self::ByColumn(rows) => {
+                let schema = rows.schema();
+                let columns = (0..schema.fields().len()).map(|at| rows.column(at));
+                let batch = RecordBatch::try_new(Arc::clone(schema), columns.collect());
+                batch.expect("columns as the schema has them")
+            }
         }
     }
 
     /// Returns a column.
-    pub(crate) fn column(&mut self, at: usize) -> ArrayRef {
+    pub(crate) fn column(&self, at: usize) -> ArrayRef {
         match self {
             Self::Ready(batch) => Arc::clone(batch.column(at)),
             Self::ByColumn(rows) => rows.column(at),
-            Self::Later(..) => {
-                let nothing = Self::Ready(RecordBatch::new_empty(Arc::new(Schema::empty())));
-                *self = Self::Ready(std::mem::replace(self, nothing).batch());
-                self.column(at)
-            }
         }
     }
 }

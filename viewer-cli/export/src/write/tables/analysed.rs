@@ -1,0 +1,146 @@
+//! Tables whose rows an analysis finds in a pass of its kind, and those that need no events.
+
+use std::sync::Arc;
+
+use annals_analysis::{
+    Delay, Grouping, LostTimeOptions, WaitObserver, WaitState, for_each_collective,
+    for_each_message, lost_time, region_times, wait_states,
+};
+use annals_merger::{MessageCounts, Query, Reader};
+
+use super::locations::LocationRow;
+use super::wait_states::SingleWait;
+use super::{Gathered, Shared, TableRow, operation_row};
+use crate::TableKind;
+use crate::write::rows::Rows;
+
+/// Receives rows. Rows that are given after an error are left out.
+type Write<'w> = dyn FnMut(Rows) -> anyhow::Result<()> + Send + 'w;
+
+/// A table that is not made of the events or calls of a common pass.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Analysed(TableKind);
+
+impl Analysed {
+    /// Returns it if the kind is of that sort.
+    pub(crate) const fn of(kind: TableKind) -> Option<Self> {
+        match kind {
+            TableKind::Events | TableKind::Calls | TableKind::Metrics | TableKind::Drops => None,
+            TableKind::Regions
+            | TableKind::Messages
+            | TableKind::Collectives
+            | TableKind::WaitStates
+            | TableKind::CriticalPath
+            | TableKind::Efficiency
+            | TableKind::Locations => Some(Self(kind)),
+        }
+    }
+}
+
+/// Gathers rows of an analysis into batches.
+struct Batches<'w, T> {
+    gathered: Gathered<T>,
+    shared: &'w Arc<Shared>,
+    write: &'w mut Write<'w>,
+    outcome: anyhow::Result<()>,
+}
+
+impl<'w, T: TableRow> Batches<'w, T> {
+    fn new(shared: &'w Arc<Shared>, write: &'w mut Write<'w>) -> Self {
+        Self {
+            gathered: Gathered::new(),
+            shared,
+            write,
+            outcome: Ok(()),
+        }
+    }
+
+    fn push(&mut self, row: T) {
+        if self.outcome.is_ok()
+            && let Some(rows) = self.gathered.push(row, self.shared)
+        {
+            self.outcome = (self.write)(rows);
+        }
+    }
+
+    fn extend(mut self, rows: impl IntoIterator<Item = T>) -> Self {
+        rows.into_iter().for_each(|row| self.push(row));
+        self
+    }
+
+    /// Writes the last rows.
+    fn finish(mut self) -> anyhow::Result<()> {
+        self.outcome?;
+        (self.write)(self.gathered.take(self.shared))
+    }
+}
+
+impl WaitObserver for Batches<'_, SingleWait> {
+    fn wait(&mut self, wait: &WaitState) {
+        self.push(SingleWait::of(wait));
+    }
+
+    fn wrong_order(&mut self, _: &WaitState, _: i64) {}
+
+    fn avoidable(&mut self, _: &WaitState, _: i64) {}
+
+    fn delay(&mut self, _: &Delay<'_>) {}
+}
+
+/// Finds the rows of a table and passes them to `write`, in batches. Returns what became of all sends and receives, of the
+/// table of messages. Where a trace does not have what the analysis needs, there are no rows.
+///
+/// # Errors
+/// If the storage fails; those of `write`.
+pub(crate) fn each_row<'w>(
+    table: Analysed,
+    reader: &Reader,
+    query: &Query,
+    shared: &'w Arc<Shared>,
+    write: &'w mut Write<'w>,
+) -> anyhow::Result<Option<MessageCounts>> {
+    match table.0 {
+        TableKind::Messages => {
+            let mut rows = Batches::new(shared, write);
+            let found = for_each_message(reader, query, |message| rows.push(*message))?;
+            rows.finish()?;
+            return Ok(found.map(|(counts, _)| counts));
+        }
+        TableKind::Collectives => {
+            let mut rows = Batches::new(shared, write);
+            for_each_collective(reader, query, |instance| rows.push(operation_row(instance)))?;
+            rows.finish()?;
+        }
+        TableKind::WaitStates => {
+            let rows = Batches::new(shared, write);
+            if let Some((rows, _)) = wait_states(reader, query, &[], rows)? {
+                rows.finish()?;
+            }
+        }
+        TableKind::CriticalPath | TableKind::Efficiency => {
+            let options = LostTimeOptions {
+                phases: Vec::new(),
+                critical_path: table.0 == TableKind::CriticalPath,
+            };
+            let found = lost_time(reader, query, &options)?.map(|(lost, _)| lost);
+            let (path, efficiencies) = found
+                .map(|lost| (lost.critical_path, lost.efficiencies))
+                .unwrap_or_default();
+            if table.0 == TableKind::CriticalPath {
+                let regions = path.map(|path| path.regions).unwrap_or_default();
+                Batches::new(shared, write).extend(regions).finish()?;
+            } else {
+                Batches::new(shared, write).extend(efficiencies).finish()?;
+            }
+        }
+        TableKind::Locations => {
+            let locations = LocationRow::all(reader, query)?;
+            Batches::new(shared, write).extend(locations).finish()?;
+        }
+        _ => {
+            let (times, _) = region_times(reader, query, Grouping::Location)?;
+            Batches::new(shared, write).extend(times.regions).finish()?;
+        }
+    }
+    Ok(None)
+}

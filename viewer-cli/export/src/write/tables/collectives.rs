@@ -1,0 +1,61 @@
+//! The table of collective operations.
+
+use annals_analysis::CollectiveInstance;
+use annals_format::StreamId;
+
+use super::ColumnType::{Integer, Name, Unsigned};
+use super::{Column, TableRow, integer, unsigned, words};
+
+/// A collective operation that all members have begun.
+#[derive(Clone, Debug)]
+pub(crate) struct Operation {
+    operation: String,
+    communicator: String,
+    members: u64,
+    first_begin_ns: i64,
+    last_begin_ns: i64,
+    wait_ns: i64,
+    last: StreamId,
+}
+
+impl Operation {
+    pub(super) fn of(instance: &CollectiveInstance<'_>) -> Self {
+        let last_ns = instance.last.time_ns;
+        let begins = || instance.begins.iter().map(|begin| begin.time_ns);
+        Self {
+            operation: instance.operation_name(),
+            communicator: instance.communicator.to_owned(),
+            members: instance.begins.len() as u64,
+            first_begin_ns: begins().min().unwrap_or(last_ns),
+            last_begin_ns: last_ns,
+            wait_ns: begins().map(|begin_ns| last_ns - begin_ns).sum(),
+            last: instance.last.stream,
+        }
+    }
+}
+
+impl TableRow for Operation {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::new("operation", Name, |_, rows| {
+            words(rows, |row| Some(&row.operation))
+        }),
+        Column::new("communicator", Name, |_, rows| {
+            words(rows, |row| Some(&row.communicator))
+        }),
+        Column::new("members", Unsigned, |_, rows| {
+            unsigned(rows, |row| row.members)
+        }),
+        Column::new("first_begin_ns", Integer, |_, rows| {
+            integer(rows, |row| row.first_begin_ns)
+        }),
+        Column::new("last_begin_ns", Integer, |_, rows| {
+            integer(rows, |row| row.last_begin_ns)
+        }),
+        Column::new("wait_ns", Integer, |_, rows| {
+            integer(rows, |row| row.wait_ns)
+        }),
+        Column::new("last_rank", Integer, |shared, rows| {
+            integer(rows, |row| shared.place(row.last).rank)
+        }),
+    ];
+}

@@ -1,0 +1,59 @@
+//! The table of losses.
+
+use annals_format::TraceLoss;
+use arrow_buffer::NullBuffer;
+
+use super::ColumnType::{Flag, Integer, Name, Text, Unsigned};
+use super::{Column, TableRow, flag, integer, text, unsigned, words};
+
+/// Returns what kind of loss this is, in a word.
+pub(crate) fn kind_of(loss: &TraceLoss) -> &'static str {
+    match loss.cause {
+        cause if cause.is_suppressed() => "suppressed",
+        cause if cause.is_of_reader() => "skipped",
+        _ => "dropped",
+    }
+}
+
+impl TableRow for TraceLoss {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::new("rank", Integer, |shared, rows| {
+            integer(rows, |loss| shared.place(loss.stream).rank)
+        }),
+        Column::nullable("location", Name, |shared, rows| {
+            let places = rows.iter().map(|loss| shared.place(loss.stream));
+            shared.location_array(places.map(|place| place.location).collect())
+        }),
+        Column::new("source", Name, |shared, rows| {
+            let places = rows.iter().map(|loss| shared.place(loss.stream));
+            shared
+                .sources
+                .array(places.map(|place| place.source).collect(), None)
+        }),
+        Column::nullable("event", Name, |shared, rows| {
+            let types = || rows.iter().map(|loss| loss.event_type);
+            let known: Vec<bool> = types().map(|event_type| event_type.is_some()).collect();
+            let keys = types().map(|event_type| {
+                event_type.map_or(0, |id| shared.event_types.key(id.get().into()))
+            });
+            let valid = NullBuffer::from(known);
+            shared.event_types.array(keys.collect(), Some(valid))
+        }),
+        Column::new("count", Unsigned, |_, rows| {
+            unsigned(rows, |loss| loss.count)
+        }),
+        Column::new("is_lower_bound", Flag, |_, rows| {
+            flag(rows, |loss| loss.is_lower_bound)
+        }),
+        Column::new("kind", Name, |_, rows| {
+            words(rows, |loss| Some(kind_of(loss)))
+        }),
+        Column::new("cause", Text, |_, rows| {
+            text(rows, |loss| Some(loss.cause.name()))
+        }),
+        Column::new("from_ns", Integer, |_, rows| {
+            integer(rows, |loss| loss.from_ns)
+        }),
+        Column::new("to_ns", Integer, |_, rows| integer(rows, |loss| loss.to_ns)),
+    ];
+}

@@ -1,0 +1,70 @@
+//! The table of messages.
+
+use std::sync::Arc;
+
+use annals_analysis::LateSide;
+use annals_merger::Message;
+use arrow_array::ArrayRef;
+use arrow_array::builder::LargeStringBuilder;
+
+use super::ColumnType::{Integer, LongText, Name, Unsigned};
+use super::names::Shared;
+use super::{Column, TableRow, integer, maybe_integer, maybe_unsigned};
+
+fn wait(shared: &Shared, rows: &[Message], late: LateSide) -> ArrayRef {
+    maybe_integer(rows, |message| {
+        // Without the receiver's call, the wait is not known.
+        message.receive.call?;
+        let wait = shared.waits.of(message).find(|wait| wait.late == late);
+        Some(wait.map_or(0, |wait| wait.to_ns - wait.from_ns))
+    })
+}
+
+impl TableRow for Message {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::new("send_ns", Integer, |_, rows| {
+            integer(rows, |message| message.send.time_ns)
+        }),
+        Column::new("receive_ns", Integer, |_, rows| {
+            integer(rows, |message| message.receive.time_ns)
+        }),
+        Column::new("latency_ns", Integer, |_, rows| {
+            integer(rows, |message| {
+                let (send, receive) = (message.send.time_ns, message.receive.time_ns);
+                receive.saturating_sub(send)
+            })
+        }),
+        Column::new("from_rank", Integer, |shared, rows| {
+            integer(rows, |message| shared.place(message.send.stream).rank)
+        }),
+        Column::nullable("from_location", Name, |shared, rows| {
+            let places = rows.iter().map(|row| shared.place(row.send.stream));
+            shared.location_array(places.map(|place| place.location).collect())
+        }),
+        Column::new("to_rank", Integer, |shared, rows| {
+            integer(rows, |message| shared.place(message.receive.stream).rank)
+        }),
+        Column::nullable("to_location", Name, |shared, rows| {
+            let places = rows.iter().map(|row| shared.place(row.receive.stream));
+            shared.location_array(places.map(|place| place.location).collect())
+        }),
+        Column::nullable("communicator", LongText, |shared, rows| {
+            let mut communicators = LargeStringBuilder::new();
+            for message in rows {
+                let communicator = message.communicator();
+                communicators.append_option(communicator.map(|value| shared.name(value)));
+            }
+            Arc::new(communicators.finish())
+        }),
+        Column::nullable("tag", Integer, |_, rows| maybe_integer(rows, Message::tag)),
+        Column::nullable("bytes", Unsigned, |_, rows| {
+            maybe_unsigned(rows, Message::bytes)
+        }),
+        Column::nullable("late_sender_wait_ns", Integer, |shared, rows| {
+            wait(shared, rows, LateSide::Sender)
+        }),
+        Column::nullable("late_receiver_wait_ns", Integer, |shared, rows| {
+            wait(shared, rows, LateSide::Receiver)
+        }),
+    ];
+}
