@@ -44,6 +44,7 @@ mod region_kinds;
 mod region_rows;
 mod region_statistics;
 mod state;
+mod time_profile;
 mod wait_states;
 mod waits;
 
@@ -80,6 +81,7 @@ pub use region_statistics::{
     Group, Grouping, RegionStats, Statistics, count_region_statistics, region_statistics,
 };
 pub use state::{CallState, EventState, fold_calls, fold_events};
+pub use time_profile::{TimeProfile, time_profile};
 pub use wait_states::{
     CommunicationTimes, Delay, LocationTimes, PhaseTimes, WaitObserver, WaitPattern, WaitState,
     wait_states,

@@ -91,6 +91,11 @@ impl Table {
             .map(|field| field.name().as_str())
     }
 
+    /// Returns what its rows are.
+    pub const fn kind(&self) -> TableKind {
+        self.kind
+    }
+
     /// Returns the columns.
     pub const fn schema(&self) -> &SchemaRef {
         &self.schema

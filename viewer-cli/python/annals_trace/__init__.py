@@ -1,0 +1,26 @@
+"""Traces of parallel programs: record, merge and analyse.
+
+>>> import annals_trace
+>>> trace = annals_trace.open("run.annals")
+>>> trace.regions().to_pandas()
+
+Times are integers in nanoseconds of trace time, which begins at 0; where a time is an argument, a text such as ``"1.5s"`` is
+accepted, too.
+"""
+
+from __future__ import annotations
+
+from ._native import __version__
+from ._programs import executable, include, library
+from ._table import Table
+from ._trace import Trace, open
+
+__all__ = [
+    "Table",
+    "Trace",
+    "__version__",
+    "executable",
+    "include",
+    "library",
+    "open",
+]

@@ -1,0 +1,41 @@
+//! The extension module `annals_trace._native`: what the Python package does in Rust.
+//!
+//! | module | what it has |
+//! |---|---|
+//! | `trace` | an opened trace: its properties, and its tables |
+//! | `arguments` | arguments of tables, as Python passes them: times, ranks, names |
+//! | `table` | a table, as a stream of Arrow batches and as NumPy arrays |
+//! | `stream` | the stream that consumers read, without Python's lock |
+//! | `columns` | a table's columns as memory that NumPy reads |
+//! | `analyses` | messages between ranks, and profiles |
+//! | `waiting` | waiting for work without Python's lock, until Ctrl-C |
+//! | `errors` | exceptions |
+
+mod analyses;
+mod arguments;
+mod columns;
+mod errors;
+mod stream;
+mod table;
+mod trace;
+mod waiting;
+
+use pyo3::pymodule;
+
+/// What the package `annals_trace` is made of.
+#[pymodule]
+mod _native {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use super::columns::NumpyColumn;
+    #[pymodule_export]
+    use super::table::Table;
+    #[pymodule_export]
+    use super::trace::{Trace, open};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}
