@@ -38,6 +38,7 @@ mod lost_time;
 mod messages;
 mod metrics;
 mod mpi_functions;
+mod mpi_window;
 mod overview;
 mod patterns;
 mod region_kinds;
@@ -71,6 +72,7 @@ pub use lost_time::{
 };
 pub use messages::{MessagePairRow, Messages, for_each_message, messages};
 pub use metrics::{MetricPoint, MetricRow, metrics};
+pub use mpi_window::{without_start_and_end, without_start_and_end_of_all};
 pub use overview::{BinTimes, CallOverview, LongCall, MOST_LONG_CALLS, call_overview};
 pub use patterns::{
     Family, MemberPart, PartWait, collective_waits, late_receiver, late_sender, wrong_order,

@@ -406,17 +406,19 @@ class Trace:
 
     def timeline(self, start: Time | None = None, end: Time | None = None) -> Picture:
         """Returns a picture of the trace, or of a window of it, as a notebook shows it; ``str()`` of it is SVG."""
-        return Picture(self._run("timeline", _window_options(start, end), ".svg"))
+        return Picture(self._run("timeline", "--svg", start, end))
 
     def report(self, start: Time | None = None, end: Time | None = None) -> Report:
         """Returns a report of where the time of the run was spent, as an HTML page; ``save(path)`` writes it to a file."""
-        return Report(self._run("report", _window_options(start, end), ".html"))
+        return Report(self._run("report", "--output", start, end))
 
-    def _run(self, command: str, options: list[str], suffix: str) -> str:
+    def _run(self, command: str, option: str, start: Time | None, end: Time | None) -> str:
         self._summary()  # Raises if it is closed.
+        if len(self._native.paths) != 1:
+            raise ValueError("pictures and reports are of one input: merge the inputs first")
         with tempfile.TemporaryDirectory(prefix="annals-") as directory:
-            output = Path(directory) / f"output{suffix}"
-            arguments = [executable(), command, *self._native.paths, *options, "-o", output]
+            output = Path(directory) / "output"
+            arguments = [executable(), command, *self._native.paths, *_window_options(start, end), option, output]
             done = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True)
             # 3: finished, with loss; the picture shows it.
             if done.returncode not in (0, 3):

@@ -12,8 +12,8 @@ use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding, UsageError};
 use crate::report::{RunFigures, Subject, WindowChoice, page_of_run, page_of_two_runs};
 use crate::table::safe;
+use crate::time;
 use crate::views::why_sentence;
-use crate::{time, timeline};
 
 /// One page about a run: why it is slow, and the figures that explain it. With OTHER, two runs side by side.
 ///
@@ -64,7 +64,7 @@ fn figures(arguments: &ReportArguments, path: &Path) -> anyhow::Result<RunFigure
         false => WindowChoice::Given,
     };
     if !arguments.all && choice == WindowChoice::Whole {
-        query = timeline::without_start_and_end_of_all(&opened, &query)?;
+        query = annals_analysis::without_start_and_end_of_all(&opened, &query)?;
         if query.window() != Window::ALL {
             choice = WindowChoice::WithoutStartAndEnd;
         }

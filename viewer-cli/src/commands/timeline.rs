@@ -12,10 +12,10 @@ use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding};
 use crate::table::Screen;
 use crate::time;
-use crate::timeline::{self, Layout, Request, terminal};
+use crate::timeline::{Layout, Request, terminal};
 #[cfg(feature = "pictures")]
 use crate::timeline::{picture, png};
-use annals_analysis::{Wait, bin_start, bounded};
+use annals_analysis::{Wait, bin_start, bounded, without_start_and_end};
 use annals_merger::Window;
 
 /// With more lanes, pictures show the innermost calls only.
@@ -258,7 +258,7 @@ pub fn run(arguments: &TimelineArguments, out: &mut dyn Write) -> anyhow::Result
     let mut start_and_end = None;
     if window == Window::ALL && !arguments.all {
         let whole = bounded(&opened, window);
-        if let Some(found) = timeline::without_start_and_end(&opened, &filter, whole)? {
+        if let Some(found) = without_start_and_end(&opened, &filter, whole)? {
             start_and_end = Some((found.from_ns - whole.from_ns, whole.to_ns - found.to_ns));
             window = found;
         }

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use annals_analysis::{LostTime, LostTimeOptions, lost_time};
+use annals_analysis::{LostTime, LostTimeOptions, lost_time, without_start_and_end_of_all};
 use annals_merger::{Query, Reader, regions_like};
 use anyhow::bail;
 use clap::{Args, ValueEnum};
@@ -13,11 +13,11 @@ use super::{InputArguments, warn_of_damage};
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding, UsageError};
 use crate::table::safe;
+use crate::time;
 use crate::views::{
     INCOMPLETE_DEFINITIONS, Scaling, path_table, pattern_name, phase_table, rank_table, shell_word,
     wait_state_table, why_sentence, why_text,
 };
-use crate::{time, timeline};
 
 /// Why a parallel run is slow: its efficiencies, and which rank makes others wait, where.
 ///
@@ -156,7 +156,7 @@ impl WhyArguments {
         if self.all {
             return Ok(query);
         }
-        timeline::without_start_and_end_of_all(opened, &query)
+        Ok(without_start_and_end_of_all(opened, &query)?)
     }
 
     /// Compares the run with the reference.

@@ -17,11 +17,9 @@ pub mod picture;
 mod png;
 pub mod terminal;
 mod ticks;
-mod window;
 
 pub use self::lanes::{lane_label, lanes_of};
 pub use self::layout::{Gap, LaneRow, Layout, Legend, MessageLines, Request, Run, TimelineLane};
 #[cfg(feature = "pictures")]
 pub use self::png::encode as png;
 pub use self::ticks::{Tick, ticks};
-pub use self::window::{without_start_and_end, without_start_and_end_of_all};

@@ -10,8 +10,8 @@ use super::reader::{Picture, Reply, Wanted};
 use super::search::Search;
 use super::view::View;
 use crate::time::{duration, moment};
-use crate::timeline::{lane_label, lanes_of, without_start_and_end};
-use annals_analysis::{LocationNames, bin_of, bin_start, bounded};
+use crate::timeline::{lane_label, lanes_of};
+use annals_analysis::{LocationNames, bin_of, bin_start, bounded, without_start_and_end};
 
 /// Width of the labels next to the columns of time.
 pub(super) const LABEL: usize = 20;

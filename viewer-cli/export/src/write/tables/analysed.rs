@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use annals_analysis::{
     Delay, Grouping, LostTimeOptions, WaitObserver, WaitState, for_each_collective,
-    for_each_message, lost_time, region_times, wait_states,
+    for_each_message, lost_time, region_times, wait_states, without_start_and_end_of_all,
 };
 use annals_merger::{MessageCounts, Query, Reader};
 
@@ -88,7 +88,8 @@ impl WaitObserver for Batches<'_, SingleWait> {
 }
 
 /// Finds the rows of a table and passes them to `write`, in batches. Returns what became of all sends and receives, of the
-/// table of messages. Where a trace does not have what the analysis needs, there are no rows.
+/// table of messages. Waits, efficiencies and the critical path are those between `MPI_Init` and `MPI_Finalize` if the query
+/// has no window. Where a trace does not have what the analysis needs, there are no rows.
 ///
 /// # Errors
 /// If the storage fails; those of `write`.
@@ -113,7 +114,8 @@ pub(crate) fn each_row<'w>(
         }
         TableKind::WaitStates => {
             let rows = Batches::new(shared, write);
-            if let Some((rows, _)) = wait_states(reader, query, &[], rows)? {
+            let query = without_start_and_end_of_all(reader, query)?;
+            if let Some((rows, _)) = wait_states(reader, &query, &[], rows)? {
                 rows.finish()?;
             }
         }
@@ -122,7 +124,8 @@ pub(crate) fn each_row<'w>(
                 phases: Vec::new(),
                 critical_path: table.0 == TableKind::CriticalPath,
             };
-            let found = lost_time(reader, query, &options)?.map(|(lost, _)| lost);
+            let query = without_start_and_end_of_all(reader, query)?;
+            let found = lost_time(reader, &query, &options)?.map(|(lost, _)| lost);
             let (path, efficiencies) = found
                 .map(|lost| (lost.critical_path, lost.efficiencies))
                 .unwrap_or_default();

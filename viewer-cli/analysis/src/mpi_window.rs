@@ -1,13 +1,14 @@
-//! The window that a timeline shows if none is asked for: without the start and the end of MPI.
+//! The window that counts if none is asked for: without the start and the end of MPI.
 //!
 //! `MPI_Init` and `MPI_Finalize` may take longer than all the rest, and show little about the
 //! program.
 
-use annals_analysis::bounded;
 use annals_format::{Definitions, RegionId};
 use annals_merger::calls::{CallSink, Close, Frame};
-use annals_merger::{Calls, Query, Reader, Sink, Window};
+use annals_merger::{Calls, Query, Reader, Result, Sink, Window};
 use rustc_hash::FxHashSet;
+
+use crate::bins::bounded;
 
 const START: [&str; 2] = ["MPI_Init", "MPI_Init_thread"];
 const END: [&str; 1] = ["MPI_Finalize"];
@@ -52,12 +53,12 @@ fn regions(definitions: &Definitions, names: &[&str]) -> FxHashSet<RegionId> {
 /// window has neither, or nothing between them.
 ///
 /// # Errors
-/// If the input cannot be read.
+/// If the storage fails.
 pub fn without_start_and_end(
     reader: &Reader,
     filter: &Query,
     whole: Window,
-) -> anyhow::Result<Option<Window>> {
+) -> Result<Option<Window>> {
     let definitions = reader.definitions();
     let mut ends = Ends {
         start: regions(definitions, &START),
@@ -99,8 +100,8 @@ pub fn without_start_and_end(
 /// Returns the query in the window that counts if none is asked for: of an MPI program, without its start and end.
 ///
 /// # Errors
-/// If the input cannot be read.
-pub fn without_start_and_end_of_all(reader: &Reader, query: &Query) -> anyhow::Result<Query> {
+/// If the storage fails.
+pub fn without_start_and_end_of_all(reader: &Reader, query: &Query) -> Result<Query> {
     if query.window() != Window::ALL {
         return Ok(query.clone());
     }
