@@ -142,7 +142,10 @@ annals_status annals_finish(annals_recorder recorder, struct annals_statistics *
  * until they end, or until the next annals_start(). */
 annals_status annals_free(annals_recorder recorder);
 
-/* Makes this the recorder that annals_global() returns: for code that has no handle. */
+/* Makes this the recorder that annals_global() returns: for code that has no handle. The library that
+ * `trace-cli record` preloads records MPI and functions into it, if there is one at their first event;
+ * otherwise it starts a recorder then, and makes that global. annals_free() of a recorder that the library
+ * uses finishes it, and frees nothing. */
 annals_status annals_make_global(annals_recorder recorder);
 
 /* Returns the recorder that was made global and is not freed, or zeros if there is none. Safe in signal
@@ -363,6 +366,8 @@ typedef struct annals_source_spec {
     uint32_t ordering;       /* an annals_ordering */
     uint32_t overflow;       /* an annals_overflow */
     annals_clock clock;      /* zeros mean the recorder's */
+    uint32_t own_location;   /* 1: what each thread raises for it is at a location of its own, not the thread's */
+    uint32_t reserved;       /* 0 */
 } annals_source_spec;
 
 annals_status annals_add_source(annals_recorder recorder, const annals_source_spec *spec,

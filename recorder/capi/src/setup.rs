@@ -115,6 +115,26 @@ pub extern "C" fn annals_make_global(recorder: Recorder) -> Status {
     })
 }
 
+/// Returns the global recorder, which is kept until the process ends from now on. If there is none, `start` starts one, which is
+/// made global.
+///
+/// # Errors
+/// If none can be started, or there are too many.
+pub fn global_or(
+    start: impl FnOnce() -> Result<annals_recorder::Recorder, Failure>,
+) -> Result<&'static annals_recorder::Recorder, Failure> {
+    let global = annals_global();
+    if let Some(recorder) = table::pin(global.number()) {
+        return Ok(recorder);
+    }
+    let number = table::add(start)?;
+    let made = Recorder::new(number)?;
+    let (order, seen) = (Ordering::SeqCst, Ordering::Relaxed);
+    // A program that makes one global at this moment has two recordings.
+    let _ = GLOBAL.compare_exchange(global.bits, made.bits, order, seen);
+    table::pin(number).ok_or_else(|| Status::ErrorHandle.into())
+}
+
 #[unsafe(no_mangle)]
 pub extern "C" fn annals_global() -> Recorder {
     let bits = GLOBAL.load(Ordering::SeqCst);

@@ -8,6 +8,7 @@
 )]
 
 use std::ffi::{CStr, OsStr, c_char, c_void};
+use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 
 use annals_recorder::{
@@ -53,6 +54,8 @@ pub struct SourceSpec {
     pub ordering: u32,
     pub overflow: u32,
     pub clock: handle::Clock,
+    pub own_location: u32,
+    pub reserved: u32,
 }
 
 /// One element of an event type.
@@ -119,12 +122,18 @@ fn wrong(why: impl Into<String>) -> Failure {
 ///
 /// # Safety
 /// - The type is `repr(C)` and its first field is `size: usize`.
-pub unsafe trait Growing: Copy {}
+/// - Zeros are a value of every field after the smallest size.
+pub unsafe trait Growing: Copy {
+    /// The size of the structure in the first version of the interface.
+    const SMALLEST: usize = size_of::<Self>();
+}
 
 // SAFETY: `size` is the first field.
 unsafe impl Growing for ClockSpec {}
-// SAFETY: `size` is the first field.
-unsafe impl Growing for SourceSpec {}
+// SAFETY: `size` is the first field; zeros say that there is no own location.
+unsafe impl Growing for SourceSpec {
+    const SMALLEST: usize = std::mem::offset_of!(SourceSpec, own_location);
+}
 // SAFETY: `size` is the first field.
 unsafe impl Growing for EventTypeSpec {}
 // SAFETY: `size` is the first field.
@@ -141,7 +150,7 @@ unsafe fn size_of_given<T: Growing>(pointer: *const T) -> Result<usize, Failure>
     }
     // SAFETY: the size is the first field.
     let size = unsafe { pointer.cast::<usize>().read() };
-    if size < size_of::<T>() || size > 4096 {
+    if size < T::SMALLEST || size > 4096 {
         let expected = size_of::<T>();
         let why = format!("the field `size` is the structure's sizeof ({expected}), not {size}");
         return Err(wrong(why));
@@ -157,16 +166,20 @@ unsafe fn size_of_given<T: Growing>(pointer: *const T) -> Result<usize, Failure>
 pub unsafe fn read_spec<T: Growing>(pointer: *const T) -> Result<T, Failure> {
     // SAFETY: invariant CALLER (module docs).
     let size = unsafe { size_of_given(pointer) }?;
-    let more = size - size_of::<T>();
     // SAFETY: the structure is `size` bytes long.
-    let more = unsafe { std::slice::from_raw_parts(pointer.add(1).cast::<u8>(), more) };
-    if more.iter().any(|byte| *byte != 0) {
+    let given = unsafe { std::slice::from_raw_parts(pointer.cast::<u8>(), size) };
+    let known = size.min(size_of::<T>());
+    if given[known..].iter().any(|byte| *byte != 0) {
         return Err(wrong(
             "a field is used that this version of Annals does not know",
         ));
     }
-    // SAFETY: invariant CALLER (module docs).
-    Ok(unsafe { pointer.read() })
+    let mut spec = MaybeUninit::<T>::zeroed();
+    // SAFETY: both are at least as long as what is copied; the fields after it are zeros, which the trait allows.
+    unsafe {
+        std::ptr::copy_nonoverlapping(given.as_ptr(), spec.as_mut_ptr().cast::<u8>(), known);
+        Ok(spec.assume_init())
+    }
 }
 
 /// Fills the program's statistics.
@@ -383,6 +396,16 @@ impl SourceSpec {
             OVERFLOW_BLOCK => source.overflow(Overflow::Block),
             OVERFLOW_OVERWRITE => source.overflow(Overflow::Overwrite),
             other => return Err(wrong(format!("source `{name}`: {other} is no overflow"))),
+        };
+        let source = match (self.own_location, self.reserved) {
+            (0, 0) => source,
+            (1, 0) => source.own_location(),
+            (other, _) => {
+                let why = format!(
+                    "source `{name}`: `own_location` is 0 or 1, not {other}, and `reserved` 0"
+                );
+                return Err(wrong(why));
+            }
         };
         Ok(match self.clock.bits {
             0 => source,

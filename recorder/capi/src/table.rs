@@ -6,7 +6,7 @@
 )]
 
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use annals_recorder::Recorder;
 
@@ -26,6 +26,8 @@ const RESERVED: u32 = u32::MAX;
 struct Slot {
     number: AtomicU32,
     users: AtomicU32,
+    /// Whether the recorder is never freed.
+    is_pinned: AtomicBool,
     recorder: AtomicPtr<Recorder>,
 }
 
@@ -33,6 +35,7 @@ static TABLE: [Slot; SLOTS] = [const {
     Slot {
         number: AtomicU32::new(0),
         users: AtomicU32::new(0),
+        is_pinned: AtomicBool::new(false),
         recorder: AtomicPtr::new(null_mut()),
     }
 }; SLOTS];
@@ -89,7 +92,19 @@ pub fn with<T>(number: u32, work: impl FnOnce(&Recorder) -> T) -> Option<T> {
     Some(work(recorder))
 }
 
-/// Finishes a recorder and removes it, once no thread uses it any more.
+/// Keeps the recorder with this number until the process ends.
+pub fn pin(number: u32) -> Option<&'static Recorder> {
+    let user = User::of(slot_of(number)?);
+    user.0.is_pinned.store(true, Ordering::SeqCst);
+    if user.0.number.load(Ordering::SeqCst) != number {
+        // It was removed, and another one may be there: that one is not freed, which does no harm.
+        return None;
+    }
+    // SAFETY: the slot had the number after this thread was counted and after it was pinned, so that `remove` leaves it.
+    Some(unsafe { &*user.0.recorder.load(Ordering::SeqCst) })
+}
+
+/// Finishes a recorder and removes it, unless it is pinned, once no thread uses it any more.
 /// Returns `false` if there is none.
 pub fn remove(number: u32) -> bool {
     // Finished first: the threads that work with it may wait for that, and new ones are refused
@@ -104,6 +119,11 @@ pub fn remove(number: u32) -> bool {
     let taken = slot.number.compare_exchange(number, RESERVED, order, seen);
     if taken.is_err() {
         return false;
+    }
+    // `pin` looks at the number after it pins: either it saw what is stored above, or this sees that it pinned.
+    if slot.is_pinned.load(Ordering::SeqCst) {
+        slot.number.store(number, Ordering::SeqCst);
+        return true;
     }
     let pointer = slot.recorder.load(Ordering::SeqCst);
     // SAFETY: only the one call that reserved the slot frees what is in it, below.

@@ -10,8 +10,10 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 use std::time::Duration;
 
+use annals_capi::setup::global_or;
+use annals_capi::status::Failure;
 use annals_recorder::{
-    ENTER, Inside, LEAVE, ModuleId, Options, Recorder, RecorderError, THREADS, record_nothing_here,
+    ENTER, Inside, LEAVE, ModuleId, Options, Recorder, THREADS, record_nothing_here,
 };
 
 use crate::functions;
@@ -91,12 +93,8 @@ fn start() -> Option<&'static Recorder> {
     let started = std::panic::catch_unwind(try_start);
     let state = match started {
         Ok(Ok(())) => state::STARTED,
-        Ok(Err(error)) => {
-            let mut why = error.to_string();
-            if let Some(cause) = std::error::Error::source(&error) {
-                why = format!("{why}: {cause}");
-            }
-            eprintln!("annals: nothing is recorded: {why}");
+        Ok(Err(failure)) => {
+            eprintln!("annals: nothing is recorded: {}", failure.why);
             state::FAILED
         }
         Err(_) => state::FAILED,
@@ -106,9 +104,9 @@ fn start() -> Option<&'static Recorder> {
     unsafe { RECORDER.load(Ordering::Acquire).as_ref() }
 }
 
-fn try_start() -> Result<(), RecorderError> {
-    let recorder = Recorder::start(&Options::from_env()?)?;
-    let recorder: &'static Recorder = Box::leak(Box::new(recorder));
+fn try_start() -> Result<(), Failure> {
+    // The program's own, if it has made one global: one process has one recording.
+    let recorder = global_or(|| Ok(Recorder::start(&Options::from_env()?)?))?;
     add_modules(recorder, &mut progress(), loaded());
     let spawned = with_signals_blocked(|| {
         let builder = std::thread::Builder::new().name("annals-names".to_owned());

@@ -12,10 +12,14 @@ from __future__ import annotations
 
 from ._native import __version__
 from ._programs import executable, include, library
+from ._recording import EventType, Metric, Recorder, region, traced
 from ._table import Table
 from ._trace import Trace, open
 
 __all__ = [
+    "EventType",
+    "Metric",
+    "Recorder",
     "Table",
     "Trace",
     "__version__",
@@ -23,4 +27,6 @@ __all__ = [
     "include",
     "library",
     "open",
+    "region",
+    "traced",
 ]

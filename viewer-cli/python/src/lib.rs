@@ -9,12 +9,14 @@
 //! | `columns` | a table's columns as memory that NumPy reads |
 //! | `analyses` | messages between ranks, and profiles |
 //! | `waiting` | waiting for work without Python's lock, until Ctrl-C |
+//! | `recording` | recording this process: regions, events, functions, tasks |
 //! | `errors` | exceptions |
 
 mod analyses;
 mod arguments;
 mod columns;
 mod errors;
+mod recording;
 mod stream;
 mod table;
 mod trace;
@@ -29,6 +31,10 @@ mod _native {
 
     #[pymodule_export]
     use super::columns::NumpyColumn;
+    #[pymodule_export]
+    use super::recording::monitoring::{monitor, stop_monitoring};
+    #[pymodule_export]
+    use super::recording::recorder::{EventType, NativeRecorder, Region};
     #[pymodule_export]
     use super::table::Table;
     #[pymodule_export]
