@@ -1,17 +1,21 @@
 // Opens the page of `trace-cli serve` in Chromium, and uses it as a user does: with the pointer, with keys only, light and dark.
 //
-//   node serve.mjs MODULES ADDRESS KIND [PAGE]
+//   node serve.mjs MODULES ADDRESS KIND [CALLS] [PAGE]
 //
 // MODULES is the directory into which `npm ci` has installed the packages of package.json. ADDRESS is what `trace-cli serve` printed.
 // KIND says what is served: `one`, a trace with messages; `two`, a comparison of two traces; `large`, a trace for the frame times and
-// the memory. PAGE is a directory with the files of the page, to be used in place of those of the server.
+// the memory; `pictures` and `lanes`, traces whose picture is compared with the calls in the file CALLS, which other kinds do not have.
+// PAGE is a directory with the files of the page, to be used in place of those of the server.
 import fs from 'node:fs';
 import path from 'node:path';
 import { createRequire } from 'node:module';
 import { checkFrames } from './serve_frames.mjs';
 import { ODD, answersOf, checkOdd } from './serve_odd.mjs';
+import { compareDrawn } from './serve_picture.mjs';
 
-const [modules, address, kind, files] = process.argv.slice(2);
+const [modules, address, kind, ...others] = process.argv.slice(2);
+const calls = ['pictures', 'lanes'].includes(kind) ? others.shift() : null;
+const [files] = others;
 const require = createRequire(path.resolve(modules, 'package.json'));
 const { chromium } = require('playwright-core');
 const axeSource = fs.readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
@@ -472,11 +476,32 @@ const checkTwo = async (browser) => {
   for (const scheme of ['light', 'dark']) await checkAccess(browser, scheme);
 };
 
+// 200 windows, some of them with one and a half device pixels a pixel.
+const checkDrawn = async (browser) => {
+  for (const [name, windows, options] of [['pictures', 150, {}], ['pictures, 1.5 pixels per pixel', 50, { deviceScaleFactor: 1.5 }]]) {
+    const page = await open(browser, name, { viewport: { width: 1000, height: 600 }, ...options });
+    const { summary, kinds, levels, compared, differing } = await compareDrawn(page, name, calls, windows, (turn, random) => (turn % 2 ? Array.from({ length: 7 }, () => random() < 0.5) : [true]), check);
+    const isEnough = levels.size >= 10 && ['t', 'p', 's', 'a'].every((of) => kinds.has(of)) && differing * 4 < compared;
+    check(isEnough, `${name}: ${summary}`);
+    await page.context().close();
+  }
+};
+
+// Very many lanes, in groups that are closed for the most part.
+const checkManyDrawn = async (browser) => {
+  const page = await open(browser, 'lanes');
+  const { summary, kinds } = await compareDrawn(page, 'lanes', calls, 32, (turn) => [turn === 1], check);
+  check(kinds.has('a') && kinds.has('t'), `lanes: ${summary}`);
+  await page.context().close();
+};
+
 const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', args: ['--no-sandbox'] });
 try {
   if (kind === 'one') await checkOne(browser);
   else if (kind === 'two') await checkTwo(browser);
   else if (kind === 'large') await checkFrames(browser, await open(browser, 'large'), check, rest);
+  else if (kind === 'pictures') await checkDrawn(browser);
+  else if (kind === 'lanes') await checkManyDrawn(browser);
   else check(false, `no such kind: ${kind}`);
 } catch (error) {
   failures.push(`the check ended: ${error.stack}`);

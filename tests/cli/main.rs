@@ -13,6 +13,7 @@ mod mistakes;
 mod outputs;
 mod report;
 mod serve;
+mod serve_picture;
 mod slices;
 mod suggest_filter;
 mod tables;

@@ -24,9 +24,9 @@ use crate::browser;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server, until it is dropped.
-struct Served {
-    child: Child,
-    address: String,
+pub(crate) struct Served {
+    pub(crate) child: Child,
+    pub(crate) address: String,
     _output: BufReader<ChildStdout>,
 }
 
@@ -39,14 +39,14 @@ impl Drop for Served {
 
 /// An answer.
 #[derive(Debug)]
-struct Answer {
-    status: u16,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
     head: String,
-    body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Answer {
-    fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let shown = String::from_utf8_lossy(&self.body);
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {shown}"))
     }
@@ -68,7 +68,7 @@ fn serve_with(arguments: &[&Path], more: impl FnOnce(&mut Command)) -> Served {
     }
 }
 
-fn serve(arguments: &[&Path]) -> Served {
+pub(crate) fn serve(arguments: &[&Path]) -> Served {
     serve_with(arguments, |_| {})
 }
 
@@ -104,14 +104,14 @@ impl Served {
         address.parse().expect("an address")
     }
 
-    fn connect(&self) -> TcpStream {
+    pub(crate) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.socket()).expect("a connection");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         stream
     }
 
     /// Returns the header fields of a page of the server.
-    fn own_fields(&self) -> String {
+    pub(crate) fn own_fields(&self) -> String {
         let port = self.socket().port();
         let token = self.token();
         format!(
@@ -124,18 +124,18 @@ impl Served {
         exchange(&mut self.connect(), &request).unwrap_or_else(|| panic!("no answer to {line}"))
     }
 
-    fn get(&self, path: &str) -> Answer {
+    pub(crate) fn get(&self, path: &str) -> Answer {
         self.send(&format!("GET {path}"), &self.own_fields())
     }
 
-    fn traces(&self) -> Vec<Value> {
+    pub(crate) fn traces(&self) -> Vec<Value> {
         let answer = self.get("/api/v1/traces");
         assert_eq!(answer.status, 200, "{}", answer.head);
         answer.json()["traces"].as_array().expect("traces").clone()
     }
 
     /// Waits until the first input can be asked. Returns its id.
-    fn id(&self) -> String {
+    pub(crate) fn id(&self) -> String {
         let started = Instant::now();
         loop {
             let first = &self.traces()[0];
@@ -148,7 +148,7 @@ impl Served {
         }
     }
 
-    fn ask(&self, path: &str) -> Value {
+    pub(crate) fn ask(&self, path: &str) -> Value {
         let id = self.id();
         let answer = self.get(&format!("/api/v1/traces/{id}/{path}"));
         let shown = String::from_utf8_lossy(&answer.body);
@@ -158,7 +158,7 @@ impl Served {
 }
 
 /// Writes recordings of a synthetic program.
-fn recordings(directory: &Path, ranks: u32, events: u64) -> PathBuf {
+pub(crate) fn recordings(directory: &Path, ranks: u32, events: u64) -> PathBuf {
     let inputs = directory.join("run");
     std::fs::create_dir(&inputs).expect("a directory");
     for rank in 0..ranks {
@@ -169,13 +169,32 @@ fn recordings(directory: &Path, ranks: u32, events: u64) -> PathBuf {
 }
 
 /// Writes a trace of a synthetic program.
-fn trace(directory: &Path, name: &str, ranks: u32, events: u64, overview: bool) -> PathBuf {
+pub(crate) fn trace(
+    directory: &Path,
+    name: &str,
+    ranks: u32,
+    events: u64,
+    overview: bool,
+) -> PathBuf {
     let own = directory.join(format!("{name}-recordings"));
     std::fs::create_dir(&own).expect("a directory");
     let inputs = recordings(&own, ranks, events);
     let mut options = MergeOptions::default();
     options.overview = overview;
     let path = directory.join(name);
+    let plan = options.plan(&[inputs]).expect("recordings");
+    plan.write_trace(&path, no_progress).expect("a trace");
+    path
+}
+
+/// Writes a trace of a program that does what a script says.
+pub(crate) fn trace_of(directory: &Path, name: &str, script: &Script) -> PathBuf {
+    let inputs = directory.join(format!("{name}-recordings"));
+    std::fs::create_dir(&inputs).expect("a directory");
+    script.write(&inputs, &[]);
+    let path = directory.join(name);
+    let mut options = MergeOptions::default();
+    options.overview = true;
     let plan = options.plan(&[inputs]).expect("recordings");
     plan.write_trace(&path, no_progress).expect("a trace");
     path
@@ -799,14 +818,7 @@ fn very_many_lanes_are_added_up() {
         ];
         script.rank(thread, &deeds);
     }
-    let inputs = scratch.path().join("recordings");
-    std::fs::create_dir(&inputs).expect("a directory");
-    script.write(&inputs, &[]);
-    let run = scratch.path().join("run.annals");
-    let mut options = MergeOptions::default();
-    options.overview = true;
-    let plan = options.plan(&[inputs]).expect("recordings");
-    plan.write_trace(&run, no_progress).expect("a trace");
+    let run = trace_of(scratch.path(), "run.annals", &script);
     let reader = Reader::open(&run).expect("a trace");
     let calls = all_calls(&reader);
     let lanes = by_lane(&reader, &calls);
@@ -829,7 +841,7 @@ fn the_page_has_the_types_that_it_says() {
 }
 
 /// Writes a trace of four ranks that pass a message around and meet in a barrier, again and again; rank 1 works longer.
-fn mpi_trace(directory: &Path, name: &str, steps: i64) -> PathBuf {
+pub(crate) fn mpi_trace(directory: &Path, name: &str, steps: i64) -> PathBuf {
     let mut script = Script::new(4);
     for rank in 0..4_u32 {
         let mut deeds = vec![(0, Deed::Enter("main"))];
@@ -856,13 +868,7 @@ fn mpi_trace(directory: &Path, name: &str, steps: i64) -> PathBuf {
         deeds.push((steps * 400_000, Deed::Leave("main")));
         script.rank(rank as usize, &deeds);
     }
-    let inputs = directory.join(format!("{name}-recordings"));
-    std::fs::create_dir(&inputs).expect("a directory");
-    script.write(&inputs, &[]);
-    let path = directory.join(name);
-    let plan = MergeOptions::default().plan(&[inputs]).expect("recordings");
-    plan.write_trace(&path, no_progress).expect("a trace");
-    path
+    trace_of(directory, name, &script)
 }
 
 /// Lets a browser use the page of some traces.

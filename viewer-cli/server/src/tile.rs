@@ -31,6 +31,8 @@ fn item(bin: &LaneBin, range: BinRange) -> Item {
     let place = |ns: i64| (ns.saturating_sub(start_ns) as f64 / length) as f32;
     let (begin, end) = match bin.only_ns {
         Some((from_ns, to_ns)) => (place(from_ns), place(to_ns)),
+        // All of its calls are at this nanosecond, and have no length.
+        None if range.level == 0 && bin.busy_ns == 0 => (bin.place as f32, bin.place as f32),
         None => (bin.place as f32, (bin.place + bin.count) as f32),
     };
     let is_one_call = bin.only_ns.is_some() && bin.calls <= 1;

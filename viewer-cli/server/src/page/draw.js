@@ -84,10 +84,13 @@ export class Palette {
 /** Returns a colour in the memory order of images as text. @param {number} colour */
 export const hex = (colour) => `#${[colour & 255, (colour >> 8) & 255, (colour >> 16) & 255].map((part) => part.toString(16).padStart(2, '0')).join('')}`;
 
-/** Returns the level whose bins are one to two columns wide. @param {View} view @param {number} width columns */
+/**
+ * Returns the level whose bins are half a column to a column wide: what is drawn of a bin is then less than a column from its calls.
+ * @param {View} view @param {number} width columns
+ */
 export const levelOf = (view, width) => {
   const perColumn = view.span / Math.max(1, width);
-  return Math.min(62, Math.max(0, Math.ceil(Math.log2(Math.max(1, perColumn)))));
+  return Math.min(62, Math.max(0, Math.floor(Math.log2(Math.max(1, perColumn)))));
 };
 
 /** Returns the tiles of a view. @param {View} view @param {number} level */

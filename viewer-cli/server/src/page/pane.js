@@ -4,7 +4,7 @@ import { duration, moment, View } from './axis.js';
 import { contextOf, counted, element, isolated, say, short } from './dom.js';
 import { eachItem, indexesIn, indexesOf, itemOf, Lanes, levelOf, Names } from './draw.js';
 import { AXIS, CURVE, curvesOf, MOST_ARROWS, paintAxis, paintCurves, paintMarks, paintWindow, stripRow } from './marks.js';
-import { LANE, Rows } from './rows.js';
+import { LANE, nameLanes, Rows } from './rows.js';
 import { Tiles } from './tiles.js';
 
 /** @typedef {import('./rows.js').Row} Row */
@@ -488,6 +488,8 @@ export class Pane {
     const height = 33;
     this.fitCanvas(this.stripCanvas, this.width, height, this.stripBars);
     if (lane) {
+      // It may be above the visible rows.
+      nameLanes(lane);
       const palette = this.palette();
       const level = levelOf(this.whole, this.stripBars.width);
       const indexes = indexesOf(this.whole, level);
