@@ -113,6 +113,7 @@ pub use messages::pairs::{
     MessageExtractor, MessagePairs, MessageSide, WholeCollective,
 };
 pub use otf2::{ArchiveOptions, anchor_of};
+pub use overview::groups::LaneGroups;
 pub use read::calls::{Call, Calls, Sink};
 pub use read::chunk_events::{ChunkEvents, EventRange, NumberColumn};
 pub use read::event::{Event, Item, OwnedEvent};

@@ -342,6 +342,7 @@ impl TraceCalls {
         let jobs = jobs.clamp(1, 64);
         let workers = Workers::new(jobs)?;
         let count = types.locations().len();
+        let groups = groups.map(|groups| groups.with_lanes());
         let shards = (0..jobs).map(|shard| {
             let own = count.saturating_sub(shard).div_ceil(jobs);
             let lanes = groups.as_ref().map(|groups| {

@@ -4,20 +4,32 @@ use std::collections::BTreeMap;
 
 use annals_format::{Definitions, LaneKind, LocationId};
 
-/// The groups of a trace's locations.
+/// The groups of a trace's locations: those of each process, of each host, of all sources with one name, and all (SPEC.md, *Overview*).
+/// A group is named by its kind and a number.
+///
+/// Locations have numbers, too: from 0, in the order of their ids.
+#[derive(Clone, Debug, Default)]
+pub struct LaneGroups {
+    locations: Vec<LocationId>,
+    /// Numbers of the locations of each group, ascending.
+    members: BTreeMap<(LaneKind, u32), Vec<u32>>,
+    /// Groups that have the same locations as another lane: that lane.
+    stored: BTreeMap<(LaneKind, u32), (LaneKind, u32)>,
+}
+
+/// The groups that have lanes in the overview.
 #[derive(Debug, Default)]
-pub(crate) struct LaneGroups {
+pub(crate) struct GroupsWithLanes {
     /// Kind and number of each, and how many locations it has.
     pub(crate) groups: Vec<(LaneKind, u32, u64)>,
-    /// By number of the location: the groups that it belongs to.
+    /// By number of the location: the places of the groups that it belongs to.
     pub(crate) of_location: Vec<Vec<u32>>,
 }
 
 impl LaneGroups {
-    /// Finds the groups: those of several locations, of which no group before has the same ones.
-    pub(crate) fn of(definitions: &Definitions) -> Self {
-        let numbers: BTreeMap<LocationId, u32> =
-            definitions.locations.keys().copied().zip(0..).collect();
+    /// Finds the groups of a trace.
+    pub fn of(definitions: &Definitions) -> Self {
+        let locations: Vec<LocationId> = definitions.locations.keys().copied().collect();
         let mut members: BTreeMap<(LaneKind, u32), Vec<u32>> = BTreeMap::new();
         for (location, number) in definitions.locations.values().zip(0..) {
             let process = location.process;
@@ -30,30 +42,81 @@ impl LaneGroups {
         }
         for stream in definitions.streams.values() {
             let source = definitions.sources.get(&stream.source);
-            let number = stream.location.and_then(|id| numbers.get(&id));
+            let location = stream.location;
+            let number = location.and_then(|id| locations.binary_search(&id).ok());
             if let (Some(source), Some(number)) = (source, number) {
                 let key = (LaneKind::Source, source.name.get());
-                members.entry(key).or_default().push(*number);
+                members.entry(key).or_default().push(number as u32);
             }
         }
-        let mut found = Self {
-            groups: Vec::new(),
-            of_location: vec![Vec::new(); numbers.len()],
-        };
-        let mut known: Vec<Vec<u32>> = Vec::new();
-        for (key, mut own) in members {
+        for own in members.values_mut() {
             own.sort_unstable();
             own.dedup();
-            if own.len() < 2 || known.contains(&own) {
+        }
+        let mut first_with: BTreeMap<&[u32], (LaneKind, u32)> = BTreeMap::new();
+        let mut stored = BTreeMap::new();
+        for (group, own) in &members {
+            let lane = match own[..] {
+                [only] => (LaneKind::Location, locations[only as usize].get()),
+                _ => *first_with.entry(own).or_insert(*group),
+            };
+            if lane != *group {
+                stored.insert(*group, lane);
+            }
+        }
+        Self {
+            locations,
+            members,
+            stored,
+        }
+    }
+
+    /// Returns the ids of all locations, by number.
+    pub fn locations(&self) -> &[LocationId] {
+        &self.locations
+    }
+
+    /// Returns all groups, also those of one location, with the numbers of their locations.
+    pub fn groups(&self) -> impl Iterator<Item = ((LaneKind, u32), &[u32])> {
+        self.members
+            .iter()
+            .map(|(group, numbers)| (*group, &numbers[..]))
+    }
+
+    /// Returns the numbers of the locations of a group, or of the location with an id. Empty if there is no such group or location.
+    pub fn members(&self, kind: LaneKind, id: u32) -> impl Iterator<Item = usize> {
+        let own = match kind {
+            LaneKind::Location => self.locations.binary_search(&LocationId::new(id)).ok(),
+            _ => None,
+        };
+        let group = self.members.get(&(kind, id));
+        own.into_iter()
+            .chain(group.into_iter().flatten().map(|number| *number as usize))
+    }
+
+    /// Returns the kind and number that the overview has lanes of: of a group with only one location, that location; of several
+    /// groups with the same locations, the first one.
+    pub fn stored(&self, kind: LaneKind, id: u32) -> (LaneKind, u32) {
+        let group = (kind, id);
+        self.stored.get(&group).copied().unwrap_or(group)
+    }
+
+    /// Returns the groups that have lanes in the overview.
+    pub(crate) fn with_lanes(&self) -> GroupsWithLanes {
+        let mut groups = Vec::new();
+        let mut of_location = vec![Vec::new(); self.locations.len()];
+        for (group, own) in &self.members {
+            if self.stored.contains_key(group) {
                 continue;
             }
-            let group = found.groups.len() as u32;
-            found.groups.push((key.0, key.1, own.len() as u64));
-            for number in &own {
-                found.of_location[*number as usize].push(group);
+            for number in own {
+                of_location[*number as usize].push(groups.len() as u32);
             }
-            known.push(own);
+            groups.push((group.0, group.1, own.len() as u64));
         }
-        found
+        GroupsWithLanes {
+            groups,
+            of_location,
+        }
     }
 }

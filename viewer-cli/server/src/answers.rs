@@ -59,10 +59,10 @@ pub(crate) fn lanes(trace: &ServedTrace) -> Result<Value> {
     let definitions = trace.reader.definitions();
     let summary = trace.reader.summary()?;
     let depths = trace.depths();
-    let depth = |kind, id| depths.get(&trace.members.stored(kind, id)).copied();
+    let depth = |kind, id| depths.get(&trace.groups.stored(kind, id)).copied();
     let names = LocationNames::new(definitions);
     let errors = clock_errors(definitions);
-    let locations = trace.members.locations.iter().map(|id| {
+    let locations = trace.groups.locations().iter().map(|id| {
         let process = definitions
             .locations
             .get(id)
@@ -73,7 +73,7 @@ pub(crate) fn lanes(trace: &ServedTrace) -> Result<Value> {
             "clock_error_ns": errors.get(id),
         })
     });
-    let groups = trace.members.groups().map(|((kind, id), numbers)| {
+    let groups = trace.groups.groups().map(|((kind, id), numbers)| {
         let name = match kind {
             LaneKind::Process => {
                 let rank = definitions.rank_of(annals_format::ProcessId::new(id));
@@ -187,9 +187,9 @@ fn query_of(trace: &ServedTrace, window: Window, rows: &[RowLanes]) -> Query {
     if !rows.is_empty() {
         let numbers = rows
             .iter()
-            .flat_map(|row| trace.members.of(row.kind, row.id));
+            .flat_map(|row| trace.groups.members(row.kind, row.id));
         let locations: BTreeSet<LocationId> = numbers
-            .map(|number| trace.members.locations[number])
+            .map(|number| trace.groups.locations()[number])
             .collect();
         query.set_locations(trace.reader.definitions(), &locations);
     }
@@ -380,7 +380,7 @@ pub(crate) fn search(trace: &ServedTrace, text: &str) -> Result<Value> {
         json!({"region": id.get(), "name": name, "calls": calls.map(|calls| calls.to_string())})
     });
     let names = LocationNames::new(definitions);
-    let ids = trace.members.locations.iter();
+    let ids = trace.groups.locations().iter();
     let has_text = |id: &&LocationId| {
         let rank = definitions.rank_of_location(**id);
         format!("rank {rank} {}", names.get(**id))

@@ -8,10 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use annals_analysis::{CallState, fold_calls};
 use annals_format::{LaneKey, LaneKind, LocationId, OverviewDensity, OverviewRow, RegionId};
 use annals_merger::calls::{CallSink, Close, Frame};
-use annals_merger::{Query, Reader, Result, Sink, Window};
+use annals_merger::{LaneGroups, Query, Reader, Result, Sink, Window};
 use rustc_hash::FxHashMap;
-
-use crate::groups::Members;
 
 /// Bins of one level that follow each other.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -423,18 +421,18 @@ impl LaneRows {
 /// If the storage fails.
 pub(crate) fn lane_bins(
     reader: &Reader,
-    members: &Members,
+    groups: &LaneGroups,
     density: &OverviewDensity,
     range: BinRange,
     lanes: &[LaneKey],
     rows: &[LaneRows],
 ) -> Result<Vec<Vec<LaneBin>>> {
     let life = Window {
-        from_ns: members.first_ns,
+        from_ns: reader.first_ns(),
         to_ns: reader.end_ns().saturating_add(1),
     };
     let unknown = rows.iter().zip(lanes).map(|(rows, lane)| {
-        let of_lane = members.of(lane.kind, lane.id).count() as u64;
+        let of_lane = groups.members(lane.kind, lane.id).count() as u64;
         rows.unknown(range, life, |at_ns| density.least_level(at_ns, of_lane))
     });
     let unknown: Vec<Vec<(u32, u32)>> = unknown.collect();
@@ -455,7 +453,7 @@ pub(crate) fn lane_bins(
             count: to - from,
             ..range
         };
-        found = read_lanes(reader, members, range, read.window(), lanes, &unknown)?;
+        found = read_lanes(reader, groups, range, read.window(), lanes, &unknown)?;
     }
     for (bins, rows) in found.iter_mut().zip(rows) {
         bins.extend(rows.own.iter().map(|row| LaneBin::of_row(row, range)));
@@ -467,7 +465,7 @@ pub(crate) fn lane_bins(
 /// Returns the bins of lanes that are unknown, from the calls of a window.
 fn read_lanes(
     reader: &Reader,
-    members: &Members,
+    groups: &LaneGroups,
     range: BinRange,
     window: Window,
     lanes: &[LaneKey],
@@ -489,16 +487,16 @@ fn read_lanes(
         of[lane.depth as usize] = Some(number);
     }
     let mut chosen: BTreeSet<LocationId> = BTreeSet::new();
-    let mut of_location = vec![Vec::new(); members.locations.len()];
+    let mut of_location = vec![Vec::new(); groups.locations().len()];
     for ((kind, id), target) in &places {
-        for number in members.of(*kind, *id) {
-            chosen.insert(members.locations[number]);
+        for number in groups.members(*kind, *id) {
+            chosen.insert(groups.locations()[number]);
             of_location[number].push(*target);
         }
     }
     let mut query = Query::new();
     query.set_window(window);
-    if chosen.len() < members.locations.len() {
+    if chosen.len() < groups.locations().len() {
         query.set_locations(reader.definitions(), &chosen);
     }
     let plan = Plan {

@@ -20,7 +20,6 @@
 
 mod answers;
 mod connection;
-mod groups;
 mod guard;
 mod lane_bins;
 mod overview_rows;

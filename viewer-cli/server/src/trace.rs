@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use annals_format::{LaneKey, LaneKind, OverviewDensity};
-use annals_merger::{Reader, Result, Symbols};
+use annals_merger::{LaneGroups, Reader, Result, Symbols};
 use quick_cache::sync::Cache;
 use sha2::{Digest as _, Sha256};
 
-use crate::groups::Members;
 use crate::lane_bins::{BinRange, LaneBin, LaneRows, lane_bins};
 use crate::overview_rows::OverviewRows;
 use crate::parameters::RowLanes;
@@ -61,7 +60,7 @@ pub(crate) struct ServedTrace {
     /// How dense it is.
     density: OverviewDensity,
     /// Its locations and groups.
-    pub(crate) members: Members,
+    pub(crate) groups: LaneGroups,
     /// The file that the user named, and what it was then.
     file: Option<(PathBuf, Identity)>,
     rows: OverviewRows,
@@ -97,8 +96,7 @@ impl ServedTrace {
         let file = named
             .zip(metadata.clone())
             .map(|(named, identity)| (named.to_owned(), identity));
-        let first_ns = reader.first_ns();
-        let members = Members::of_definitions(reader.definitions(), first_ns);
+        let groups = LaneGroups::of(reader.definitions());
         let digest = Sha256::digest(format!("{path:?} {metadata:?}").as_bytes());
         let id = digest
             .iter()
@@ -108,7 +106,7 @@ impl ServedTrace {
         Ok(Self {
             id,
             name,
-            members,
+            groups,
             density: reader.density(),
             reader,
             overview,
@@ -135,7 +133,7 @@ impl ServedTrace {
     /// Returns the lanes of rows, as the overview has them, and what the user asked for: groups with the same locations share lanes.
     fn lanes(&self, rows: &[RowLanes]) -> Vec<LaneKey> {
         let lanes = rows.iter().flat_map(|row| {
-            let (kind, id) = self.members.stored(row.kind, row.id);
+            let (kind, id) = self.groups.stored(row.kind, row.id);
             (row.first..=row.last).map(move |depth| LaneKey { kind, id, depth })
         });
         lanes.collect()
@@ -166,7 +164,7 @@ impl ServedTrace {
             let known: Vec<LaneRows> = self.rows.of(self.overview(), &missing, range);
             let bins = lane_bins(
                 &self.reader,
-                &self.members,
+                &self.groups,
                 &self.density,
                 range,
                 &missing,
