@@ -14,6 +14,7 @@ mod outputs;
 mod report;
 mod serve;
 mod serve_picture;
+mod serve_work;
 mod slices;
 mod suggest_filter;
 mod tables;

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use annals_merger::StopFlag;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
@@ -40,9 +41,18 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 pub(crate) struct Shared {
     guard: Guard,
     subjects: Vec<Arc<Subject>>,
-    at_work: Semaphore,
+    at_work: Arc<Semaphore>,
     /// Work that uses processors: one at a time for each.
-    workers: Semaphore,
+    workers: Arc<Semaphore>,
+}
+
+/// Stops the work for a request when it is dropped: with the answer, or with the connection of a client that is gone.
+struct StopOnDrop(StopFlag);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
 }
 
 impl Shared {
@@ -52,8 +62,8 @@ impl Shared {
         Self {
             guard,
             subjects,
-            at_work: Semaphore::new(MOST_REQUESTS),
-            workers: Semaphore::new(processors),
+            at_work: Arc::new(Semaphore::new(MOST_REQUESTS)),
+            workers: Arc::new(Semaphore::new(processors)),
         }
     }
 
@@ -80,24 +90,31 @@ impl Shared {
                     );
                 }
             }
-            return (answer(&[], asked), cookie);
+            return (answer(&[], asked, &StopFlag::default()), cookie);
         }
         if let Err(refusal) = self.guard.check_data(request.headers()) {
             return error(refusal.status, refusal.why);
         }
-        let (Ok(_at_work), subjects) = (self.at_work.try_acquire(), self.subjects.clone()) else {
+        let Ok(at_work) = Arc::clone(&self.at_work).try_acquire_owned() else {
             return error(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "too many requests at work: ask again later",
             );
         };
-        let Ok(_worker) = self.workers.acquire().await else {
+        let Ok(worker) = Arc::clone(&self.workers).acquire_owned().await else {
             return error(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "the server is about to end",
             );
         };
-        let work = tokio::task::spawn_blocking(move || answer(&subjects, asked));
+        let subjects = self.subjects.clone();
+        let stop_on_drop = StopOnDrop(StopFlag::default());
+        let stop = stop_on_drop.0.clone();
+        let work = tokio::task::spawn_blocking(move || {
+            // Work that is stopped has its places until it ends: a client that leaves cannot start more than others.
+            let _places = (at_work, worker);
+            answer(&subjects, asked, &stop)
+        });
         match work.await {
             Ok(answer) => (answer, None),
             Err(_) => error(

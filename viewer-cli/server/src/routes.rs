@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use annals_format::{LocationId, RegionId};
-use annals_merger::MergeError;
+use annals_merger::{MergeError, StopFlag};
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
@@ -51,8 +51,8 @@ impl Answer {
     }
 }
 
-/// Answers a request.
-pub(crate) fn answer(subjects: &[Arc<Subject>], request: Request) -> Answer {
+/// Answers a request. Once `stop` is stopped, no more events are read for it.
+pub(crate) fn answer(subjects: &[Arc<Subject>], request: Request, stop: &StopFlag) -> Answer {
     match request {
         Request::File(path) => match page::file(&path) {
             Some((content_type, body)) => Answer {
@@ -79,7 +79,7 @@ pub(crate) fn answer(subjects: &[Arc<Subject>], request: Request) -> Answer {
             if trace.is_replaced() {
                 return Answer::error(StatusCode::GONE, "the file was replaced: reload the page");
             }
-            let answered = answer_of(&trace, question);
+            let answered = answer_of(&trace.stopped_by(stop), question);
             answered.unwrap_or_else(|error| {
                 Answer::error(StatusCode::INTERNAL_SERVER_ERROR, &chain(&error))
             })

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use annals_format::{LaneKey, LaneKind, OverviewDensity};
-use annals_merger::{LaneGroups, Reader, Result, Symbols};
+use annals_merger::{LaneGroups, Reader, Result, StopFlag, Symbols};
 use quick_cache::sync::Cache;
 use sha2::{Digest as _, Sha256};
 
@@ -26,6 +26,9 @@ impl quick_cache::Weighter<(BinRange, LaneKey), Arc<Vec<LaneBin>>> for ByBytes {
         (bins.len() * size_of::<LaneBin>() + 128) as u64
     }
 }
+
+/// Bins that were asked for, by range and lane.
+type BinCache = Cache<(BinRange, LaneKey), Arc<Vec<LaneBin>>, ByBytes>;
 
 /// What distinguishes a file from another one, or from what it was.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,24 +50,25 @@ impl Identity {
     }
 }
 
-/// A trace that is open.
+/// A trace that is open. A clone of it shares what has been read.
+#[derive(Clone)]
 pub(crate) struct ServedTrace {
     /// Its id in addresses.
     pub(crate) id: String,
     /// What the user calls it.
     pub(crate) name: String,
     /// Its events.
-    pub(crate) reader: Reader,
+    pub(crate) reader: Arc<Reader>,
     /// Its overview: its own, or that of a file made for it.
-    overview: Option<Reader>,
+    overview: Option<Arc<Reader>>,
     /// How dense it is.
-    density: OverviewDensity,
+    density: Arc<OverviewDensity>,
     /// Its locations and groups.
-    pub(crate) groups: LaneGroups,
+    pub(crate) groups: Arc<LaneGroups>,
     /// The file that the user named, and what it was then.
     file: Option<(PathBuf, Identity)>,
-    rows: OverviewRows,
-    bins: Cache<(BinRange, LaneKey), Arc<Vec<LaneBin>>, ByBytes>,
+    rows: Arc<OverviewRows>,
+    bins: Arc<BinCache>,
 }
 
 impl std::fmt::Debug for ServedTrace {
@@ -106,14 +110,22 @@ impl ServedTrace {
         Ok(Self {
             id,
             name,
-            groups,
-            density: reader.density(),
-            reader,
-            overview,
+            groups: Arc::new(groups),
+            density: Arc::new(reader.density()),
+            reader: Arc::new(reader),
+            overview: overview.map(Arc::new),
             file,
-            rows: OverviewRows::new(),
-            bins: Cache::with_weighter(4096, MOST_TILE_BYTES, ByBytes),
+            rows: Arc::new(OverviewRows::new()),
+            bins: Arc::new(BinCache::with_weighter(4096, MOST_TILE_BYTES, ByBytes)),
         })
+    }
+
+    /// Returns the trace for one request: it reads no more events once `stop` is stopped.
+    pub(crate) fn stopped_by(&self, stop: &StopFlag) -> Self {
+        Self {
+            reader: Arc::new(self.reader.stopped_by(stop)),
+            ..self.clone()
+        }
     }
 
     /// Returns whether the file that the user named is another one now.
@@ -127,7 +139,7 @@ impl ServedTrace {
 
     /// Returns the reader of the overview.
     pub(crate) fn overview(&self) -> &Reader {
-        self.overview.as_ref().unwrap_or(&self.reader)
+        self.overview.as_deref().unwrap_or(&self.reader)
     }
 
     /// Returns the lanes of rows, as the overview has them, and what the user asked for: groups with the same locations share lanes.
