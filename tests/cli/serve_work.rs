@@ -3,7 +3,9 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use crate::serve::{Served, serve, trace};
+use serde_json::Value;
+
+use crate::serve::{Served, mpi_trace, serve, trace};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 const ALL: &str = "from=-9223372036854775808&to=9223372036854775807";
@@ -59,4 +61,43 @@ fn work_for_clients_that_are_gone_ends() {
     );
     // All places are free again.
     served.ask("lanes");
+}
+
+/// Returns the sum of all waits in the table of an answer, nanoseconds.
+fn sum_of(waits: &Value) -> i64 {
+    let states = waits["wait_states"].as_array().expect("wait states");
+    let time = |state: &Value| state["wait_ns"].as_i64().expect("a time");
+    states.iter().map(time).sum()
+}
+
+#[test]
+fn waits_of_some_rows_are_theirs() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let run = mpi_trace(scratch.path(), "run.annals", 10);
+    let served = serve(&[&run]);
+    let all = served.ask(&format!("waits?{ALL}"));
+    let singles = all["waits"].as_array().expect("waits");
+    let locations = served.ask("lanes")["locations"].clone();
+    let (mut sum, mut waiting) = (0, 0);
+    for location in locations.as_array().expect("locations") {
+        let id = &location["id"];
+        let own = served.ask(&format!("waits?{ALL}&lanes=t{id}.0"));
+        let expected: Vec<&Value> = singles
+            .iter()
+            .filter(|wait| wait["location"] == *id)
+            .collect();
+        let found: Vec<&Value> = own["waits"].as_array().expect("waits").iter().collect();
+        assert_eq!(found, expected, "location {id}");
+        waiting += usize::from(!found.is_empty());
+        sum += sum_of(&own);
+    }
+    assert!(0 < waiting && waiting < 4, "{all}");
+    assert_eq!(sum, sum_of(&all));
+    // A group has those of all its locations.
+    assert_eq!(sum_of(&served.ask(&format!("waits?{ALL}&lanes=a0.0"))), sum);
+    let id = served.id();
+    for lanes in ["", "t", "x0.0", "t0.0&lanes=t1.0"] {
+        let path = format!("/api/v1/traces/{id}/waits?{ALL}&lanes={lanes}");
+        assert_eq!(served.get(&path).status, 400, "{lanes}");
+    }
 }

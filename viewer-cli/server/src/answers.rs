@@ -210,16 +210,21 @@ pub(crate) fn regions(trace: &ServedTrace, window: Window, rows: &[RowLanes]) ->
     }))
 }
 
-/// Returns the waits of a window: tables, and single waits for the picture.
+/// Returns the waits of a window, of some rows or all: tables, and single waits for the picture.
 ///
 /// # Errors
 /// If the storage fails.
-pub(crate) fn waits(trace: &ServedTrace, window: Window, is_all: bool) -> Result<Value> {
+pub(crate) fn waits(
+    trace: &ServedTrace,
+    window: Window,
+    rows: &[RowLanes],
+    is_all: bool,
+) -> Result<Value> {
     let before = trace.reader.events_before(window.to_ns);
     if before > FEW_EVENTS && !is_all {
         return Ok(json!({"events_to_read": before.to_string()}));
     }
-    let query = query_of(trace, window, &[]);
+    let query = query_of(trace, window, rows);
     let Some((lost, _)) = lost_time(&trace.reader, &query, &LostTimeOptions::default())? else {
         return Ok(json!({"waits": [], "wait_states": [], "causes": []}));
     };

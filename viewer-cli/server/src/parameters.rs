@@ -47,8 +47,8 @@ pub enum Question {
     },
     /// Regions of a window, of some rows or all.
     Regions(Window, Vec<RowLanes>),
-    /// Waiting in a window; the second value: however much must be read for it.
-    Waits(Window, bool),
+    /// Waiting in a window, of some rows or all; the third value: however much must be read for it.
+    Waits(Window, Vec<RowLanes>, bool),
     /// Messages and collective operations of a window; the second value: however much must be read for them.
     Messages(Window, bool),
     /// Metrics of a window in columns.
@@ -143,6 +143,14 @@ impl Parameters {
         match lanes.iter().map(count).sum::<usize>() {
             0..=MOST_LANES => Ok(lanes),
             more => bad(format!("{more} lanes; at most {MOST_LANES} at a time")),
+        }
+    }
+
+    /// Lanes of some rows. None if those of all rows are meant.
+    fn lanes_or_all(&mut self) -> Result<Vec<RowLanes>> {
+        match self.0.contains_key("lanes") {
+            true => self.lanes(),
+            false => Ok(Vec::new()),
         }
     }
 
@@ -261,11 +269,12 @@ pub fn request(path: &str, query: &str) -> Result<Request> {
         },
         (Some("regions"), None, ..) => {
             let window = parameters.window()?;
-            let is_of_some = parameters.0.contains_key("lanes");
-            let lanes = is_of_some.then(|| parameters.lanes()).transpose()?;
-            Question::Regions(window, lanes.unwrap_or_default())
+            Question::Regions(window, parameters.lanes_or_all()?)
         }
-        (Some("waits"), None, ..) => Question::Waits(parameters.window()?, parameters.is_all()?),
+        (Some("waits"), None, ..) => {
+            let (window, lanes) = (parameters.window()?, parameters.lanes_or_all()?);
+            Question::Waits(window, lanes, parameters.is_all()?)
+        }
         (Some("messages"), None, ..) => {
             Question::Messages(parameters.window()?, parameters.is_all()?)
         }

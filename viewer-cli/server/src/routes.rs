@@ -103,7 +103,7 @@ fn answer_of(trace: &ServedTrace, question: Question) -> Result<Answer, MergeErr
             answers::calls(trace, LocationId::new(location), at_ns)?
         }
         Question::Regions(window, lanes) => answers::regions(trace, window, &lanes)?,
-        Question::Waits(window, is_all) => answers::waits(trace, window, is_all)?,
+        Question::Waits(window, lanes, is_all) => answers::waits(trace, window, &lanes, is_all)?,
         Question::Messages(window, is_all) => answers::messages(trace, window, is_all)?,
         Question::Metrics(window, columns) => answers::metric_curves(trace, window, columns)?,
         Question::Search(text) => answers::search(trace, &text)?,

@@ -212,10 +212,10 @@ export class Details {
   /** A window: its regions, waits and messages. @param {Pane} pane @param {import('./pane.js').Selection} selection */
   window(pane, { from, to, rows }) {
     const query = { from, to };
-    const lanes = rows.map((row) => `${row.key}.0`).join(',');
+    const ofRows = rows.length ? { ...query, lanes: rows.map((row) => `${row.key}.0`).join(',') } : query;
     /** @type {Promise<[{regions: import('./answers.js').RegionRow[], count: number}, WaitAnswer, import('./answers.js').MessageAnswer]>} */
     const answers = Promise.all([
-      ask(`/${pane.trace.id}/regions`, rows.length ? { ...query, lanes } : query), ask(`/${pane.trace.id}/waits`, query), ask(`/${pane.trace.id}/messages`, query),
+      ask(`/${pane.trace.id}/regions`, ofRows), ask(`/${pane.trace.id}/waits`, ofRows), ask(`/${pane.trace.id}/messages`, query),
     ]);
     this.show(`${moment(from)} to ${moment(to)}: ${duration(Number(to - from))}`, answers, ([regions, waits, messages], content) => {
       action(content, 'Zoom to it (Z)', () => this.page.zoomToSelection());
@@ -224,8 +224,8 @@ export class Details {
         this.region(pane, row.name), { n: number(row.calls) }, { n: duration(row.exclusive_ns) }, { n: percent(row.share) },
       ]));
       if (regions.count > MOST_ROWS) say(content, `${number(regions.count - MOST_ROWS)} more.`);
-      say(content, rows.length ? 'Waiting in all rows' : 'Waiting', 'h3');
-      if (waits.events_to_read) this.offerWaits(pane, content, query, waits.events_to_read);
+      say(content, rows.length ? 'Waiting in these rows' : 'Waiting', 'h3');
+      if (waits.events_to_read) this.offerWaits(pane, content, ofRows, waits.events_to_read);
       else this.waits(content, waits);
       if (!messages.message_count) return;
       say(content, rows.length ? 'Messages of all rows' : 'Messages', 'h3');
@@ -242,7 +242,7 @@ export class Details {
     });
   }
 
-  /** @param {Pane} pane @param {HTMLElement} content @param {{from: bigint, to: bigint}} query @param {string} events */
+  /** @param {Pane} pane @param {HTMLElement} content @param {{from: bigint, to: bigint, lanes?: string}} query @param {string} events */
   offerWaits(pane, content, query, events) {
     const line = say(content, `${counted(events, 'event')} must be read for it. `);
     const place = element('div', '', content);
