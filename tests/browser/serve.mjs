@@ -12,6 +12,7 @@ import { createRequire } from 'node:module';
 import { checkFrames } from './serve_frames.mjs';
 import { ODD, answersOf, checkOdd } from './serve_odd.mjs';
 import { compareDrawn } from './serve_picture.mjs';
+import { checkTouch } from './serve_touch.mjs';
 
 const [modules, address, kind, ...others] = process.argv.slice(2);
 const calls = ['pictures', 'lanes'].includes(kind) ? others.shift() : null;
@@ -428,6 +429,9 @@ const checkOne = async (browser) => {
     await checkSize(page, name, options.deviceScaleFactor ?? 1);
     await page.context().close();
   }
+  const touched = await open(browser, 'fingers', { hasTouch: true });
+  await checkTouch(touched, 'fingers', check, rest);
+  await touched.context().close();
   for (const scheme of ['light', 'dark']) await checkAccess(browser, scheme);
   for (const odd of ODD) {
     const page = await open(browser, odd.name, {}, answersOf(odd));

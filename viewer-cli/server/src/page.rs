@@ -19,6 +19,7 @@ pub(crate) fn file(path: &str) -> Option<(&'static str, &'static [u8])> {
         "/draw.js" => (SCRIPT, include_bytes!("page/draw.js")),
         "/axis.js" => (SCRIPT, include_bytes!("page/axis.js")),
         "/details.js" => (SCRIPT, include_bytes!("page/details.js")),
+        "/touch.js" => (SCRIPT, include_bytes!("page/touch.js")),
         "/picture.js" => (SCRIPT, include_bytes!("page/picture.js")),
         _ => return None,
     })

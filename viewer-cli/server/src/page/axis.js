@@ -50,10 +50,14 @@ export class View {
     return this.from + BigInt(Math.ceil(this.span));
   }
 
+  /** Returns the length of a window that can be shown. @param {number} span */
+  limited(span) {
+    return Math.min(this.length * 1.1, Math.max(16, span));
+  }
+
   /** Shows a window. @param {bigint} from @param {number} span */
   show(from, span) {
-    const most = this.length * 1.1;
-    this.span = Math.min(most, Math.max(16, span));
+    this.span = this.limited(span);
     // A part of the trace stays in view.
     const edge = BigInt(Math.round(this.span / 2));
     const last = this.first + BigInt(Math.round(this.length));
@@ -64,7 +68,7 @@ export class View {
 
   /** Zooms, and keeps the time at a place of the width (0 to 1). @param {number} factor @param {number} place */
   zoom(factor, place) {
-    const span = Math.min(this.length * 1.1, Math.max(16, this.span * factor));
+    const span = this.limited(this.span * factor);
     this.show(this.from + BigInt(Math.round((this.span - span) * place)), span);
   }
 

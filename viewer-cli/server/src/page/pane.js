@@ -6,6 +6,7 @@ import { eachItem, indexesIn, indexesOf, itemOf, Lanes, levelOf, Names } from '.
 import { AXIS, CURVE, curvesOf, MOST_ARROWS, paintAxis, paintCurves, paintMarks, paintWindow, stripRow } from './marks.js';
 import { LANE, nameLanes, Rows } from './rows.js';
 import { Tiles } from './tiles.js';
+import { pinch } from './touch.js';
 
 /** @typedef {import('./rows.js').Row} Row */
 /** @typedef {import('./draw.js').Item & {row: Row, depth: number}} Hit */
@@ -40,6 +41,8 @@ export class Pane {
     this.top = 0;
     this.focus = 0;
     this.isMissing = false;
+    /** Whether two fingers are down, or were since the first of them. */
+    this.isPinched = false;
     /** What was under the last click, and when and where that was. @type {{hit: Hit | null, last: {x: number, y: number, at: number} | null}} */
     this.clicked = { hit: null, last: null };
     /** @type {Selection | null} */
@@ -140,6 +143,7 @@ export class Pane {
     }, { passive: false });
     this.area.addEventListener('pointermove', (event) => this.hover(event));
     this.area.addEventListener('pointerleave', () => { this.tip.hidden = true; });
+    for (const on of [this.axis, this.area]) pinch(this, on);
     this.drag(this.area, (event) => (event.target === this.scrollBar ? 'bar' : event.shiftKey ? 'box' : 'move'));
     this.drag(this.axis, () => 'select');
     this.drag(this.strip, () => 'strip');
@@ -156,21 +160,24 @@ export class Pane {
   /** @param {HTMLElement} on @param {(event: PointerEvent) => string} kindOf */
   drag(on, kindOf) {
     on.addEventListener('pointerdown', (down) => {
-      if (down.button !== 0 || /** @type {Element} */ (down.target).closest('.names')) return;
+      if (down.button !== 0 || !down.isPrimary || /** @type {Element} */ (down.target).closest('.names')) return;
       const kind = kindOf(down);
       const moves = this.moves(down);
       let isMoved = false;
       this.tip.hidden = true;
       const move = (/** @type {PointerEvent} */ event) => {
+        // Two fingers zoom; the one that remains then drags nothing.
+        if (this.isPinched || event.pointerId !== down.pointerId) return;
         if (!isMoved && Math.hypot(event.clientX - down.clientX, event.clientY - down.clientY) < 4) return;
         isMoved = true;
         moves[kind](event);
       };
       const up = (/** @type {PointerEvent} */ event) => {
+        if (event.pointerId !== down.pointerId) return;
         on.removeEventListener('pointermove', move);
         on.removeEventListener('pointerup', up);
         on.removeEventListener('pointercancel', up);
-        if (event.type === 'pointercancel') return;
+        if (event.type === 'pointercancel' || this.isPinched) return;
         if (isMoved && ['select', 'box'].includes(kind)) this.page.explain(this);
         else if (!isMoved && kind === 'strip') moves.strip(event);
         else if (!isMoved && kind === 'move') this.click(event);
