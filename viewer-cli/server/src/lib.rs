@@ -150,7 +150,7 @@ fn prepare(subject: &Subject, preparation: &Preparation) {
     subject.prepare(preparation);
     while !subject.has_stopped() {
         std::thread::sleep(Duration::from_millis(500));
-        if subject.trace().is_some_and(|trace| trace.is_replaced()) {
+        if subject.is_replaced() {
             subject.prepare(preparation);
         }
     }

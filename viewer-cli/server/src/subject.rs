@@ -9,7 +9,7 @@ use annals_merger::{IndexOptions, InputTrace, MergeError, MergeOptions, Symbols,
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::trace::ServedTrace;
+use crate::trace::{Identity, ServedTrace};
 
 /// What an input is at the moment.
 #[derive(Clone, Debug)]
@@ -18,8 +18,8 @@ enum State {
     Preparing(&'static str),
     /// It can be asked.
     Ready(Arc<ServedTrace>),
-    /// It cannot be read.
-    Failed(String),
+    /// It cannot be read: why, and what it was then.
+    Failed(String, Option<Identity>),
 }
 
 /// An input of a server.
@@ -77,7 +77,7 @@ impl Subject {
     pub(crate) fn trace(&self) -> Option<Arc<ServedTrace>> {
         match self.state() {
             State::Ready(trace) => Some(trace),
-            State::Preparing(_) | State::Failed(_) => None,
+            State::Preparing(_) | State::Failed(..) => None,
         }
     }
 
@@ -93,7 +93,7 @@ impl Subject {
                 "name": self.name, "id": trace.id,
                 "state": if trace.is_replaced() { "replaced" } else { "ready" },
             }),
-            State::Failed(why) => json!({"name": self.name, "state": "failed", "why": why}),
+            State::Failed(why, _) => json!({"name": self.name, "state": "failed", "why": why}),
         }
     }
 
@@ -114,11 +114,21 @@ impl Subject {
 
     /// Prepares it: what is not a trace is merged first, and a trace without an overview gets one in another file.
     pub(crate) fn prepare(&self, preparation: &Preparation) {
+        let found = Identity::at(&self.path);
         let state = match self.prepared(preparation) {
             Ok(trace) => State::Ready(Arc::new(trace)),
-            Err(error) => State::Failed(chain(&error)),
+            Err(error) => State::Failed(chain(&error), found),
         };
         self.set(state);
+    }
+
+    /// Returns whether its file is another one than when it was prepared. It may have failed because it was not written to its end.
+    pub(crate) fn is_replaced(&self) -> bool {
+        match self.state() {
+            State::Preparing(_) => false,
+            State::Ready(trace) => trace.is_replaced(),
+            State::Failed(_, then) => Identity::at(&self.path) != then,
+        }
     }
 
     fn begin(&self, what: &'static str, total: u64) {

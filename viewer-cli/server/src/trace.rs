@@ -32,7 +32,7 @@ type BinCache = Cache<(BinRange, LaneKey), Arc<Vec<LaneBin>>, ByBytes>;
 
 /// What distinguishes a file from another one, or from what it was.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Identity {
+pub(crate) struct Identity {
     device: u64,
     inode: u64,
     bytes: u64,
@@ -40,6 +40,13 @@ struct Identity {
 }
 
 impl Identity {
+    /// Returns the identity of a file. `None` if there is none.
+    pub(crate) fn at(path: &Path) -> Option<Self> {
+        std::fs::metadata(path)
+            .ok()
+            .map(|metadata| Self::of(&metadata))
+    }
+
     fn of(metadata: &Metadata) -> Self {
         Self {
             device: metadata.dev(),
@@ -92,16 +99,15 @@ impl ServedTrace {
         overview: Option<&Path>,
         symbols: &Symbols,
     ) -> Result<Self> {
+        // Before it is opened: a file that takes its place in between is another one then.
+        let identity = Identity::at(path);
         let reader = Reader::open_all(&[path.to_owned()], symbols)?;
         let overview = overview.map(Reader::open).transpose()?;
-        let metadata = std::fs::metadata(path)
-            .ok()
-            .map(|metadata| Identity::of(&metadata));
         let file = named
-            .zip(metadata.clone())
+            .zip(identity.clone())
             .map(|(named, identity)| (named.to_owned(), identity));
         let groups = LaneGroups::of(reader.definitions());
-        let digest = Sha256::digest(format!("{path:?} {metadata:?}").as_bytes());
+        let digest = Sha256::digest(format!("{path:?} {identity:?}").as_bytes());
         let id = digest
             .iter()
             .take(16)
@@ -133,8 +139,7 @@ impl ServedTrace {
         let Some((path, identity)) = &self.file else {
             return false;
         };
-        let now = std::fs::metadata(path).ok();
-        now.is_none_or(|metadata| Identity::of(&metadata) != *identity)
+        Identity::at(path).as_ref() != Some(identity)
     }
 
     /// Returns the reader of the overview.
