@@ -4,7 +4,7 @@
 //
 // MODULES is the directory into which `npm ci` has installed the packages of package.json. ADDRESS is what `trace-cli serve` printed.
 // KIND says what is served: `one`, a trace with messages; `two`, a comparison of two traces; `large`, a trace for the frame times and
-// the memory; `pictures` and `lanes`, traces whose picture is compared with the calls in the file CALLS, which other kinds do not have.
+// the memory; `damaged`, a trace and one that is cut off; `failed`, one that is cut off and a file that is none; `pictures` and `lanes`, traces whose picture is compared with the calls in the file CALLS, which other kinds do not have.
 // PAGE is a directory with the files of the page, to be used in place of those of the server.
 import fs from 'node:fs';
 import path from 'node:path';
@@ -480,6 +480,26 @@ const checkTwo = async (browser) => {
   for (const scheme of ['light', 'dark']) await checkAccess(browser, scheme);
 };
 
+// What is wrong with one of two traces is said with its name, and what there is of them is shown.
+const checkDamaged = async (browser) => {
+  const page = await open(browser, kind);
+  const notice = await page.locator('#notice').textContent();
+  const expected = kind === 'failed' ? /none\.annals: .*; cut\.annals is damaged: byte \d+/ : /^cut\.annals is damaged: byte \d+/;
+  check(expected.test(notice), `${kind}: ${notice}`);
+  const count = kind === 'failed' ? 1 : 2;
+  check(await page.locator('.pane').count() === count, `${kind}: ${await page.locator('.pane').count()} panes`);
+  for (let pane = 0; pane < count; pane++) check((await coloursOf(page, pane)).length > 4, `${kind}: pane ${pane} has no picture`);
+  for (const hash of ['from=9223372036854775806&to=9223372036854775807', 'from=5&to=4', 'from=0&to=1', 'top=1e308', 'top=-5&by=x&open=,t', 'align=__proto__&call=-1', 'region=%00', 'selected-from=-9223372036854775808&selected-to=9223372036854775807', '%E0%A4%A']) {
+    await page.goto('about:blank');
+    await page.goto(`${origin}/#${hash}`);
+    await page.waitForFunction(() => window.annals?.panes.length > 0, null, { timeout: 60_000 });
+    await rest(page);
+    const views = await page.evaluate(() => window.annals.panes.map(({ view, first, last, top, rows, height }) => view.to >= first && view.from <= last && top >= 0 && top <= Math.max(0, rows.height - height)));
+    check(views.every((isSeen) => isSeen), `${kind}: ${hash}: ${JSON.stringify(await viewOf(page))}`);
+  }
+  await page.context().close();
+};
+
 // 200 windows, some of them with one and a half device pixels a pixel.
 const checkDrawn = async (browser) => {
   for (const [name, windows, options] of [['pictures', 150, {}], ['pictures, 1.5 pixels per pixel', 50, { deviceScaleFactor: 1.5 }]]) {
@@ -504,6 +524,7 @@ try {
   if (kind === 'one') await checkOne(browser);
   else if (kind === 'two') await checkTwo(browser);
   else if (kind === 'large') await checkFrames(browser, await open(browser, 'large'), check, rest);
+  else if (['damaged', 'failed'].includes(kind)) await checkDamaged(browser);
   else if (kind === 'pictures') await checkDrawn(browser);
   else if (kind === 'lanes') await checkManyDrawn(browser);
   else check(false, `no such kind: ${kind}`);

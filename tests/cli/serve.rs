@@ -894,6 +894,19 @@ fn a_browser_compares_two_traces() {
 }
 
 #[test]
+fn a_browser_shows_what_is_left_of_damaged_traces() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let run = mpi_trace(scratch.path(), "run.annals", 20);
+    let cut = scratch.path().join("cut.annals");
+    let bytes = std::fs::read(&run).expect("a trace");
+    std::fs::write(&cut, &bytes[..bytes.len() * 2 / 3]).expect("a file");
+    let none = scratch.path().join("none.annals");
+    std::fs::write(&none, "nothing").expect("a file");
+    use_page(&[&run, &cut], "damaged");
+    use_page(&[&none, &cut], "failed");
+}
+
+#[test]
 fn a_browser_moves_fast_in_a_large_trace() {
     let scratch = tempfile::tempdir().expect("a directory");
     let run = trace(scratch.path(), "run.annals", 16, 100_000, true);

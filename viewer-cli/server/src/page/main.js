@@ -78,8 +78,9 @@ export class Page {
         return;
       }
       const failed = traces.filter((trace) => trace.state !== 'ready');
-      this.tell(failed.map((trace) => `${trace.name}: ${trace.why ?? 'the file was replaced'}`).join('; '), true);
-      await this.openTraces(traces.filter((trace) => trace.state === 'ready'));
+      const why = failed.map((trace) => `${trace.name}: ${trace.why ?? 'the file was replaced'}`);
+      this.tell(why.join('; '), true);
+      await this.openTraces(traces.filter((trace) => trace.state === 'ready'), why);
     } catch (error) {
       this.fail(error);
     }
@@ -101,8 +102,8 @@ export class Page {
     }
   }
 
-  /** @param {Trace[]} traces */
-  async openTraces(traces) {
+  /** @param {Trace[]} traces @param {string[]} why other traces are not shown */
+  async openTraces(traces, why) {
     /** @type {LaneAnswer[]} */
     const all = await Promise.all(traces.map((trace) => ask(`/${trace.id}/lanes`)));
     this.panes.forEach((pane) => pane.remove());
@@ -125,9 +126,11 @@ export class Page {
     }
     if (from !== null && to !== null && from < to) this.show(pane, from, Number(to - from));
     else this.showAll();
-    const damage = all.flatMap((lanes) => lanes.damage);
-    if (damage.length) this.tell(`The trace is damaged: ${damage.slice(0, 3).join('; ')}`, true);
-    if (this.panes.every((of) => of.lanes.events === '0')) this.tell('The trace has no events.', false);
+    const damaged = all.filter(({ damage }) => damage.length);
+    const nameOf = (/** @type {LaneAnswer} */ { name }) => (this.isComparison ? short(name) : 'The trace');
+    const problems = [...why, ...damaged.map((lanes) => `${nameOf(lanes)} is damaged: ${lanes.damage.slice(0, 3).join('; ')}`)];
+    if (problems.length) this.tell(problems.join('; '), true);
+    else if (this.panes.every((of) => of.lanes.events === '0')) this.tell('The trace has no events.', false);
   }
 
   /** Returns the highlighted region in a trace: regions of several traces are the same by name. @param {Pane} pane */
