@@ -34,14 +34,59 @@ struct Tasks {
     functions: &'static Functions,
     recorder: Handle,
     threads: Handle,
-    enter: Handle,
-    leave: Handle,
-    begin: Handle,
+    /// `None` before the first task.
+    types: Option<Types>,
     /// Sources, by number.
     sources: Vec<Handle>,
     free: BinaryHeap<Reverse<usize>>,
     /// By address of the task.
     places: FxHashMap<usize, Place>,
+}
+
+/// Event types of tasks.
+#[derive(Clone, Copy, Debug)]
+struct Types {
+    enter: Handle,
+    leave: Handle,
+    begin: Handle,
+}
+
+impl Types {
+    fn add(functions: &Functions, recorder: Handle) -> PyResult<Self> {
+        let region = [ElementSpec {
+            name: "region".to_owned(),
+            kind: element_type::U32,
+            is_region: true,
+        }];
+        let name = [ElementSpec {
+            name: "name".to_owned(),
+            kind: element_type::STRING,
+            is_region: false,
+        }];
+        let add = |what: &str, description: &str, role, elements: &[ElementSpec]| {
+            functions.add_event_type(recorder, what, description, role, elements)
+        };
+        Ok(Self {
+            enter: add(
+                "asyncio.enter",
+                "A region of a task begins",
+                role::ENTER,
+                &region,
+            )?,
+            leave: add(
+                "asyncio.leave",
+                "A region of a task ends",
+                role::LEAVE,
+                &region,
+            )?,
+            begin: add(
+                "asyncio.task",
+                "A task has its first event here",
+                role::POINT,
+                &name,
+            )?,
+        })
+    }
 }
 
 /// Functions of `asyncio`.
@@ -59,39 +104,9 @@ pub(crate) fn begin(
     functions: &'static Functions,
     recorder: Handle,
 ) -> PyResult<()> {
-    let region = [ElementSpec {
-        name: "region".to_owned(),
-        kind: element_type::U32,
-        is_region: true,
-    }];
-    let name = [ElementSpec {
-        name: "name".to_owned(),
-        kind: element_type::STRING,
-        is_region: false,
-    }];
-    let add = |what: &str, description: &str, role, elements: &[ElementSpec]| {
-        functions.add_event_type(recorder, what, description, role, elements)
-    };
     let tasks = Tasks {
         threads: functions.threads(recorder)?,
-        enter: add(
-            "asyncio.enter",
-            "A region of a task begins",
-            role::ENTER,
-            &region,
-        )?,
-        leave: add(
-            "asyncio.leave",
-            "A region of a task ends",
-            role::LEAVE,
-            &region,
-        )?,
-        begin: add(
-            "asyncio.task",
-            "A task has its first event here",
-            role::POINT,
-            &name,
-        )?,
+        types: None,
         functions,
         recorder,
         sources: Vec::new(),
@@ -120,7 +135,8 @@ pub(crate) fn raise(
     }
     TASKS.with(py, |state| {
         let Some(tasks) = state else { return };
-        let event_type = if is_enter { tasks.enter } else { tasks.leave };
+        let Some(types) = tasks.types else { return };
+        let event_type = if is_enter { types.enter } else { types.leave };
         match place {
             Place::Task(number) => {
                 let values = [Value::region(region)];
@@ -190,6 +206,12 @@ fn add(py: Python<'_>, task: &Bound<'_, PyAny>) -> PyResult<Place> {
         let Some(tasks) = state else {
             return Ok(Place::Thread);
         };
+        let types = match tasks.types {
+            Some(types) => types,
+            None => *tasks
+                .types
+                .insert(Types::add(tasks.functions, tasks.recorder)?),
+        };
         let place = tasks.take()?;
         tasks.places.insert(task.as_ptr() as usize, place);
         if let Place::Task(number) = place
@@ -197,7 +219,7 @@ fn add(py: Python<'_>, task: &Bound<'_, PyAny>) -> PyResult<Place> {
         {
             tasks
                 .functions
-                .raise_on(tasks.sources[number], tasks.begin, &[value]);
+                .raise_on(tasks.sources[number], types.begin, &[value]);
         }
         PyResult::Ok(place)
     })?;
