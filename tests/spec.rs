@@ -9,13 +9,14 @@ use annals_format::{
     Chunk, ChunkBuilder, ChunkHeader, ClockId, ClockMap, Column, CompressionLevel, Cumulative,
     Definition, Definitions, DroppedRecord, Element, ElementType, EventHasher, EventType,
     EventTypeId, FileHeader, FileKind, Filter, Footer, ForeignRecord, Function, LaneKey, LaneKind,
-    LiveHeader, LiveImage, LocationId, LocationState, MapCursor, Module, ModuleId, OrderHash,
-    OrderedChunk, OverviewRow, ProcessId, ROW_OBSERVATION, RecordingId, RecordingIndex, Reference,
-    RegionId, RegionStatistics, Role, SharedClockMap, Slice, Snapshot, SnapshotHeader, Step,
-    StreamGroup, StreamId, StreamTotals, StringId, Symbol, TraceChunk, TraceChunkHeader, TraceLoss,
-    TypeColumns, Value, Verbosity, World, decode_index_block, decode_overview, decode_tail,
-    encode_overview, encode_overview_head, encode_tail, live, names, put_dropped_row, put_ints,
-    put_row_start, read_ints,
+    LiveHeader, LiveImage, LocationId, LocationState, MapCursor, MessageRow, Module, ModuleId,
+    OrderHash, OrderedChunk, OverviewRow, ProcessId, ROW_OBSERVATION, RecordingId, RecordingIndex,
+    Reference, RegionId, RegionStatistics, Role, SharedClockMap, Slice, Snapshot, SnapshotHeader,
+    Step, StreamGroup, StreamId, StreamTotals, StringId, Symbol, TraceChunk, TraceChunkHeader,
+    TraceLoss, TypeColumns, Value, Verbosity, World, decode_index_block, decode_messages,
+    decode_overview, decode_tail, encode_messages, encode_messages_head, encode_overview,
+    encode_overview_head, encode_tail, live, names, put_dropped_row, put_ints, put_row_start,
+    read_ints,
 };
 use serde_json::{Value as Json, json};
 
@@ -753,6 +754,41 @@ fn an_overview_has_values_of_bins() {
                 "busy_ns": row.busy_ns,
                 "region": row.region.get(),
                 "region_ns": row.region_ns,
+                "longest_ns": row.longest_ns,
+            })
+        });
+        json!({ "rows": rows.collect::<Json>() })
+    });
+}
+
+#[test]
+fn an_overview_has_messages_of_bins() {
+    let row = MessageRow {
+        level: 12,
+        kind: LaneKind::Location,
+        bin: 2,
+        from: 2,
+        to: 3,
+        count: 70,
+        bytes: 4480,
+        longest_ns: 900,
+    };
+    let (mut head, mut body) = (Vec::new(), Vec::new());
+    encode_messages_head(&[row], &mut head);
+    encode_messages(&[row], &mut body);
+    let block = write_block(BlockKind::Messages, &head, &body);
+    assert_example("messages", &block, |bytes| {
+        let (head, body) = open_block(bytes, BlockKind::Messages);
+        let rows = decode_messages(&head, &body).unwrap();
+        let rows = rows.iter().map(|row| {
+            json!({
+                "level": row.level,
+                "kind": row.kind as u8,
+                "bin": row.bin,
+                "from": row.from,
+                "to": row.to,
+                "count": row.count,
+                "bytes": row.bytes,
                 "longest_ns": row.longest_ns,
             })
         });

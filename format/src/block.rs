@@ -170,6 +170,7 @@ pub enum BlockKind {
     Statistics,
     Index,
     Overview,
+    Messages,
     Unknown(u8),
 }
 
@@ -187,6 +188,7 @@ impl BlockKind {
             8 => Self::Index,
             9 => Self::TraceChunk,
             10 => Self::Overview,
+            11 => Self::Messages,
             other => Self::Unknown(other),
         }
     }
@@ -204,6 +206,7 @@ impl BlockKind {
             Self::Index => 8,
             Self::TraceChunk => 9,
             Self::Overview => 10,
+            Self::Messages => 11,
             Self::Unknown(other) => other,
         }
     }

@@ -6,6 +6,7 @@ use crate::definitions::Definitions;
 use crate::error::{FormatError, Result};
 use crate::file_limits::FileLimits;
 use crate::ids::EventTypeId;
+use crate::message_rows::MessageOverview;
 use crate::overview::OverviewEntry;
 use crate::totals::StreamTotals;
 use crate::trace_chunk::{TraceChunkHeader, TraceLoss};
@@ -78,6 +79,8 @@ pub struct Footer {
     pub index_blocks: Vec<u64>,
     /// The blocks of the overview of a trace, in the order of the file.
     pub overview: Vec<OverviewEntry>,
+    /// The messages of the overview of a trace, if it has them.
+    pub messages: Option<MessageOverview>,
 }
 
 /// The footer of a recording as it grows: index and totals in the bytes that they will have. What is full of the index
@@ -163,12 +166,13 @@ struct LastSections<'a> {
     blocks: &'a [u64],
     chunks_in_blocks: u64,
     overview: &'a [OverviewEntry],
+    messages: Option<&'a MessageOverview>,
 }
 
 impl LastSections<'_> {
     /// Appends them, as far as the last that is there.
     fn encode(&self, out: &mut Vec<u8>) {
-        let mut sections = vec![Vec::new(); 4];
+        let mut sections = vec![Vec::new(); 5];
         sections[0].put_varint(self.snapshots.len() as u64);
         for entry in self.snapshots {
             let mut fields = Vec::new();
@@ -190,11 +194,15 @@ impl LastSections<'_> {
             entry.encode(&mut fields);
             sections[3].put_bytes(&fields);
         }
+        if let Some(messages) = self.messages {
+            messages.encode(&mut sections[4]);
+        }
         let is_there = [
             !self.snapshots.is_empty(),
             self.statistics.is_some(),
             !self.blocks.is_empty(),
             !self.overview.is_empty(),
+            self.messages.is_some(),
         ];
         let count = is_there.iter().rposition(|is_there| *is_there);
         for section in &sections[..count.map_or(0, |last| last + 1)] {
@@ -309,6 +317,7 @@ impl Footer {
             blocks: &self.index_blocks,
             chunks_in_blocks: self.chunks_in_blocks,
             overview: &self.overview,
+            messages: self.messages.as_ref(),
         };
         last.encode(out);
     }
@@ -407,6 +416,12 @@ impl Footer {
             for _ in 0..count {
                 let mut fields = Wire::new(section.bytes("entry of the overview")?);
                 footer.overview.push(OverviewEntry::decode(&mut fields)?);
+            }
+        }
+        if w.remaining() != 0 {
+            let mut section = Wire::new(w.bytes("messages of the overview")?);
+            if !section.is_empty() {
+                footer.messages = Some(MessageOverview::decode(&mut section)?);
             }
         }
         footer.take_chunks(chunks, chunk_count)?;

@@ -22,6 +22,7 @@
 //! ```
 
 mod amend;
+mod bin_blocks;
 mod block;
 mod cache;
 mod chunk;
@@ -40,6 +41,7 @@ mod ints;
 mod limits;
 pub mod live;
 mod loss;
+mod message_rows;
 pub mod names;
 mod order;
 pub mod otf2;
@@ -66,6 +68,7 @@ mod value;
 pub mod wire;
 
 pub use amend::{Amendment, amend};
+pub use bin_blocks::{BinBlock, BinKey};
 pub use block::{
     BLOCK_HEADER_LEN, BlockHeader, BlockKind, BlockWriter, CompressionLevel, FILE_HEADER_LEN,
     FileHeader, FileKind, MAGIC, MAJOR, MAX_BODY_LEN, MAX_CHUNK_BODY_LEN, MAX_HEAD_LEN, MINOR,
@@ -95,6 +98,10 @@ pub use ints::{Ints, Word, put_growing, put_ints, read_ints};
 pub use limits::Content;
 pub use live::{LiveHeader, LiveImage};
 pub use loss::{Cause, DroppedRecord, RECORDER_CAUSES};
+pub use message_rows::{
+    MessageOverview, MessageRow, MessageTotals, NO_LOCATION, decode_messages, encode_messages,
+    encode_messages_head, messages_content,
+};
 pub use order::{EventPlace, LossPoint, OrderedChunk, OrderedRow};
 pub use overview::{
     LaneKey, LaneKind, MAX_BIN_LEVEL, MAX_LANE_DEPTH, MAX_OVERVIEW_ROWS, MOST_CALLS_WITHOUT_BIN,

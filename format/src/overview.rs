@@ -39,11 +39,11 @@ impl LaneKind {
         Self::All,
     ];
 
-    const fn code(self) -> u64 {
+    pub(crate) const fn code(self) -> u64 {
         self as u64
     }
 
-    fn from_code(code: u64) -> Option<Self> {
+    pub(crate) fn from_code(code: u64) -> Option<Self> {
         Self::ALL.get(usize::try_from(code).ok()?).copied()
     }
 }
@@ -153,7 +153,7 @@ impl OverviewEntry {
     }
 }
 
-fn level_of(level: u64) -> Result<u8> {
+pub(crate) fn level_of(level: u64) -> Result<u8> {
     let known = u8::try_from(level).ok();
     let known = known.filter(|level| *level <= MAX_BIN_LEVEL);
     known.ok_or_else(|| FormatError::invalid(0, "a level of at most 62", level))

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::bin_blocks::BinBlock;
 use crate::block::{BlockHeader, BlockKind, FileHeader, StoredBody};
 use crate::definitions::Definitions;
 use crate::error::{FormatError, Result};
@@ -10,6 +11,7 @@ use crate::footer::{SnapshotEntry, TraceIndexEntry};
 use crate::ids::{EventTypeId, StreamId};
 use crate::limits::Content;
 use crate::loss::Cause;
+use crate::message_rows::{MessageOverview, MessageRow, decode_messages, messages_content};
 use crate::overview::{OverviewEntry, OverviewRow, decode_overview, overview_content};
 use crate::read::ReadAt;
 use crate::scan::{
@@ -41,6 +43,8 @@ pub struct Trace {
     pub statistics: Option<u64>,
     /// The blocks of its overview, if it has one.
     pub overview: Vec<OverviewEntry>,
+    /// The messages of its overview, if it has them.
+    pub messages: Option<MessageOverview>,
     /// Whether the file has a whole footer.
     pub has_footer: bool,
     /// Parts of the file that could not be used.
@@ -128,6 +132,7 @@ impl Trace {
             snapshots: Vec::new(),
             statistics: None,
             overview: Vec::new(),
+            messages: None,
             has_footer: false,
             problems: Vec::new(),
             tail_footer: None,
@@ -179,6 +184,7 @@ impl Trace {
         self.losses = footer.losses;
         self.statistics = footer.statistics;
         self.overview = footer.overview;
+        self.messages = footer.messages;
         let count = self.chunks.len();
         let snapshots = footer.snapshots.into_iter().filter_map(|entry| {
             let before = usize::try_from(entry.chunk)
@@ -392,6 +398,23 @@ impl Trace {
         Ok(rows)
     }
 
+    /// Reads a block of the overview's messages. `file` is the one the trace was read from.
+    ///
+    /// # Errors
+    /// If it cannot be read, is damaged, or is another than the footer says.
+    pub fn load_messages(&self, file: &dyn ReadAt, entry: &BinBlock) -> Result<Vec<MessageRow>> {
+        let (block, head, body) = read_bins(file, entry, BlockKind::Messages)?;
+        let shifted = |error: FormatError| error.shifted(entry.offset);
+        let rows = decode_messages(&head, &body).map_err(shifted)?;
+        block
+            .check_content(messages_content(&rows))
+            .map_err(shifted)?;
+        match BinBlock::of_messages(entry.offset, &rows) == Some(*entry) {
+            true => Ok(rows),
+            false => Err(other_bins(entry, "other rows".to_owned())),
+        }
+    }
+
     /// Decodes the events of all streams of a chunk.
     ///
     /// # Errors
@@ -570,6 +593,27 @@ pub fn read_stored_trace_chunk(file: &dyn ReadAt, offset: u64) -> Result<StoredT
         header: decode_with(&head, offset, TraceChunkHeader::decode)?,
         body: StoredBody::of_block(&block, stored),
     })
+}
+
+/// Reads a block with rows of bins, which must be of a kind.
+fn read_bins(
+    file: &dyn ReadAt,
+    entry: &BinBlock,
+    kind: BlockKind,
+) -> Result<(BlockHeader, Vec<u8>, Vec<u8>)> {
+    let read = read_block(file, entry.offset)?;
+    match read.0.kind == kind {
+        true => Ok(read),
+        false => Err(other_bins(entry, format!("{:?}", read.0.kind))),
+    }
+}
+
+const fn other_bins(entry: &BinBlock, found: String) -> FormatError {
+    FormatError::Invalid {
+        offset: entry.offset,
+        expected: "the block of bins that the footer names",
+        found,
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use annals_format::{
-    CompressionLevel, Definitions, FileKind, Footer, OverviewEntry, ReadAt as _, TraceChunk,
+    CompressionLevel, Definitions, FileKind, Footer, MessageOverview, OverviewEntry, ReadAt as _,
+    TraceChunk,
 };
 
 use crate::calls::moves::ChunkMoves;
@@ -13,6 +14,8 @@ use crate::calls::statistics::{ChunkSpan, TraceCalls};
 use crate::error::{MergeError, Result};
 use crate::input::trace::InputTrace;
 use crate::merge::output::{finish_trace, start_trace};
+use crate::messages::MessageLosses;
+use crate::overview::event_bins::{BinSource, EventBins};
 use crate::overview::groups::LaneGroups;
 use crate::overview::writer::OverviewWriter;
 use crate::read::{Reader, default_jobs};
@@ -110,7 +113,7 @@ fn write(
             start_trace(&mut file, id, &Definitions::default(), level)?;
         }
     }
-    footer.overview = build(path, options, output, &mut file, progress)?;
+    (footer.overview, footer.messages) = build(path, options, output, &mut file, progress)?;
     match options.with_events {
         true => {
             let (totals, losses) = (&trace.totals, &trace.losses);
@@ -137,26 +140,31 @@ fn copy(input: &InputTrace, end: u64, file: &mut TraceFile) -> Result<()> {
     Ok(())
 }
 
-/// Counts the calls of a trace, and writes their overview.
+/// Counts the calls and messages of a trace, and writes their overview.
 fn build(
     path: &Path,
     options: &IndexOptions,
     output: &Path,
     file: &mut TraceFile,
     mut progress: impl FnMut(u64) -> ControlFlow<()>,
-) -> Result<Vec<OverviewEntry>> {
+) -> Result<(Vec<OverviewEntry>, Option<MessageOverview>)> {
     let mut reader = Reader::open(path)?;
     reader.set_jobs(options.jobs);
     let definitions = reader.definitions();
     let types = RegionTypes::of(definitions);
     let mut calls = TraceCalls::new(&types, options.jobs, Some(LaneGroups::of(definitions)))?;
     let mut overview = OverviewWriter::new(options.compression, output)?;
+    let summary = reader.summary()?;
+    let losses = MessageLosses::of(definitions, &summary.totals, &summary.losses);
+    let source = BinSource::of(definitions, losses);
+    let mut bins = EventBins::new(&source);
     let mut events = 0_u64;
     if let Some(at) = reader.snapshots().first().filter(|at| at.before == 0) {
         calls.begin(&types, &reader.load_snapshot(at)?);
     }
     reader.for_each_chunk(Window::ALL, |chunk: TraceChunk| {
         let span = ChunkSpan::of(&chunk);
+        bins.take(&source.extract(&chunk));
         calls.take(ChunkMoves::of_chunk(&types, &chunk), span);
         overview.take(calls.take_rows(), file)?;
         events = events.saturating_add(span.events);
@@ -167,5 +175,6 @@ fn build(
     })?;
     calls.end();
     overview.take(calls.take_rows(), file)?;
-    overview.finish(file)
+    let messages = bins.finish().write(&mut overview, file)?;
+    Ok((overview.finish(file)?, messages))
 }

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use annals_format::{
     CollectiveOperation, Column, Definitions, Ended, EventPlace, EventType, EventTypeId, LossPoint,
-    Reference, Role, StreamId, TraceChunk, TraceLoss, TypeColumns,
+    Reference, Role, StreamId, StreamTotals, TraceChunk, TraceLoss, TypeColumns, TypeTotals,
 };
 use rustc_hash::FxHashMap;
 
@@ -244,6 +244,103 @@ pub(crate) struct MessageBatch<D = ()> {
     pub(crate) details: Vec<D>,
 }
 
+/// An event of a message in its chunk.
+pub(crate) struct EventColumns<'a> {
+    plan: &'a TypePlan,
+    columns: &'a [Column],
+    ordinal: usize,
+    pub(crate) stream: StreamId,
+}
+
+/// Which side of a message an event is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum EventRole {
+    Send,
+    Receive,
+}
+
+impl EventColumns<'_> {
+    /// Returns the element `bytes`, if the event has it.
+    pub(crate) fn bytes(&self) -> Option<u64> {
+        let value = self.columns.get(self.plan.bytes?)?.integer(self.ordinal)?;
+        u64::try_from(value).ok()
+    }
+
+    /// Returns which side it is. `None` if it is neither.
+    pub(crate) const fn role(&self) -> Option<EventRole> {
+        match self.plan.kind {
+            TypeKind::PointToPoint(PointToPointKind::Send) => Some(EventRole::Send),
+            TypeKind::PointToPoint(PointToPointKind::Receive) => Some(EventRole::Receive),
+            _ => None,
+        }
+    }
+}
+
+/// What losses of a trace may have had of messages.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct MessageLosses {
+    /// By stream, the kinds of events that a loss without an event type may have had. Of other streams it may have had all.
+    pub(crate) carries: BTreeMap<StreamId, Lost>,
+    /// Kinds of events that were suppressed at unknown times.
+    pub(crate) suppressed: Vec<(StreamId, Lost)>,
+}
+
+impl MessageLosses {
+    /// Returns what the losses of a trace with these totals may have had.
+    pub(crate) fn of(
+        definitions: &Definitions,
+        totals: &[StreamTotals],
+        losses: &[TraceLoss],
+    ) -> Self {
+        let of_streams = totals.iter().map(|totals| {
+            let raised = totals.rows.iter().filter(|row| row.raised != 0);
+            let is_vague = |row: &TypeTotals| {
+                row.raised_is_lower_bound || row.event_type == annals_format::ANY_EVENT_TYPE
+            };
+            let lost = if totals.rows.iter().any(is_vague) {
+                Lost::ALL
+            } else {
+                carried(definitions, raised.map(|row| row.event_type))
+            };
+            (totals.stream, lost)
+        });
+        let carries = of_streams.collect();
+        // Events that sampling leaves out are counted, without an interval.
+        let mut known: FxHashMap<(StreamId, EventTypeId), u64> = FxHashMap::default();
+        for loss in losses.iter().filter(|loss| loss.cause.is_suppressed()) {
+            if let Some(event_type) = loss.event_type {
+                *known.entry((loss.stream, event_type)).or_default() += loss.count;
+            }
+        }
+        let suppressed = totals.iter().filter_map(|of_stream| {
+            let stream = of_stream.stream;
+            let sampled = of_stream.rows.iter().filter(|row| {
+                let known = known.get(&(stream, row.event_type)).copied();
+                row.suppressed > known.unwrap_or(0)
+            });
+            let lost = carried(definitions, sampled.map(|row| row.event_type));
+            lost.is_any().then_some((stream, lost))
+        });
+        Self {
+            suppressed: suppressed.collect(),
+            carries,
+        }
+    }
+
+    /// Returns whether messages are matched as with other such losses in a trace with these losses.
+    pub(crate) fn agrees(&self, other: &Self, losses: &[TraceLoss]) -> bool {
+        let of = |all: &Self, stream| all.carries.get(&stream).copied().unwrap_or(Lost::ALL);
+        let mut vague = losses.iter().filter(|loss| loss.event_type.is_none());
+        self.suppressed == other.suppressed
+            && vague.all(|loss| of(self, loss.stream) == of(other, loss.stream))
+    }
+}
+
+fn is_dense(mut ids: impl Iterator<Item = usize>) -> bool {
+    let mut next = 0..;
+    ids.all(|id| next.next() == Some(id))
+}
+
 /// The content of all events of a type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum TypeKind {
@@ -423,6 +520,35 @@ impl Extractor {
         extractor
     }
 
+    /// Creates an extractor of messages and collective operations, if the definitions are those of a whole trace.
+    pub(crate) fn of_losses(definitions: &Definitions, losses: &MessageLosses) -> Option<Self> {
+        let is_whole = is_dense(definitions.processes.keys().map(|id| id.index()))
+            && is_dense(definitions.streams.keys().map(|id| id.index()))
+            && is_dense(definitions.event_types.keys().map(|id| id.index()))
+            && is_dense(definitions.objects.keys().map(|id| id.index()))
+            && definitions
+                .ranks
+                .keys()
+                .all(|id| definitions.processes.contains_key(id));
+        if !is_whole {
+            return None;
+        }
+        let mut extractor = Self::new(definitions, &losses.carries);
+        for (stream, lost) in &losses.suppressed {
+            extractor.suppress(*stream, *lost);
+        }
+        Some(extractor)
+    }
+
+    /// Returns the losses that a matcher must know before the first message: of events that were suppressed at unknown times.
+    pub(crate) fn suppressed_losses<D: Default>(&self) -> MessageBatch<D> {
+        let losses = self.suppressed.iter();
+        MessageBatch {
+            losses: losses.map(|(process, lost)| (0, *process, *lost)).collect(),
+            ..MessageBatch::default()
+        }
+    }
+
     /// Marks messages of a stream's process as unmatchable from the start on.
     ///
     /// `lost` contains the kinds of events that were suppressed at unknown times.
@@ -433,7 +559,7 @@ impl Extractor {
     }
 
     /// Returns whether any event type is of messages between two processes.
-    fn has_messages(&self) -> bool {
+    pub(crate) fn has_messages(&self) -> bool {
         let mut plans = self.types.iter().flatten();
         plans.any(TypePlan::is_point_to_point)
     }
@@ -516,6 +642,36 @@ impl Extractor {
     /// Returns the messages of a chunk of the trace.
     pub(crate) fn extract(&self, chunk: &TraceChunk) -> MessageBatch {
         let mut batch = MessageBatch::default();
+        let places = self.places(chunk);
+        let places = places.iter().enumerate();
+        self.append(chunk, places, i64::MAX, &mut batch, |_, _, _, _, _| None);
+        batch
+    }
+
+    /// Returns the messages of a chunk of the trace, with a detail of each event.
+    pub(crate) fn extract_with<D: Default>(
+        &self,
+        chunk: &TraceChunk,
+        mut detail: impl FnMut(&EventColumns<'_>) -> D,
+    ) -> MessageBatch<D> {
+        let mut batch = MessageBatch::default();
+        let places = self.places(chunk);
+        let places = places.iter().enumerate();
+        let of_event =
+            |plan: &TypePlan, columns: &[Column], place: &EventPlace, _: usize, stream| {
+                Some(detail(&EventColumns {
+                    plan,
+                    columns,
+                    ordinal: place.ordinal as usize,
+                    stream,
+                }))
+            };
+        self.append(chunk, places, i64::MAX, &mut batch, of_event);
+        batch
+    }
+
+    /// Returns the places of a chunk's messages, in the order of the trace.
+    fn places(&self, chunk: &TraceChunk) -> Vec<EventPlace> {
         // Few of the events are messages: only these are sorted.
         let mut places = Vec::new();
         for (number, group) in chunk.groups.iter().enumerate() {
@@ -544,9 +700,7 @@ impl Extractor {
             }
         }
         chunk.sort(&mut places);
-        let places = places.iter().enumerate();
-        self.append(chunk, places, i64::MAX, &mut batch, |_, _, _, _, _| None);
-        batch
+        places
     }
 
     /// Appends the messages among these events of a chunk that are before a time (`i64::MAX` means all), with the detail

@@ -1,8 +1,11 @@
-//! The overview of a trace: values of bins of time, by lane (SPEC.md, *Overview*).
+//! The overview of a trace: values of bins of time (SPEC.md, *Overview*).
 
+mod bin_table;
+pub(crate) mod event_bins;
 mod group_lane;
 pub(crate) mod groups;
 pub(crate) mod lane;
+mod message_bins;
 mod own_lane;
 pub(crate) mod shard;
 pub(crate) mod writer;

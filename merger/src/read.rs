@@ -15,8 +15,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use annals_format::{
-    Definitions, OrderedChunk, OverviewDensity, OverviewEntry, OverviewRow, Problem,
-    RegionStatistics, Snapshot, StreamId, StreamTotals, TraceChunk, TraceLoss, TraceSnapshot,
+    BinBlock, Definitions, MessageOverview, MessageRow, OrderedChunk, OverviewDensity,
+    OverviewEntry, OverviewRow, Problem, RegionStatistics, Snapshot, StreamId, StreamTotals,
+    TraceChunk, TraceLoss, TraceSnapshot,
 };
 
 use crate::calls::region_types::RegionTypes;
@@ -517,6 +518,29 @@ impl Reader {
             return Ok(Vec::new());
         };
         let loaded = opened.trace.load_overview(&opened.file, at);
+        loaded.map_err(|source| MergeError::Format {
+            path: opened.path.clone(),
+            error: source,
+        })
+    }
+
+    /// Returns the messages of the overview: how many there are, and the blocks of their rows. `None` if it has none.
+    pub fn message_overview(&self) -> Option<&MessageOverview> {
+        match &self.content {
+            Content::Trace(opened) => opened.trace.messages.as_ref(),
+            Content::Recordings(_) => None,
+        }
+    }
+
+    /// Reads one of the blocks of the [overview of messages](Reader::message_overview).
+    ///
+    /// # Errors
+    /// If it cannot be read or is damaged.
+    pub fn load_messages(&self, at: &BinBlock) -> Result<Vec<MessageRow>> {
+        let Content::Trace(opened) = &self.content else {
+            return Ok(Vec::new());
+        };
+        let loaded = opened.trace.load_messages(&opened.file, at);
         loaded.map_err(|source| MergeError::Format {
             path: opened.path.clone(),
             error: source,

@@ -1,5 +1,7 @@
 //! Verification: whether a trace holds what its footer says, and what its inputs hold.
 
+mod bins;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash as _, Hasher as _};
 use std::ops::ControlFlow;
@@ -24,6 +26,7 @@ use crate::filter::{EventFilter, Said, said};
 use crate::input::symbols::Symbols;
 use crate::merge::options::no_progress;
 use crate::messages::causality::Causality;
+use crate::overview::event_bins::{EventBins, FoundBins};
 use crate::overview::groups::LaneGroups;
 use crate::read::{ReadSummary, Reader, default_jobs};
 use crate::report::{DamageReport, Sums};
@@ -228,6 +231,7 @@ fn verify_with(
         tally,
         statistics,
         overview,
+        bins,
         wrong_snapshot,
         unreadable_snapshots,
     } = replay(&opened, progress)?;
@@ -260,6 +264,11 @@ fn verify_with(
         let expected = "values that the calls add up to";
         let found = format!("others, in {} rows", stored.rows);
         mismatches.push(mismatch(definitions, None, "overview", expected, found));
+    }
+    let of_events = bins::differences(&opened, &bins, &mut unreadable);
+    for what in of_events.into_iter().filter(|_| !outcome.has_skipped_now) {
+        let expected = "values that the events add up to";
+        mismatches.push(mismatch(definitions, None, what, expected, "others"));
     }
     if let Some(time_ns) = tally.first_disorder {
         let expected = "events in the order of the trace";
@@ -340,6 +349,8 @@ struct Replay {
     statistics: Option<RegionStatistics>,
     /// The overview that all calls add up to, if the trace has one.
     overview: RowSum,
+    /// The values of bins that all events add up to, as far as the trace has them.
+    bins: FoundBins,
     /// The first snapshot whose open regions are not those of the events before it.
     wrong_snapshot: Option<SnapshotEntry>,
     unreadable_snapshots: Vec<DamageReport>,
@@ -356,6 +367,8 @@ fn replay(opened: &Reader, mut progress: impl FnMut(u64) -> ControlFlow<()>) -> 
     let groups = has_overview.then(|| LaneGroups::of(definitions));
     let mut calls = TraceCalls::new(&types, 1, groups)?;
     let mut overview = RowSum::default();
+    let source = bins::source_of(opened)?;
+    let mut bins = EventBins::new(&source);
     let (mut chunks, mut wrong_snapshot) = (0, None);
     let mut unreadable_snapshots = Vec::new();
     // What a trace that was cut out of a longer one begins with, nothing in it can contradict.
@@ -384,6 +397,7 @@ fn replay(opened: &Reader, mut progress: impl FnMut(u64) -> ControlFlow<()>) -> 
         compare_snapshot(chunks, &stacks);
         chunks += 1;
         tally.take(&chunk, &sorted);
+        bins.take(&source.extract(&chunk));
         let moves = ChunkMoves::of_chunk(&types, &chunk);
         stacks.take_moves(&moves);
         calls.take(moves, ChunkSpan::of(&chunk));
@@ -400,6 +414,7 @@ fn replay(opened: &Reader, mut progress: impl FnMut(u64) -> ControlFlow<()>) -> 
         outcome,
         tally,
         overview,
+        bins: bins.finish(),
         statistics: calls.finish(),
         wrong_snapshot,
         unreadable_snapshots,

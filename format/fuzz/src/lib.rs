@@ -15,8 +15,8 @@ use annals_format::{
     EventTypeId, FileHeader, FileKind, Footer, LiveHeader, LiveImage, Location, LocationId,
     LocationKind, OrderedChunk, ProcessId, ReadAt, Recording, RecordingId, RegionStatistics, Role,
     Snapshot, SnapshotHeader, Source, SourceId, SourceOrder, Stream, StreamId, StreamTotals,
-    StringId, Trace, TraceChunk, TraceChunkHeader, Verbosity, decode_index_block, encode_tail,
-    put_row_start, read_ints,
+    StringId, Trace, TraceChunk, TraceChunkHeader, Verbosity, decode_index_block, decode_messages,
+    decode_overview, encode_tail, put_row_start, read_ints,
 };
 use annals_merger::{ClockOffsets, EventFilter, Plan, globs};
 use annals_recorder::{ENVIRONMENT, Options, Rules, Trigger};
@@ -86,6 +86,8 @@ fn part(which: u8, bytes: &[u8]) {
         8 => {
             if let Some((head, body)) = bytes.split_first() {
                 let _ = RegionStatistics::decode(&[*head], body);
+                let _ = decode_overview(&[*head], body);
+                let _ = decode_messages(&[*head], body);
             }
         }
         _ => {

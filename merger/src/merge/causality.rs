@@ -146,9 +146,14 @@ impl Merge {
 
     /// Returns what takes messages out of the events, if there are any and they are wanted.
     pub(super) fn extractor(&self) -> Option<Extractor> {
-        if self.causality == Causality::Off {
-            return None;
+        match self.causality {
+            Causality::Off => None,
+            _ => Extractor::of(&self.definitions, &self.carries()),
         }
+    }
+
+    /// Returns by stream what a loss without an event type may have had, as far as the inputs' totals say.
+    pub(super) fn carries(&self) -> BTreeMap<StreamId, Lost> {
         let mut carries = BTreeMap::new();
         for member in &self.members {
             for (id, contents) in &member.input.recording.streams {
@@ -162,7 +167,7 @@ impl Merge {
                 carries.insert(number, self.carried(&trace.numbers, totals));
             }
         }
-        Extractor::of(&self.definitions, &carries)
+        carries
     }
 
     /// Returns what a loss of any type in a stream may have had.

@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use annals_format::{
     BlockKind, BlockWriter, CompressionLevel, Definitions, FileHeader, FileKind, Footer,
-    RecordingId, Snapshot, StoredBody, StreamTotals, TraceChunkHeader, TraceIndexEntry, TraceLoss,
-    encode_tail,
+    MessageOverview, RecordingId, Snapshot, StoredBody, StreamTotals, TraceChunkHeader,
+    TraceIndexEntry, TraceLoss, encode_tail,
 };
 
 use crate::axis::strip::UnnumberedChunk;
@@ -18,6 +18,8 @@ use crate::calls::statistics::ChunkSpan;
 use crate::calls::statistics::TraceCalls;
 use crate::error::{MergeError, Result};
 use crate::merge::{Merge, Merged};
+use crate::messages::MessageLosses;
+use crate::overview::event_bins::{BinBatch, BinSource, EventBins};
 use crate::overview::groups::LaneGroups;
 use crate::overview::writer::OverviewWriter;
 use crate::stages::{self, Stage};
@@ -52,12 +54,15 @@ struct Encoded {
     body: StoredBody,
     /// The enters and leaves of the chunk.
     moves: ChunkMoves,
+    /// What the overview has of it.
+    bins: Option<BinBatch>,
 }
 
 /// Encodes chunks in several threads: what one needs again and again is kept.
 struct Encoder<'a> {
     level: CompressionLevel,
     types: &'a RegionTypes,
+    bins: Option<&'a BinSource>,
     spare: Mutex<Vec<BlockWriter>>,
 }
 
@@ -78,7 +83,9 @@ impl Encoder<'_> {
         })?;
         let find = || ChunkMoves::of_chunk(self.types, &chunk);
         let moves = stages::during(Stage::Calls, find);
+        let extract = |bins: &BinSource| bins.extract(&chunk);
         Ok(Encoded {
+            bins: stages::during(Stage::Extract, || self.bins.map(extract)),
             moves,
             header,
             body,
@@ -114,48 +121,59 @@ pub(super) fn write_trace(
     let types = RegionTypes::of(&merge.definitions);
     let mut snapshots = SnapshotWriter::new(&types, &merge.definitions, level, path)?;
     snapshots.begin(open, &mut file)?;
+    // What an earlier slice has left open is not known.
+    let has_overview = merge.has_overview && merge.definitions.slice.is_none();
+    let source = has_overview.then(|| BinSource::of(&merge.definitions, assumed_losses(merge)));
     let encoder = Encoder {
         level: options.compression,
         types: &types,
+        bins: source.as_ref(),
         spare: Mutex::default(),
     };
-    // What an earlier slice has left open is not known.
-    let has_overview = merge.has_overview && merge.definitions.slice.is_none();
+    let mut bins = source.as_ref().map(EventBins::new);
     let groups = has_overview.then(|| LaneGroups::of(&merge.definitions));
     let mut calls = TraceCalls::new(&types, options.jobs, groups)?;
     let mut overview = OverviewWriter::new(level, path)?;
     calls.begin(&types, open);
-    let encode = |part: UnnumberedChunk| encoder.encode(part);
-    let mut merged = merge.run_with(options.jobs, true, &encode, &mut |encoded| {
-        let Encoded {
-            mut header,
-            body,
-            moves,
-        } = encoded.map_err(io)?;
-        header.sequence = index.len() as u64;
-        stages::during(Stage::Count, || {
-            let span = ChunkSpan {
-                first_ns: header.first_ns,
-                last_ns: header.last_ns,
-                events: header.event_count,
-            };
-            snapshots.take_chunk(header.sequence, moves, span, &mut calls, &mut file)?;
-            overview.take(calls.take_rows(), &mut file)
-        })?;
-        stages::during(Stage::Write, || {
-            head.clear();
-            header.encode(&mut head);
-            block.clear();
-            body.put_block(BlockKind::TraceChunk, &head, &mut block);
-            index.push(TraceIndexEntry::new(file.offset(), &header));
-            file.write(&block)
-        })?;
-        events += header.event_count;
-        match progress(events) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(MergeError::Stopped),
-        }
-    })?;
+    let mut merged = merge.run_with(
+        options.jobs,
+        true,
+        &|part| encoder.encode(part),
+        &mut |encoded| {
+            let Encoded {
+                mut header,
+                body,
+                moves,
+                bins: of_chunk,
+            } = encoded.map_err(io)?;
+            if let (Some(bins), Some(of_chunk)) = (&mut bins, &of_chunk) {
+                stages::during(Stage::Match, || bins.take(of_chunk));
+            }
+            header.sequence = index.len() as u64;
+            stages::during(Stage::Count, || {
+                let span = ChunkSpan {
+                    first_ns: header.first_ns,
+                    last_ns: header.last_ns,
+                    events: header.event_count,
+                };
+                snapshots.take_chunk(header.sequence, moves, span, &mut calls, &mut file)?;
+                overview.take(calls.take_rows(), &mut file)
+            })?;
+            stages::during(Stage::Write, || {
+                head.clear();
+                header.encode(&mut head);
+                block.clear();
+                body.put_block(BlockKind::TraceChunk, &head, &mut block);
+                index.push(TraceIndexEntry::new(file.offset(), &header));
+                file.write(&block)
+            })?;
+            events += header.event_count;
+            match progress(events) {
+                ControlFlow::Continue(()) => Ok(()),
+                ControlFlow::Break(()) => Err(MergeError::Stopped),
+            }
+        },
+    )?;
 
     if let Some(what) = merged.report.gap().filter(|_| merge.is_strict) {
         return Err(MergeError::Incomplete { what });
@@ -163,6 +181,8 @@ pub(super) fn write_trace(
     let snapshots = snapshots.finish(index.len() as u64, Some(&mut calls), &mut file)?;
     calls.end();
     overview.take(calls.take_rows(), &mut file)?;
+    let bins = bins.map(|bins| write_bins(bins, merge, &merged, &mut overview, &mut file));
+    let messages = bins.transpose()?.flatten();
     let overview = overview.finish(&mut file)?;
     let statistics = calls.finish().filter(|_| !types.is_empty());
     let statistics = statistics.map(|statistics| file.write_statistics(&statistics, level));
@@ -175,6 +195,7 @@ pub(super) fn write_trace(
             snapshots,
             statistics,
             overview,
+            messages,
             ..Footer::default()
         },
         &merged.totals,
@@ -182,6 +203,31 @@ pub(super) fn write_trace(
         level,
     )?;
     Ok(merged)
+}
+
+/// Returns what losses may have had of messages, as far as the totals of the inputs say.
+fn assumed_losses(merge: &Merge) -> MessageLosses {
+    MessageLosses {
+        carries: merge.carries(),
+        ..MessageLosses::default()
+    }
+}
+
+/// Writes the values of bins that the events of a trace have: of messages only if losses have had what was assumed.
+fn write_bins(
+    bins: EventBins<'_>,
+    merge: &Merge,
+    merged: &Merged,
+    overview: &mut OverviewWriter,
+    file: &mut TraceFile,
+) -> Result<Option<MessageOverview>> {
+    let losses = &merged.losses;
+    let known = MessageLosses::of(&merge.definitions, &merged.totals, losses);
+    let mut found = bins.finish();
+    if !known.agrees(&assumed_losses(merge), losses) {
+        found.messages = None;
+    }
+    found.write(overview, file)
 }
 
 /// Writes a trace's header and definitions.

@@ -5,7 +5,6 @@
 //! [`MESSAGES_IN_FLIGHT`]; events that it drops for this are counted in
 //! [`MessageCounts::over_limit`].
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -20,7 +19,7 @@ use crate::messages::causality::MESSAGES_IN_FLIGHT;
 use crate::messages::collectives::{Carry, ConcludedOperation};
 use crate::messages::matching::{Matcher, MessageCounts};
 use crate::messages::{
-    Extractor, Mark, MessageBatch, PointToPointKind, SEVERAL, TypeKind, TypePlan, carried,
+    Extractor, Mark, MessageBatch, MessageLosses, PointToPointKind, SEVERAL, TypeKind, TypePlan,
 };
 
 /// The call in which a message was sent or received.
@@ -407,52 +406,8 @@ impl MessageExtractor {
     /// At the end of a trace with losses, collective operations prove which messages without
     /// sequence numbers match.
     pub fn with_collectives(definitions: &Definitions, summary: &ReadSummary) -> Option<Self> {
-        let totals = &summary.totals;
-        let is_whole = is_dense(definitions.processes.keys().map(|id| id.index()))
-            && is_dense(definitions.streams.keys().map(|id| id.index()))
-            && is_dense(definitions.event_types.keys().map(|id| id.index()))
-            && is_dense(definitions.objects.keys().map(|id| id.index()))
-            && definitions
-                .ranks
-                .keys()
-                .all(|id| definitions.processes.contains_key(id));
-        if !is_whole {
-            return None;
-        }
-        let of_streams = totals.iter().map(|totals| {
-            let raised = totals.rows.iter().filter(|row| row.raised != 0);
-            let is_vague = |row: &annals_format::TypeTotals| {
-                row.raised_is_lower_bound || row.event_type == annals_format::ANY_EVENT_TYPE
-            };
-            let lost = if totals.rows.iter().any(is_vague) {
-                crate::messages::Lost::ALL
-            } else {
-                carried(definitions, raised.map(|row| row.event_type))
-            };
-            (totals.stream, lost)
-        });
-        let carries: BTreeMap<_, _> = of_streams.collect();
-        let mut extractor = Extractor::new(definitions, &carries);
-        // Events that sampling leaves out are counted, without an interval.
-        let mut known: FxHashMap<(StreamId, EventTypeId), u64> = FxHashMap::default();
-        for loss in summary
-            .losses
-            .iter()
-            .filter(|loss| loss.cause.is_suppressed())
-        {
-            if let Some(event_type) = loss.event_type {
-                *known.entry((loss.stream, event_type)).or_default() += loss.count;
-            }
-        }
-        for of_stream in totals {
-            let stream = of_stream.stream;
-            let sampled = of_stream.rows.iter().filter(|row| {
-                let known = known.get(&(stream, row.event_type)).copied();
-                row.suppressed > known.unwrap_or(0)
-            });
-            let lost = carried(definitions, sampled.map(|row| row.event_type));
-            extractor.suppress(stream, lost);
-        }
+        let losses = MessageLosses::of(definitions, &summary.totals, &summary.losses);
+        let extractor = Extractor::of_losses(definitions, &losses)?;
         Some(Self { extractor })
     }
 
@@ -513,21 +468,11 @@ pub struct MessagePairs {
     open_limit: usize,
 }
 
-fn is_dense(mut ids: impl Iterator<Item = usize>) -> bool {
-    let mut next = 0..;
-    ids.all(|id| next.next() == Some(id))
-}
-
 impl MessagePairs {
     /// Creates a matcher for the events of an extractor.
     pub fn new(extractor: Arc<MessageExtractor>) -> Self {
         let mut matcher = extractor.extractor.matcher(MESSAGES_IN_FLIGHT);
-        let losses = extractor.extractor.suppressed.iter();
-        let unmatchable = MessageBatch {
-            losses: losses.map(|(process, lost)| (0, *process, *lost)).collect(),
-            ..MessageBatch::default()
-        };
-        matcher.feed(&unmatchable, &mut |_, _| {});
+        matcher.feed(&extractor.extractor.suppressed_losses(), &mut |_, _| {});
         Self {
             extractor,
             matcher,

@@ -1,8 +1,9 @@
 //! Writes the overview of a trace under construction: blocks between its chunks.
 
 use annals_format::{
-    BlockKind, BlockWriter, CompressionLevel, OverviewEntry, OverviewRow, encode_overview,
-    encode_overview_head, overview_content,
+    BinBlock, BlockKind, BlockWriter, CompressionLevel, MessageRow, OverviewEntry, OverviewRow,
+    encode_messages, encode_messages_head, encode_overview, encode_overview_head, messages_content,
+    overview_content,
 };
 
 use crate::error::{MergeError, Result};
@@ -45,6 +46,29 @@ impl OverviewWriter {
             return Ok(());
         }
         self.write(file)
+    }
+
+    /// Writes rows of messages, which must be in order. Returns the list of blocks.
+    pub(crate) fn write_messages(
+        &mut self,
+        rows: &[MessageRow],
+        file: &mut TraceFile,
+    ) -> Result<Vec<BinBlock>> {
+        let (mut head, mut body, mut block) = (Vec::new(), Vec::new(), Vec::new());
+        let mut entries = Vec::new();
+        for rows in rows.chunks(BLOCK_ROWS) {
+            head.clear();
+            body.clear();
+            block.clear();
+            encode_messages_head(rows, &mut head);
+            encode_messages(rows, &mut body);
+            let (kind, content) = (BlockKind::Messages, messages_content(rows));
+            self.writer
+                .write_with(kind, &head, &body, content, &mut block);
+            entries.extend(BinBlock::of_messages(file.offset(), rows));
+            file.write(&block)?;
+        }
+        Ok(entries)
     }
 
     /// Writes what is left. Returns the list of blocks.

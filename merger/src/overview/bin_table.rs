@@ -1,0 +1,195 @@
+//! Sums by bin of time, of which only as many are kept as fit: the bins become longer instead.
+//!
+//! The result does not depend on the order of the additions: a level is given up only if the sums that it has already are too many.
+
+use std::hash::Hash;
+
+use annals_format::MAX_BIN_LEVEL;
+use rustc_hash::FxHashMap;
+
+/// A sum that another one can be added to.
+pub(super) trait Sum: Clone + Default {
+    /// Adds another sum.
+    fn merge(&mut self, other: Self);
+}
+
+/// A row: the level and the number of its bin, what its sum is of, the sum.
+pub(super) type Row<K, S> = (u8, i64, K, S);
+
+/// Sums by key and bin.
+#[derive(Debug)]
+pub(super) struct BinTable<K, S> {
+    level: u8,
+    /// Most sums of a level that is kept.
+    most: usize,
+    sums: FxHashMap<(K, i64), S>,
+    /// There are more keys than that.
+    is_full: bool,
+}
+
+impl<K: Copy + Ord + Hash, S: Sum> BinTable<K, S> {
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            level: 0,
+            most,
+            sums: FxHashMap::default(),
+            is_full: false,
+        }
+    }
+
+    /// Returns the sum of a key at a time. `None` if no level has room for all keys.
+    #[inline]
+    pub(super) fn at(&mut self, key: K, time_ns: i64) -> Option<&mut S> {
+        // Twice as many, so that making bins longer is rare.
+        if self.sums.len() >= 2 * self.most {
+            self.lengthen();
+        }
+        if self.is_full {
+            return None;
+        }
+        let bin = time_ns >> self.level;
+        Some(self.sums.entry((key, bin)).or_default())
+    }
+
+    fn lengthen(&mut self) {
+        let mut sums = sorted(&mut self.sums);
+        while sums.len() > self.most {
+            if self.level == MAX_BIN_LEVEL {
+                self.is_full = true;
+                return;
+            }
+            self.level += 1;
+            join(&mut sums);
+        }
+        self.sums.extend(sums);
+    }
+
+    /// Returns the least level from which on all levels together have at most `most` rows, and the rows, level by level, of each
+    /// level up to the first of which one bin has everything. `None` if there is no such level.
+    pub(super) fn finish(mut self, most: usize) -> Option<(u8, Vec<Row<K, S>>)> {
+        if self.is_full {
+            return None;
+        }
+        let mut sums = sorted(&mut self.sums);
+        let (Some(first), Some(last)) = (
+            sums.iter().map(|sum| sum.0.1).min(),
+            sums.iter().map(|sum| sum.0.1).max(),
+        ) else {
+            return Some((0, Vec::new()));
+        };
+        let mut bins: Vec<(K, i64)> = sums.iter().map(|sum| sum.0).collect();
+        let mut counts = vec![bins.len()];
+        let up = MAX_BIN_LEVEL - self.level;
+        let top = (0..up).find(|up| first >> up == last >> up).unwrap_or(up);
+        for _ in 0..top {
+            bins.iter_mut().for_each(|bin| bin.1 >>= 1);
+            bins.dedup();
+            counts.push(bins.len());
+        }
+        let (mut least, mut rows) = (counts.len(), 0);
+        while least > 0 && rows + counts[least - 1] <= most {
+            least -= 1;
+            rows += counts[least];
+        }
+        if least == counts.len() {
+            return None;
+        }
+        let mut found = Vec::with_capacity(rows);
+        for up in 0..=top {
+            let level = self.level + up;
+            if usize::from(up) >= least {
+                let of_level = sums.iter().cloned();
+                found.extend(of_level.map(|((key, bin), sum)| (level, bin, key, sum)));
+            }
+            join(&mut sums);
+        }
+        Some((self.level + least as u8, found))
+    }
+}
+
+/// Takes all sums, in order.
+fn sorted<K: Copy + Ord + Hash, S>(sums: &mut FxHashMap<(K, i64), S>) -> Vec<((K, i64), S)> {
+    let mut all: Vec<((K, i64), S)> = sums.drain().collect();
+    all.sort_unstable_by_key(|sum| sum.0);
+    all
+}
+
+/// Makes bins twice as long.
+fn join<K: Copy + Ord, S: Sum>(sums: &mut Vec<((K, i64), S)>) {
+    sums.iter_mut().for_each(|sum| sum.0.1 >>= 1);
+    sums.dedup_by(|later, sum| {
+        let is_same = later.0 == sum.0;
+        if is_same {
+            sum.1.merge(std::mem::take(&mut later.1));
+        }
+        is_same
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    impl Sum for u64 {
+        fn merge(&mut self, other: Self) {
+            *self += other;
+        }
+    }
+
+    /// Returns the rows of a level.
+    fn level_of(values: &[(u32, i64)], level: u8) -> BTreeMap<(i64, u32), u64> {
+        let mut rows = BTreeMap::new();
+        for (key, time_ns) in values {
+            *rows.entry((time_ns >> level, *key)).or_default() += 1;
+        }
+        rows
+    }
+
+    proptest! {
+        #[test]
+        fn the_least_level_is_the_first_that_fits_in_any_order(
+            values in prop::collection::vec((0..6_u32, prop_oneof![-900..900_i64, 5_000..5_010_i64]), 1..300),
+            kept in 1..40_usize,
+            part in 1..40_usize,
+        ) {
+            let most = kept.min(part);
+            let mut table = BinTable::new(kept);
+            let mut other = BinTable::new(kept);
+            for (key, time_ns) in &values {
+                table.at(*key, *time_ns).into_iter().for_each(|sum: &mut u64| *sum += 1);
+            }
+            for (key, time_ns) in values.iter().rev() {
+                other.at(*key, *time_ns).into_iter().for_each(|sum: &mut u64| *sum += 1);
+            }
+            let (found, other) = (table.finish(most), other.finish(most));
+            let is_one = |level: &u8| {
+                let bins: Vec<i64> = values.iter().map(|value| value.1 >> level).collect();
+                bins.iter().all(|bin| *bin == bins[0])
+            };
+            let top = (0..=MAX_BIN_LEVEL).find(is_one).unwrap_or(MAX_BIN_LEVEL);
+            let fits = |level: &u8| {
+                let rows = (*level..=top).map(|level| level_of(&values, level).len());
+                rows.sum::<usize>() <= most
+            };
+            let expected = (0..=top).find(fits);
+            prop_assert_eq!(found.as_ref().map(|found| found.0), expected);
+            let sorted = |found: Option<(u8, Vec<Row<u32, u64>>)>| {
+                let mut rows = found.map_or_else(Vec::new, |found| found.1);
+                rows.sort_unstable();
+                rows
+            };
+            let rows = sorted(found);
+            prop_assert_eq!(&rows, &sorted(other));
+            let levels = expected.map_or(0..0, |least| least..top + 1);
+            let wanted = levels.flat_map(|level| {
+                let rows = level_of(&values, level).into_iter();
+                rows.map(move |((bin, key), count)| (level, bin, key, count))
+            });
+            prop_assert_eq!(rows, wanted.collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Compares what the overview of a trace has of its events with the events.
+
+use std::hash::{Hash, Hasher as _};
+
+use annals_format::{BinBlock, MessageOverview, MessageRow};
+use rustc_hash::FxHasher;
+
+use crate::error::Result;
+use crate::messages::MessageLosses;
+use crate::overview::event_bins::{BinSource, FoundBins};
+use crate::read::Reader;
+use crate::report::DamageReport;
+
+/// Returns what extracts the values of bins that a trace has: nothing if it has none.
+pub(super) fn source_of(opened: &Reader) -> Result<BinSource> {
+    if opened.message_overview().is_none() {
+        return Ok(BinSource::default());
+    }
+    let (definitions, summary) = (opened.definitions(), opened.summary()?);
+    let losses = MessageLosses::of(definitions, &summary.totals, &summary.losses);
+    Ok(BinSource::of(definitions, losses))
+}
+
+/// Returns what of the stored values is not what the events add up to. Blocks that cannot be read are added to `unreadable`.
+pub(super) fn differences(
+    opened: &Reader,
+    found: &FoundBins,
+    unreadable: &mut Vec<DamageReport>,
+) -> Vec<&'static str> {
+    let mut differences = Vec::new();
+    if let Some(stored) = opened.message_overview() {
+        let mut rows = ListSum::default();
+        let is_whole = each_row(
+            &stored.blocks,
+            |at| opened.load_messages(at),
+            unreadable,
+            |row| {
+                rows.add(row);
+            },
+        );
+        let is_same = found.messages.as_ref().is_some_and(|(overview, found)| {
+            let values = |of: &MessageOverview| (of.totals, of.least_levels.clone());
+            values(overview) == values(stored) && (!is_whole || ListSum::of(found) == rows)
+        });
+        if !is_same {
+            differences.push("messages of the overview");
+        }
+    }
+    differences
+}
+
+/// Visits the rows of blocks. Returns whether all could be read; the others are added to `unreadable`.
+fn each_row<R>(
+    blocks: &[BinBlock],
+    load: impl Fn(&BinBlock) -> Result<Vec<R>>,
+    unreadable: &mut Vec<DamageReport>,
+    mut visit: impl FnMut(&R),
+) -> bool {
+    let damaged = unreadable.len();
+    for entry in blocks {
+        match load(entry) {
+            Ok(rows) => rows.iter().for_each(&mut visit),
+            // It costs no event: readers read these.
+            Err(error) => unreadable.push(DamageReport {
+                offset: entry.offset,
+                length: 0,
+                what: format!("overview: {}", error.without_path()),
+            }),
+        }
+    }
+    damaged == unreadable.len()
+}
+
+/// Rows in order: how many, and a digest of them.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+struct ListSum {
+    rows: u64,
+    digest: u64,
+}
+
+impl ListSum {
+    fn of(rows: &[MessageRow]) -> Self {
+        let mut sum = Self::default();
+        rows.iter().for_each(|row| sum.add(row));
+        sum
+    }
+
+    fn add<R: Hash>(&mut self, row: &R) {
+        let mut hasher = FxHasher::default();
+        self.digest.hash(&mut hasher);
+        row.hash(&mut hasher);
+        self.rows += 1;
+        self.digest = hasher.finish();
+    }
+}
