@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use annals_format::{
-    BlockKind, BlockWriter, CompressionLevel, Footer, LaneKind, MessageRow, MessageTotals,
-    OrderedChunk, Trace, encode_tail,
+    BlockKind, BlockWriter, BootId, ClockKind, ClockSpec, CompressionLevel, ElementSpec,
+    ElementType, EventTypeId, Footer, LaneKind, LocationKind, MessageRow, MessageTotals, MetricRow,
+    OrderedChunk, ProcessSpec, RecordingBuilder, RecordingId, Role, SourceOrder, Trace, Value,
+    encode_tail,
 };
 use annals_merger::{
-    IndexOptions, MergeOptions, Message, MessageExtractor, MessagePairs, Reader, StreamId, Window,
-    no_progress, verify,
+    IndexOptions, MergeOptions, Message, MessageExtractor, MessagePairs, Query, Reader, StreamId,
+    Window, no_progress, verify,
 };
 use annals_test_support::mpi_script::{Deed, Script};
 use proptest::prelude::*;
@@ -136,7 +138,7 @@ fn rows(reader: &Reader) -> Vec<MessageRow> {
         .collect()
 }
 
-/// A message: who sends, who receives, the ns since the one before, and those until it has arrived.
+/// A message: its sender, its receiver, the ns since the one before, and those until it has arrived.
 type Sent = (usize, usize, i64, i64);
 
 /// Returns the script of messages between ranks or threads of them.
@@ -250,4 +252,155 @@ fn wrong_and_damaged_messages_are_found() {
         what.iter().any(|what| what.starts_with("overview")),
         "{what:?}"
     );
+}
+
+/// A value of a metric: the ns since the one before, and the number. Those without a fraction are also values of an integer metric.
+type Measured = (i64, f64);
+
+/// Writes the recording of a rank with two threads, of which each has half of the values.
+fn write_metrics(directory: &Path, rank: u32, values: &[Measured]) {
+    const START_NS: u64 = 1_000_000;
+    let process = ProcessSpec {
+        recording_id: RecordingId([rank as u8 + 1; 16]),
+        run: "metrics",
+        host: "host",
+        boot_id: BootId([7; 16]),
+        pid: 100 + rank,
+        start_unix_ns: 1_700_000_000_000_000_000,
+        start_reference_ns: START_NS as i64,
+        command: "metrics",
+    };
+    let level = CompressionLevel::None;
+    let mut builder = RecordingBuilder::new(&process, level).expect("a compressor");
+    builder.rank(rank, Some(2));
+    let spec = ClockSpec {
+        kind: ClockKind::Reference,
+        ticks_per_second: 1_000_000_000,
+        rate_error_ppb: 0,
+        max_ticks: u64::MAX,
+    };
+    let clock = builder.clock("clock", &spec);
+    let source = builder.source("program", SourceOrder::Ordered, clock);
+    let element = |element_type| [ElementSpec::new("value", element_type)];
+    let float = builder.event_type("float", Role::Metric, &element(ElementType::F64));
+    let integer = builder.event_type("integer", Role::Metric, &element(ElementType::I64));
+    let streams = [0, 1].map(|thread| {
+        let name = format!("thread {thread}");
+        let location = builder.location(&name, LocationKind::Thread, thread);
+        builder.stream(source, location, START_NS)
+    });
+    for (number, stream) in streams.into_iter().enumerate() {
+        let mut at_ns = START_NS;
+        let mut chunk = builder.chunk(stream, START_NS as i64);
+        for (pause_ns, value) in values.iter().skip(number).step_by(2) {
+            at_ns += *pause_ns as u64;
+            chunk.event(float, at_ns, &[Value::F64(*value)]);
+            if value.fract() == 0.0 {
+                chunk.event(integer, at_ns, &[Value::I64(*value as i64)]);
+            }
+        }
+        chunk.finish(at_ns as i64).expect("rows of defined types");
+    }
+    let path = directory.join(format!("metrics-host-{rank}.annals"));
+    std::fs::write(path, builder.finish()).expect("a recording");
+}
+
+/// Returns the finite values of a trace: stream, event type, time, number.
+fn values(reader: &Reader) -> Vec<(StreamId, EventTypeId, i64, f64)> {
+    let mut values = Vec::new();
+    let take = |event: &annals_merger::Event<'_>| {
+        let value = match event.element(0) {
+            Value::F64(value) => value,
+            other => other.as_integer().expect("an integer") as f64,
+        };
+        if value.is_finite() {
+            values.push((event.stream(), event.event_type(), event.time(), value));
+        }
+        std::ops::ControlFlow::Continue(())
+    };
+    reader.for_each_event(&Query::new(), take).expect("a trace");
+    values
+}
+
+/// Returns the rows of a level. Numbers are multiples of ¼ that are small enough for plain sums to be exact.
+fn metric_rows(values: &[(StreamId, EventTypeId, i64, f64)], level: u8) -> Vec<MetricRow> {
+    let mut rows: BTreeMap<(i64, StreamId, EventTypeId), MetricRow> = BTreeMap::new();
+    for (stream, event_type, time_ns, value) in values {
+        let key = (time_ns >> level, *stream, *event_type);
+        let row = rows.entry(key).or_insert(MetricRow {
+            level,
+            bin: key.0,
+            stream: *stream,
+            event_type: *event_type,
+            count: 0,
+            min: f64::INFINITY,
+            max: f64::NEG_INFINITY,
+            sum: 0.0,
+        });
+        row.count += 1;
+        (row.min, row.max) = (row.min.min(*value), row.max.max(*value));
+        row.sum += value;
+    }
+    rows.into_values().collect()
+}
+
+fn stored_metrics(reader: &Reader) -> Vec<MetricRow> {
+    let blocks = reader.metric_overview().expect("metrics").blocks.iter();
+    blocks
+        .flat_map(|entry| reader.load_metrics(entry).expect("a block"))
+        .collect()
+}
+
+fn measured() -> impl Strategy<Value = Measured> {
+    let pause_ns = prop_oneof![9 => 1..90_i64, 1 => 1..90_000_i64];
+    let value = (-4_000..4_000_i32).prop_map(|quarters| f64::from(quarters) / 4.0);
+    (
+        pause_ns,
+        prop_oneof![30 => value, 1 => Just(f64::NAN), 1 => Just(f64::INFINITY)],
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(32) })]
+
+    #[test]
+    fn the_metrics_of_bins_are_those_of_the_events(
+        first in prop::collection::vec(measured(), 2..600),
+        second in prop::collection::vec(measured(), 2..600),
+    ) {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| scratch.path().join(name);
+        std::fs::create_dir(path("run")).expect("a directory");
+        write_metrics(&path("run"), 0, &first);
+        write_metrics(&path("run"), 1, &second);
+        let reader = merged(&path("run"), &path("one.annals"), 1, true);
+        merged(&path("run"), &path("three.annals"), 3, true);
+        prop_assert!(
+            std::fs::read(path("one.annals")).expect("a trace") == std::fs::read(path("three.annals")).expect("a trace")
+        );
+        let values = values(&reader);
+        let bins = |level: u8| values.iter().map(|of| of.2 >> level).collect::<BTreeSet<i64>>().len();
+        let top = (0..62).find(|level| bins(*level) < 2).expect("a level");
+        let levels: Vec<Vec<MetricRow>> = (0..=top).map(|level| metric_rows(&values, level)).collect();
+        let most = (reader.events_before(i64::MAX) / 256).clamp(256, 65_536) as usize;
+        let count = |least: usize| levels[least..].iter().map(Vec::len).sum::<usize>();
+        let least = (0..levels.len()).find(|least| count(*least) <= most).expect("a level");
+        match reader.metric_overview() {
+            None => prop_assert!(values.is_empty()),
+            Some(overview) => {
+                prop_assert_eq!(usize::from(overview.least_level), least);
+                prop_assert_eq!(stored_metrics(&reader), levels[least..].concat());
+            }
+        }
+        prop_assert!(reader.message_overview().is_none());
+        prop_assert_eq!(verify(&path("one.annals"), &[]).expect("a trace").mismatches, []);
+        merged(&path("run"), &path("none.annals"), 2, false);
+        let options = IndexOptions::new();
+        options.write(path("none.annals"), path("after.annals"), no_progress).expect("an overview");
+        let after = Reader::open(path("after.annals")).expect("a trace");
+        prop_assert_eq!(after.metric_overview().is_some(), reader.metric_overview().is_some());
+        if after.metric_overview().is_some() {
+            prop_assert_eq!(stored_metrics(&after), stored_metrics(&reader));
+        }
+    }
 }

@@ -9,12 +9,13 @@ use annals_format::{
     Chunk, ChunkBuilder, ChunkHeader, ClockId, ClockMap, Column, CompressionLevel, Cumulative,
     Definition, Definitions, DroppedRecord, Element, ElementType, EventHasher, EventType,
     EventTypeId, FileHeader, FileKind, Filter, Footer, ForeignRecord, Function, LaneKey, LaneKind,
-    LiveHeader, LiveImage, LocationId, LocationState, MapCursor, MessageRow, Module, ModuleId,
-    OrderHash, OrderedChunk, OverviewRow, ProcessId, ROW_OBSERVATION, RecordingId, RecordingIndex,
-    Reference, RegionId, RegionStatistics, Role, SharedClockMap, Slice, Snapshot, SnapshotHeader,
-    Step, StreamGroup, StreamId, StreamTotals, StringId, Symbol, TraceChunk, TraceChunkHeader,
-    TraceLoss, TypeColumns, Value, Verbosity, World, decode_index_block, decode_messages,
-    decode_overview, decode_tail, encode_messages, encode_messages_head, encode_overview,
+    LiveHeader, LiveImage, LocationId, LocationState, MapCursor, MessageRow, MetricRow, Module,
+    ModuleId, OrderHash, OrderedChunk, OverviewRow, ProcessId, ROW_OBSERVATION, RecordingId,
+    RecordingIndex, Reference, RegionId, RegionStatistics, Role, SharedClockMap, Slice, Snapshot,
+    SnapshotHeader, Step, StreamGroup, StreamId, StreamTotals, StringId, Symbol, TraceChunk,
+    TraceChunkHeader, TraceLoss, TypeColumns, Value, Verbosity, World, decode_index_block,
+    decode_messages, decode_metrics, decode_overview, decode_tail, encode_messages,
+    encode_messages_head, encode_metrics, encode_metrics_head, encode_overview,
     encode_overview_head, encode_tail, live, names, put_dropped_row, put_ints, put_row_start,
     read_ints,
 };
@@ -790,6 +791,41 @@ fn an_overview_has_messages_of_bins() {
                 "count": row.count,
                 "bytes": row.bytes,
                 "longest_ns": row.longest_ns,
+            })
+        });
+        json!({ "rows": rows.collect::<Json>() })
+    });
+}
+
+#[test]
+fn an_overview_has_metrics_of_bins() {
+    let row = MetricRow {
+        level: 12,
+        bin: 2,
+        stream: StreamId::new(4),
+        event_type: EventTypeId::new(6),
+        count: 3,
+        min: 1.0,
+        max: 4.0,
+        sum: 7.0,
+    };
+    let (mut head, mut body) = (Vec::new(), Vec::new());
+    encode_metrics_head(&[row], &mut head);
+    encode_metrics(&[row], &mut body);
+    let block = write_block(BlockKind::Metrics, &head, &body);
+    assert_example("metrics", &block, |bytes| {
+        let (head, body) = open_block(bytes, BlockKind::Metrics);
+        let rows = decode_metrics(&head, &body).unwrap();
+        let rows = rows.iter().map(|row| {
+            json!({
+                "level": row.level,
+                "bin": row.bin,
+                "stream": row.stream.get(),
+                "event_type": row.event_type.get(),
+                "count": row.count,
+                "min": row.min,
+                "max": row.max,
+                "sum": row.sum,
             })
         });
         json!({ "rows": rows.collect::<Json>() })

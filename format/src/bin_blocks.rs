@@ -61,11 +61,21 @@ pub(crate) fn encode_blocks(blocks: &[BinBlock], out: &mut Vec<u8>) {
     }
 }
 
-/// Decodes the list of blocks.
+/// Decodes the list of blocks, which must be in the order of their places and of their rows: none is there twice.
 pub(crate) fn decode_blocks(w: &mut Wire<'_>) -> Result<Vec<BinBlock>> {
     let count = w.count(BinBlock::LEAST_BYTES, "number of blocks of bins")?;
-    let mut block = || BinBlock::decode(&mut Wire::new(w.bytes("entry of a block of bins")?));
-    (0..count).map(|_| block()).collect()
+    let mut blocks: Vec<BinBlock> = Vec::new();
+    for _ in 0..count {
+        let start = w.position();
+        let block = BinBlock::decode(&mut Wire::new(w.bytes("entry of a block of bins")?))?;
+        let follows = |last: &BinBlock| last.offset < block.offset && last.last <= block.first;
+        if blocks.last().is_some_and(|last| !follows(last)) {
+            let expected = "blocks of bins in the order of the file and of their rows";
+            return Err(FormatError::invalid(start, expected, block.offset));
+        }
+        blocks.push(block);
+    }
+    Ok(blocks)
 }
 
 /// Returns the kind of a group with a code.
@@ -84,16 +94,24 @@ mod tests {
     proptest! {
         #[test]
         fn lists_are_read_as_they_were_written(
-            keys in prop::collection::vec((any::<u64>(), 0..=MAX_BIN_LEVEL, 0..5_u64, any::<i64>()), 0..20),
+            keys in prop::collection::vec((0..=MAX_BIN_LEVEL, 0..5_u64, any::<i64>()), 0..20),
         ) {
-            let blocks = keys.iter().map(|(offset, level, code, bin)| {
+            let blocks = keys.iter().map(|(level, code, bin)| {
                 let key = (*level, kind_of(*code).expect("a kind"), *bin);
-                BinBlock { offset: *offset, first: key, last: key }
+                BinBlock { offset: 0, first: key, last: key }
             });
-            let blocks: Vec<BinBlock> = blocks.collect();
+            let mut blocks: Vec<BinBlock> = blocks.collect();
+            blocks.sort_by_key(|block| block.first);
+            (0..).zip(&mut blocks).for_each(|(offset, block)| block.offset = offset);
             let mut bytes = Vec::new();
             encode_blocks(&blocks, &mut bytes);
-            prop_assert_eq!(decode_blocks(&mut Wire::new(&bytes)).expect("blocks"), blocks);
+            prop_assert_eq!(&decode_blocks(&mut Wire::new(&bytes)).expect("blocks"), &blocks);
+            if blocks.len() > 1 {
+                blocks[1].offset = 0;
+                bytes.clear();
+                encode_blocks(&blocks, &mut bytes);
+                prop_assert!(decode_blocks(&mut Wire::new(&bytes)).is_err());
+            }
         }
 
         #[test]

@@ -171,6 +171,7 @@ pub enum BlockKind {
     Index,
     Overview,
     Messages,
+    Metrics,
     Unknown(u8),
 }
 
@@ -189,6 +190,7 @@ impl BlockKind {
             9 => Self::TraceChunk,
             10 => Self::Overview,
             11 => Self::Messages,
+            12 => Self::Metrics,
             other => Self::Unknown(other),
         }
     }
@@ -207,6 +209,7 @@ impl BlockKind {
             Self::TraceChunk => 9,
             Self::Overview => 10,
             Self::Messages => 11,
+            Self::Metrics => 12,
             Self::Unknown(other) => other,
         }
     }

@@ -7,6 +7,7 @@ use crate::error::{FormatError, Result};
 use crate::file_limits::FileLimits;
 use crate::ids::EventTypeId;
 use crate::message_rows::MessageOverview;
+use crate::metric_rows::MetricOverview;
 use crate::overview::OverviewEntry;
 use crate::totals::StreamTotals;
 use crate::trace_chunk::{TraceChunkHeader, TraceLoss};
@@ -81,6 +82,8 @@ pub struct Footer {
     pub overview: Vec<OverviewEntry>,
     /// The messages of the overview of a trace, if it has them.
     pub messages: Option<MessageOverview>,
+    /// The metrics of the overview of a trace, if it has them.
+    pub metrics: Option<MetricOverview>,
 }
 
 /// The footer of a recording as it grows: index and totals in the bytes that they will have. What is full of the index
@@ -167,12 +170,13 @@ struct LastSections<'a> {
     chunks_in_blocks: u64,
     overview: &'a [OverviewEntry],
     messages: Option<&'a MessageOverview>,
+    metrics: Option<&'a MetricOverview>,
 }
 
 impl LastSections<'_> {
     /// Appends them, as far as the last that is there.
     fn encode(&self, out: &mut Vec<u8>) {
-        let mut sections = vec![Vec::new(); 5];
+        let mut sections = vec![Vec::new(); 6];
         sections[0].put_varint(self.snapshots.len() as u64);
         for entry in self.snapshots {
             let mut fields = Vec::new();
@@ -197,12 +201,16 @@ impl LastSections<'_> {
         if let Some(messages) = self.messages {
             messages.encode(&mut sections[4]);
         }
+        if let Some(metrics) = self.metrics {
+            metrics.encode(&mut sections[5]);
+        }
         let is_there = [
             !self.snapshots.is_empty(),
             self.statistics.is_some(),
             !self.blocks.is_empty(),
             !self.overview.is_empty(),
             self.messages.is_some(),
+            self.metrics.is_some(),
         ];
         let count = is_there.iter().rposition(|is_there| *is_there);
         for section in &sections[..count.map_or(0, |last| last + 1)] {
@@ -318,6 +326,7 @@ impl Footer {
             chunks_in_blocks: self.chunks_in_blocks,
             overview: &self.overview,
             messages: self.messages.as_ref(),
+            metrics: self.metrics.as_ref(),
         };
         last.encode(out);
     }
@@ -422,6 +431,12 @@ impl Footer {
             let mut section = Wire::new(w.bytes("messages of the overview")?);
             if !section.is_empty() {
                 footer.messages = Some(MessageOverview::decode(&mut section)?);
+            }
+        }
+        if w.remaining() != 0 {
+            let mut section = Wire::new(w.bytes("metrics of the overview")?);
+            if !section.is_empty() {
+                footer.metrics = Some(MetricOverview::decode(&mut section)?);
             }
         }
         footer.take_chunks(chunks, chunk_count)?;

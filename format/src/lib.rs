@@ -42,6 +42,7 @@ mod limits;
 pub mod live;
 mod loss;
 mod message_rows;
+mod metric_rows;
 pub mod names;
 mod order;
 pub mod otf2;
@@ -101,6 +102,9 @@ pub use loss::{Cause, DroppedRecord, RECORDER_CAUSES};
 pub use message_rows::{
     MessageOverview, MessageRow, MessageTotals, NO_LOCATION, decode_messages, encode_messages,
     encode_messages_head, messages_content,
+};
+pub use metric_rows::{
+    MetricOverview, MetricRow, decode_metrics, encode_metrics, encode_metrics_head, metrics_content,
 };
 pub use order::{EventPlace, LossPoint, OrderedChunk, OrderedRow};
 pub use overview::{

@@ -12,6 +12,7 @@ use crate::ids::{EventTypeId, StreamId};
 use crate::limits::Content;
 use crate::loss::Cause;
 use crate::message_rows::{MessageOverview, MessageRow, decode_messages, messages_content};
+use crate::metric_rows::{MetricOverview, MetricRow, decode_metrics, metrics_content};
 use crate::overview::{OverviewEntry, OverviewRow, decode_overview, overview_content};
 use crate::read::ReadAt;
 use crate::scan::{
@@ -45,6 +46,8 @@ pub struct Trace {
     pub overview: Vec<OverviewEntry>,
     /// The messages of its overview, if it has them.
     pub messages: Option<MessageOverview>,
+    /// The metrics of its overview, if it has them.
+    pub metrics: Option<MetricOverview>,
     /// Whether the file has a whole footer.
     pub has_footer: bool,
     /// Parts of the file that could not be used.
@@ -133,6 +136,7 @@ impl Trace {
             statistics: None,
             overview: Vec::new(),
             messages: None,
+            metrics: None,
             has_footer: false,
             problems: Vec::new(),
             tail_footer: None,
@@ -185,6 +189,7 @@ impl Trace {
         self.statistics = footer.statistics;
         self.overview = footer.overview;
         self.messages = footer.messages;
+        self.metrics = footer.metrics;
         let count = self.chunks.len();
         let snapshots = footer.snapshots.into_iter().filter_map(|entry| {
             let before = usize::try_from(entry.chunk)
@@ -410,6 +415,23 @@ impl Trace {
             .check_content(messages_content(&rows))
             .map_err(shifted)?;
         match BinBlock::of_messages(entry.offset, &rows) == Some(*entry) {
+            true => Ok(rows),
+            false => Err(other_bins(entry, "other rows".to_owned())),
+        }
+    }
+
+    /// Reads a block of the overview's metrics. `file` is the one the trace was read from.
+    ///
+    /// # Errors
+    /// If it cannot be read, is damaged, or is another than the footer says.
+    pub fn load_metrics(&self, file: &dyn ReadAt, entry: &BinBlock) -> Result<Vec<MetricRow>> {
+        let (block, head, body) = read_bins(file, entry, BlockKind::Metrics)?;
+        let shifted = |error: FormatError| error.shifted(entry.offset);
+        let rows = decode_metrics(&head, &body).map_err(shifted)?;
+        block
+            .check_content(metrics_content(&rows))
+            .map_err(shifted)?;
+        match BinBlock::of_metrics(entry.offset, &rows) == Some(*entry) {
             true => Ok(rows),
             false => Err(other_bins(entry, "other rows".to_owned())),
         }

@@ -3,10 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use annals_format::{
-    CompressionLevel, Definitions, FileKind, Footer, MessageOverview, OverviewEntry, ReadAt as _,
-    TraceChunk,
-};
+use annals_format::{CompressionLevel, Definitions, FileKind, Footer, ReadAt as _, TraceChunk};
 
 use crate::calls::moves::ChunkMoves;
 use crate::calls::region_types::RegionTypes;
@@ -113,7 +110,7 @@ fn write(
             start_trace(&mut file, id, &Definitions::default(), level)?;
         }
     }
-    (footer.overview, footer.messages) = build(path, options, output, &mut file, progress)?;
+    build(path, options, output, (&mut file, &mut footer), progress)?;
     match options.with_events {
         true => {
             let (totals, losses) = (&trace.totals, &trace.losses);
@@ -140,14 +137,15 @@ fn copy(input: &InputTrace, end: u64, file: &mut TraceFile) -> Result<()> {
     Ok(())
 }
 
-/// Counts the calls and messages of a trace, and writes their overview.
+/// Counts the calls, messages and values of a trace, and writes their overview. The footer gets the lists of its blocks.
 fn build(
     path: &Path,
     options: &IndexOptions,
     output: &Path,
-    file: &mut TraceFile,
+    written: (&mut TraceFile, &mut Footer),
     mut progress: impl FnMut(u64) -> ControlFlow<()>,
-) -> Result<(Vec<OverviewEntry>, Option<MessageOverview>)> {
+) -> Result<()> {
+    let (file, footer) = written;
     let mut reader = Reader::open(path)?;
     reader.set_jobs(options.jobs);
     let definitions = reader.definitions();
@@ -175,6 +173,7 @@ fn build(
     })?;
     calls.end();
     overview.take(calls.take_rows(), file)?;
-    let messages = bins.finish().write(&mut overview, file)?;
-    Ok((overview.finish(file)?, messages))
+    bins.finish().write(&mut overview, file, footer)?;
+    footer.overview = overview.finish(file)?;
+    Ok(())
 }

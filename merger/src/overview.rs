@@ -6,6 +6,7 @@ mod group_lane;
 pub(crate) mod groups;
 pub(crate) mod lane;
 mod message_bins;
+mod metric_bins;
 mod own_lane;
 pub(crate) mod shard;
 pub(crate) mod writer;

@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use annals_format::{
-    BinBlock, Definitions, MessageOverview, MessageRow, OrderedChunk, OverviewDensity,
-    OverviewEntry, OverviewRow, Problem, RegionStatistics, Snapshot, StreamId, StreamTotals,
-    TraceChunk, TraceLoss, TraceSnapshot,
+    BinBlock, Definitions, MessageOverview, MessageRow, MetricOverview, MetricRow, OrderedChunk,
+    OverviewDensity, OverviewEntry, OverviewRow, Problem, RegionStatistics, Snapshot, StreamId,
+    StreamTotals, TraceChunk, TraceLoss, TraceSnapshot,
 };
 
 use crate::calls::region_types::RegionTypes;
@@ -541,6 +541,29 @@ impl Reader {
             return Ok(Vec::new());
         };
         let loaded = opened.trace.load_messages(&opened.file, at);
+        loaded.map_err(|source| MergeError::Format {
+            path: opened.path.clone(),
+            error: source,
+        })
+    }
+
+    /// Returns the metrics of the overview: the blocks of their rows. `None` if it has none.
+    pub fn metric_overview(&self) -> Option<&MetricOverview> {
+        match &self.content {
+            Content::Trace(opened) => opened.trace.metrics.as_ref(),
+            Content::Recordings(_) => None,
+        }
+    }
+
+    /// Reads one of the blocks of the [overview of metrics](Reader::metric_overview).
+    ///
+    /// # Errors
+    /// If it cannot be read or is damaged.
+    pub fn load_metrics(&self, at: &BinBlock) -> Result<Vec<MetricRow>> {
+        let Content::Trace(opened) = &self.content else {
+            return Ok(Vec::new());
+        };
+        let loaded = opened.trace.load_metrics(&opened.file, at);
         loaded.map_err(|source| MergeError::Format {
             path: opened.path.clone(),
             error: source,

@@ -16,7 +16,7 @@ use annals_format::{
     LocationKind, OrderedChunk, ProcessId, ReadAt, Recording, RecordingId, RegionStatistics, Role,
     Snapshot, SnapshotHeader, Source, SourceId, SourceOrder, Stream, StreamId, StreamTotals,
     StringId, Trace, TraceChunk, TraceChunkHeader, Verbosity, decode_index_block, decode_messages,
-    decode_overview, encode_tail, put_row_start, read_ints,
+    decode_metrics, decode_overview, encode_tail, put_row_start, read_ints,
 };
 use annals_merger::{ClockOffsets, EventFilter, Plan, globs};
 use annals_recorder::{ENVIRONMENT, Options, Rules, Trigger};
@@ -88,6 +88,7 @@ fn part(which: u8, bytes: &[u8]) {
                 let _ = RegionStatistics::decode(&[*head], body);
                 let _ = decode_overview(&[*head], body);
                 let _ = decode_messages(&[*head], body);
+                let _ = decode_metrics(&[*head], body);
             }
         }
         _ => {

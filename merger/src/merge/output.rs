@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use annals_format::{
     BlockKind, BlockWriter, CompressionLevel, Definitions, FileHeader, FileKind, Footer,
-    MessageOverview, RecordingId, Snapshot, StoredBody, StreamTotals, TraceChunkHeader,
-    TraceIndexEntry, TraceLoss, encode_tail,
+    RecordingId, Snapshot, StoredBody, StreamTotals, TraceChunkHeader, TraceIndexEntry, TraceLoss,
+    encode_tail,
 };
 
 use crate::axis::strip::UnnumberedChunk;
@@ -19,7 +19,7 @@ use crate::calls::statistics::TraceCalls;
 use crate::error::{MergeError, Result};
 use crate::merge::{Merge, Merged};
 use crate::messages::MessageLosses;
-use crate::overview::event_bins::{BinBatch, BinSource, EventBins};
+use crate::overview::event_bins::{BinBatch, BinSource, EventBins, FoundBins};
 use crate::overview::groups::LaneGroups;
 use crate::overview::writer::OverviewWriter;
 use crate::stages::{self, Stage};
@@ -135,45 +135,39 @@ pub(super) fn write_trace(
     let mut calls = TraceCalls::new(&types, options.jobs, groups)?;
     let mut overview = OverviewWriter::new(level, path)?;
     calls.begin(&types, open);
-    let mut merged = merge.run_with(
-        options.jobs,
-        true,
-        &|part| encoder.encode(part),
-        &mut |encoded| {
-            let Encoded {
-                mut header,
-                body,
-                moves,
-                bins: of_chunk,
-            } = encoded.map_err(io)?;
-            if let (Some(bins), Some(of_chunk)) = (&mut bins, &of_chunk) {
-                stages::during(Stage::Match, || bins.take(of_chunk));
-            }
-            header.sequence = index.len() as u64;
-            stages::during(Stage::Count, || {
-                let span = ChunkSpan {
-                    first_ns: header.first_ns,
-                    last_ns: header.last_ns,
-                    events: header.event_count,
-                };
-                snapshots.take_chunk(header.sequence, moves, span, &mut calls, &mut file)?;
-                overview.take(calls.take_rows(), &mut file)
-            })?;
-            stages::during(Stage::Write, || {
-                head.clear();
-                header.encode(&mut head);
-                block.clear();
-                body.put_block(BlockKind::TraceChunk, &head, &mut block);
-                index.push(TraceIndexEntry::new(file.offset(), &header));
-                file.write(&block)
-            })?;
-            events += header.event_count;
-            match progress(events) {
-                ControlFlow::Continue(()) => Ok(()),
-                ControlFlow::Break(()) => Err(MergeError::Stopped),
-            }
-        },
-    )?;
+    let encode = |part: UnnumberedChunk| encoder.encode(part);
+    let mut merged = merge.run_with(options.jobs, true, &encode, &mut |encoded| {
+        let encoded = encoded.map_err(io)?;
+        let (mut header, moves) = (encoded.header, encoded.moves);
+        if let (Some(bins), Some(of_chunk)) = (&mut bins, &encoded.bins) {
+            stages::during(Stage::Match, || bins.take(of_chunk));
+        }
+        header.sequence = index.len() as u64;
+        stages::during(Stage::Count, || {
+            let span = ChunkSpan {
+                first_ns: header.first_ns,
+                last_ns: header.last_ns,
+                events: header.event_count,
+            };
+            snapshots.take_chunk(header.sequence, moves, span, &mut calls, &mut file)?;
+            overview.take(calls.take_rows(), &mut file)
+        })?;
+        stages::during(Stage::Write, || {
+            head.clear();
+            header.encode(&mut head);
+            block.clear();
+            encoded
+                .body
+                .put_block(BlockKind::TraceChunk, &head, &mut block);
+            index.push(TraceIndexEntry::new(file.offset(), &header));
+            file.write(&block)
+        })?;
+        events += header.event_count;
+        match progress(events) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(MergeError::Stopped),
+        }
+    })?;
 
     if let Some(what) = merged.report.gap().filter(|_| merge.is_strict) {
         return Err(MergeError::Incomplete { what });
@@ -181,8 +175,10 @@ pub(super) fn write_trace(
     let snapshots = snapshots.finish(index.len() as u64, Some(&mut calls), &mut file)?;
     calls.end();
     overview.take(calls.take_rows(), &mut file)?;
-    let bins = bins.map(|bins| write_bins(bins, merge, &merged, &mut overview, &mut file));
-    let messages = bins.transpose()?.flatten();
+    let mut footer = Footer::default();
+    if let Some(found) = bins.map(|bins| found_bins(bins, merge, &merged)) {
+        found.write(&mut overview, &mut file, &mut footer)?;
+    }
     let overview = overview.finish(&mut file)?;
     let statistics = calls.finish().filter(|_| !types.is_empty());
     let statistics = statistics.map(|statistics| file.write_statistics(&statistics, level));
@@ -195,8 +191,7 @@ pub(super) fn write_trace(
             snapshots,
             statistics,
             overview,
-            messages,
-            ..Footer::default()
+            ..footer
         },
         &merged.totals,
         &merged.losses,
@@ -213,21 +208,15 @@ fn assumed_losses(merge: &Merge) -> MessageLosses {
     }
 }
 
-/// Writes the values of bins that the events of a trace have: of messages only if losses have had what was assumed.
-fn write_bins(
-    bins: EventBins<'_>,
-    merge: &Merge,
-    merged: &Merged,
-    overview: &mut OverviewWriter,
-    file: &mut TraceFile,
-) -> Result<Option<MessageOverview>> {
+/// Returns the values of bins that the events of a trace have: of messages only if losses have had what was assumed.
+fn found_bins(bins: EventBins<'_>, merge: &Merge, merged: &Merged) -> FoundBins {
     let losses = &merged.losses;
     let known = MessageLosses::of(&merge.definitions, &merged.totals, losses);
     let mut found = bins.finish();
     if !known.agrees(&assumed_losses(merge), losses) {
         found.messages = None;
     }
-    found.write(overview, file)
+    found
 }
 
 /// Writes a trace's header and definitions.

@@ -1,10 +1,13 @@
 //! The values of bins that events have, next to those of calls.
 
-use annals_format::{Definitions, MessageOverview, MessageRow, TraceChunk};
+use annals_format::{
+    Definitions, Footer, MessageOverview, MessageRow, MetricOverview, MetricRow, TraceChunk,
+};
 
 use crate::error::Result;
 use crate::messages::MessageLosses;
 use crate::overview::message_bins::{Batch, MessageBins, MessageSource};
+use crate::overview::metric_bins::{MetricBins, MetricSource, MetricValue};
 use crate::overview::writer::OverviewWriter;
 use crate::trace_file::TraceFile;
 
@@ -12,12 +15,14 @@ use crate::trace_file::TraceFile;
 #[derive(Debug, Default)]
 pub(crate) struct BinSource {
     messages: Option<MessageSource>,
+    metrics: Option<MetricSource>,
 }
 
 /// What bins have values of, of a chunk.
 #[derive(Debug)]
 pub(crate) struct BinBatch {
     messages: Option<Batch>,
+    metrics: Vec<MetricValue>,
     events: u64,
 }
 
@@ -25,6 +30,7 @@ pub(crate) struct BinBatch {
 #[derive(Debug)]
 pub(crate) struct FoundBins {
     pub(crate) messages: Option<(MessageOverview, Vec<MessageRow>)>,
+    pub(crate) metrics: Option<(MetricOverview, Vec<MetricRow>)>,
 }
 
 impl BinSource {
@@ -32,31 +38,49 @@ impl BinSource {
     pub(crate) fn of(definitions: &Definitions, losses: MessageLosses) -> Self {
         Self {
             messages: MessageSource::of(definitions, &losses),
+            metrics: MetricSource::of(definitions),
         }
+    }
+
+    /// Leaves messages out.
+    pub(crate) fn leave_out_messages(&mut self) {
+        self.messages = None;
+    }
+
+    /// Leaves metrics out.
+    pub(crate) fn leave_out_metrics(&mut self) {
+        self.metrics = None;
     }
 
     /// Returns what a chunk has.
     pub(crate) fn extract(&self, chunk: &TraceChunk) -> BinBatch {
         let events = chunk.groups.iter().map(|group| group.times_ns.len() as u64);
+        let metrics = self.metrics.as_ref().map(|source| source.extract(chunk));
         BinBatch {
             messages: self.messages.as_ref().map(|source| source.extract(chunk)),
+            metrics: metrics.unwrap_or_default(),
             events: events.sum(),
         }
     }
 }
 
 impl FoundBins {
-    /// Writes the rows. Returns the overview of messages, if there is one.
+    /// Writes the rows, and adds their lists of blocks to a footer.
     pub(crate) fn write(
         self,
         overview: &mut OverviewWriter,
         file: &mut TraceFile,
-    ) -> Result<Option<MessageOverview>> {
-        let Some((mut messages, rows)) = self.messages else {
-            return Ok(None);
-        };
-        messages.blocks = overview.write_messages(&rows, file)?;
-        Ok(Some(messages))
+        footer: &mut Footer,
+    ) -> Result<()> {
+        if let Some((mut messages, rows)) = self.messages {
+            messages.blocks = overview.write_messages(&rows, file)?;
+            footer.messages = Some(messages);
+        }
+        if let Some((mut metrics, rows)) = self.metrics {
+            metrics.blocks = overview.write_metrics(&rows, file)?;
+            footer.metrics = Some(metrics);
+        }
+        Ok(())
     }
 }
 
@@ -64,6 +88,7 @@ impl FoundBins {
 #[derive(Debug)]
 pub(crate) struct EventBins<'a> {
     messages: Option<MessageBins<'a>>,
+    metrics: MetricBins,
     events: u64,
 }
 
@@ -71,6 +96,7 @@ impl<'a> EventBins<'a> {
     pub(crate) fn new(source: &'a BinSource) -> Self {
         Self {
             messages: source.messages.as_ref().map(MessageBins::new),
+            metrics: MetricBins::new(),
             events: 0,
         }
     }
@@ -81,6 +107,7 @@ impl<'a> EventBins<'a> {
         if let (Some(bins), Some(batch)) = (&mut self.messages, &batch.messages) {
             bins.take(batch);
         }
+        self.metrics.take(&batch.metrics);
     }
 
     /// Returns the values of all bins.
@@ -88,6 +115,7 @@ impl<'a> EventBins<'a> {
         let events = self.events;
         FoundBins {
             messages: self.messages.map(|bins| bins.finish(events)),
+            metrics: self.metrics.finish(events),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Writes the overview of a trace under construction: blocks between its chunks.
 
 use annals_format::{
-    BinBlock, BlockKind, BlockWriter, CompressionLevel, MessageRow, OverviewEntry, OverviewRow,
-    encode_messages, encode_messages_head, encode_overview, encode_overview_head, messages_content,
-    overview_content,
+    BinBlock, BlockKind, BlockWriter, CompressionLevel, MessageRow, MetricRow, OverviewEntry,
+    OverviewRow, encode_messages, encode_messages_head, encode_metrics, encode_metrics_head,
+    encode_overview, encode_overview_head, messages_content, metrics_content, overview_content,
 };
 
 use crate::error::{MergeError, Result};
@@ -66,6 +66,29 @@ impl OverviewWriter {
             self.writer
                 .write_with(kind, &head, &body, content, &mut block);
             entries.extend(BinBlock::of_messages(file.offset(), rows));
+            file.write(&block)?;
+        }
+        Ok(entries)
+    }
+
+    /// Writes rows of metrics, which must be in order. Returns the list of blocks.
+    pub(crate) fn write_metrics(
+        &mut self,
+        rows: &[MetricRow],
+        file: &mut TraceFile,
+    ) -> Result<Vec<BinBlock>> {
+        let (mut head, mut body, mut block) = (Vec::new(), Vec::new(), Vec::new());
+        let mut entries = Vec::new();
+        for rows in rows.chunks(BLOCK_ROWS) {
+            head.clear();
+            body.clear();
+            block.clear();
+            encode_metrics_head(rows, &mut head);
+            encode_metrics(rows, &mut body);
+            let (kind, content) = (BlockKind::Metrics, metrics_content(rows));
+            self.writer
+                .write_with(kind, &head, &body, content, &mut block);
+            entries.extend(BinBlock::of_metrics(file.offset(), rows));
             file.write(&block)?;
         }
         Ok(entries)

@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher as _};
 
-use annals_format::{BinBlock, MessageOverview, MessageRow};
+use annals_format::{BinBlock, MessageOverview};
 use rustc_hash::FxHasher;
 
 use crate::error::Result;
@@ -13,12 +13,23 @@ use crate::report::DamageReport;
 
 /// Returns what extracts the values of bins that a trace has: nothing if it has none.
 pub(super) fn source_of(opened: &Reader) -> Result<BinSource> {
-    if opened.message_overview().is_none() {
+    let has = (
+        opened.message_overview().is_some(),
+        opened.metric_overview().is_some(),
+    );
+    if has == (false, false) {
         return Ok(BinSource::default());
     }
     let (definitions, summary) = (opened.definitions(), opened.summary()?);
     let losses = MessageLosses::of(definitions, &summary.totals, &summary.losses);
-    Ok(BinSource::of(definitions, losses))
+    let mut source = BinSource::of(definitions, losses);
+    if !has.0 {
+        source.leave_out_messages();
+    }
+    if !has.1 {
+        source.leave_out_metrics();
+    }
+    Ok(source)
 }
 
 /// Returns what of the stored values is not what the events add up to. Blocks that cannot be read are added to `unreadable`.
@@ -44,6 +55,17 @@ pub(super) fn differences(
         });
         if !is_same {
             differences.push("messages of the overview");
+        }
+    }
+    if let Some(stored) = opened.metric_overview() {
+        let mut rows = ListSum::default();
+        let load = |at: &BinBlock| opened.load_metrics(at);
+        let is_whole = each_row(&stored.blocks, load, unreadable, |row| rows.add(row));
+        let is_same = found.metrics.as_ref().is_some_and(|(overview, found)| {
+            overview.least_level == stored.least_level && (!is_whole || ListSum::of(found) == rows)
+        });
+        if !is_same {
+            differences.push("metrics of the overview");
         }
     }
     differences
@@ -79,7 +101,7 @@ struct ListSum {
 }
 
 impl ListSum {
-    fn of(rows: &[MessageRow]) -> Self {
+    fn of<R: Hash>(rows: &[R]) -> Self {
         let mut sum = Self::default();
         rows.iter().for_each(|row| sum.add(row));
         sum

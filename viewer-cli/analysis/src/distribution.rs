@@ -5,9 +5,9 @@ use annals_merger::calls::{CallSink, Close, Frame};
 use annals_merger::{Calls, Event, Query, ReadSummary, Reader, Result, Sink, SliceLength};
 use rustc_hash::FxHashMap;
 
-use crate::exact_sum::ExactSum;
 use crate::losses::concerns;
 use crate::state::{CallState, EventState, fold_calls, fold_events};
+use annals_merger::ExactSum;
 
 /// The kind of values.
 #[derive(Clone, Debug)]

@@ -30,7 +30,6 @@ mod communicators;
 mod critical_path;
 mod distribution;
 mod efficiencies;
-mod exact_sum;
 mod intervals;
 mod locations;
 mod losses;
@@ -60,7 +59,6 @@ pub use colour::{Colour, region_colour};
 pub use critical_path::{CriticalPath, PathRank, PathRegion, PathStay};
 pub use distribution::{Bins, Extent, Values};
 pub use efficiencies::{Efficiencies, EfficiencyModel, RunTimes};
-pub use exact_sum::ExactSum;
 pub use intervals::{
     IntervalPair, IntervalPoint, IntervalRow, Intervals, MOST_OPEN_INTERVALS, intervals,
 };

@@ -1,12 +1,11 @@
 //! Values of metrics over time.
 
 use annals_format::{EventTypeId, StreamId, TraceLoss, Value};
-use annals_merger::{Event, Places, Query, ReadSummary, Reader, Result, Window};
+use annals_merger::{Event, ExactSum, Places, Query, ReadSummary, Reader, Result, Window};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::bins::{bin_of, bin_start, bounded};
-use crate::exact_sum::ExactSum;
 use crate::losses::concerns;
 use crate::state::{EventState, fold_events};
 
