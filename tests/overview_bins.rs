@@ -4,15 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use annals_format::{
-    BlockKind, BlockWriter, BootId, ClockKind, ClockSpec, CompressionLevel, ElementSpec,
-    ElementType, EventTypeId, Footer, LaneKind, LocationKind, MessageRow, MessageTotals, MetricRow,
-    OrderedChunk, ProcessSpec, RecordingBuilder, RecordingId, Role, SourceOrder, Trace, Value,
-    encode_tail,
+    BlockKind, BlockWriter, CompressionLevel, EventTypeId, Footer, LaneKind, MessageRow,
+    MessageTotals, MetricRow, OrderedChunk, Trace, Value, encode_tail,
 };
 use annals_merger::{
     IndexOptions, MergeOptions, Message, MessageExtractor, MessagePairs, Query, Reader, StreamId,
     Window, no_progress, verify,
 };
+use annals_test_support::metrics::{self, Measured};
 use annals_test_support::mpi_script::{Deed, Script};
 use proptest::prelude::*;
 
@@ -254,57 +253,6 @@ fn wrong_and_damaged_messages_are_found() {
     );
 }
 
-/// A value of a metric: the ns since the one before, and the number. Those without a fraction are also values of an integer metric.
-type Measured = (i64, f64);
-
-/// Writes the recording of a rank with two threads, of which each has half of the values.
-fn write_metrics(directory: &Path, rank: u32, values: &[Measured]) {
-    const START_NS: u64 = 1_000_000;
-    let process = ProcessSpec {
-        recording_id: RecordingId([rank as u8 + 1; 16]),
-        run: "metrics",
-        host: "host",
-        boot_id: BootId([7; 16]),
-        pid: 100 + rank,
-        start_unix_ns: 1_700_000_000_000_000_000,
-        start_reference_ns: START_NS as i64,
-        command: "metrics",
-    };
-    let level = CompressionLevel::None;
-    let mut builder = RecordingBuilder::new(&process, level).expect("a compressor");
-    builder.rank(rank, Some(2));
-    let spec = ClockSpec {
-        kind: ClockKind::Reference,
-        ticks_per_second: 1_000_000_000,
-        rate_error_ppb: 0,
-        max_ticks: u64::MAX,
-    };
-    let clock = builder.clock("clock", &spec);
-    let source = builder.source("program", SourceOrder::Ordered, clock);
-    let element = |element_type| [ElementSpec::new("value", element_type)];
-    let float = builder.event_type("float", Role::Metric, &element(ElementType::F64));
-    let integer = builder.event_type("integer", Role::Metric, &element(ElementType::I64));
-    let streams = [0, 1].map(|thread| {
-        let name = format!("thread {thread}");
-        let location = builder.location(&name, LocationKind::Thread, thread);
-        builder.stream(source, location, START_NS)
-    });
-    for (number, stream) in streams.into_iter().enumerate() {
-        let mut at_ns = START_NS;
-        let mut chunk = builder.chunk(stream, START_NS as i64);
-        for (pause_ns, value) in values.iter().skip(number).step_by(2) {
-            at_ns += *pause_ns as u64;
-            chunk.event(float, at_ns, &[Value::F64(*value)]);
-            if value.fract() == 0.0 {
-                chunk.event(integer, at_ns, &[Value::I64(*value as i64)]);
-            }
-        }
-        chunk.finish(at_ns as i64).expect("rows of defined types");
-    }
-    let path = directory.join(format!("metrics-host-{rank}.annals"));
-    std::fs::write(path, builder.finish()).expect("a recording");
-}
-
 /// Returns the finite values of a trace: stream, event type, time, number.
 fn values(reader: &Reader) -> Vec<(StreamId, EventTypeId, i64, f64)> {
     let mut values = Vec::new();
@@ -371,8 +319,8 @@ proptest! {
         let scratch = tempfile::tempdir().expect("a directory");
         let path = |name: &str| scratch.path().join(name);
         std::fs::create_dir(path("run")).expect("a directory");
-        write_metrics(&path("run"), 0, &first);
-        write_metrics(&path("run"), 1, &second);
+        metrics::write(&path("run"), 0, &first);
+        metrics::write(&path("run"), 1, &second);
         let reader = merged(&path("run"), &path("one.annals"), 1, true);
         merged(&path("run"), &path("three.annals"), 3, true);
         prop_assert!(

@@ -1,5 +1,7 @@
 //! `trace-cli serve`: what it answers is what the events add up to, and it refuses everything else.
 
+mod bins;
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -380,6 +382,8 @@ fn hostile_numbers_are_refused_and_nothing_fails() {
         "waits?from=N&to=N",
         "messages?from=0&to=N",
         "metrics?from=0&to=5&columns=N",
+        "message-bins?from=0&to=5&columns=N",
+        "metric-bins?from=0&to=N&columns=5",
         "search?text=N",
         "find?region=N&from=0&direction=forward",
         "find?region=0&from=N&direction=backward",

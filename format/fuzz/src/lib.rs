@@ -578,6 +578,8 @@ pub fn request(bytes: &[u8]) {
         | Question::Waits(window, _)
         | Question::Messages(window, _)
         | Question::Metrics(window, _)
+        | Question::MessageBins(window, _)
+        | Question::MetricBins(window, _)
         | Question::Losses(window) => assert!(window.from_ns < window.to_ns),
         Question::Lanes | Question::Calls { .. } | Question::Search(_) | Question::Find { .. } => {}
     }

@@ -4,6 +4,7 @@
 pub mod calls;
 pub mod deeds;
 pub mod installation;
+pub mod metrics;
 pub mod mpi_script;
 pub mod page;
 pub mod plans;

@@ -14,6 +14,7 @@ use annals_merger::{Call, Close, Query, Result, Window};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
+use crate::event_bins::{self, curve_of_events};
 use crate::lane_bins::BinRange;
 use crate::parameters::{RowLanes, letter};
 use crate::trace::ServedTrace;
@@ -122,6 +123,8 @@ pub(crate) fn lanes(trace: &ServedTrace) -> Result<Value> {
         "groups": groups.collect::<Vec<Value>>(),
         "regions": regions.collect::<Vec<Value>>(),
         "metrics": metrics.collect::<Vec<Value>>(),
+        "has_message_bins": trace.overview().message_overview().is_some(),
+        "has_metric_bins": trace.overview().metric_overview().is_some(),
     }))
 }
 
@@ -297,6 +300,15 @@ pub(crate) fn messages(trace: &ServedTrace, window: Window, is_all: bool) -> Res
     }))
 }
 
+/// Returns the metrics of the bins that a window touches.
+///
+/// # Errors
+/// If the storage fails.
+pub(crate) fn metric_bins(trace: &ServedTrace, window: Window, columns: u32) -> Result<Value> {
+    let types = metric_types(trace.reader.definitions());
+    event_bins::metric_curves(trace, window, columns, &types)
+}
+
 /// The longest of many items.
 #[derive(Default)]
 struct Longest {
@@ -343,19 +355,7 @@ pub(crate) fn metric_curves(trace: &ServedTrace, window: Window, columns: u32) -
     query.set_event_types(types.keys().copied());
     let (rows, _) = metrics(&trace.reader, &query, &types, columns as usize)?;
     let count = rows.len();
-    let rows = rows.into_iter().take(MOST_ROWS).map(|row| {
-        let points = row.points.iter().map(|point| {
-            json!({
-                "from_ns": time(point.from_ns), "min": point.min, "mean": point.mean, "max": point.max,
-            })
-        });
-        json!({
-            "name": row.name, "element": row.element, "unit": row.unit, "rank": row.rank,
-            "location": row.location, "count": row.count.to_string(), "min": row.min,
-            "mean": row.mean, "max": row.max, "is_uncertain": row.is_uncertain,
-            "points": points.collect::<Vec<Value>>(),
-        })
-    });
+    let rows = rows.iter().take(MOST_ROWS).map(curve_of_events);
     Ok(json!({"metrics": rows.collect::<Vec<_>>(), "count": count}))
 }
 

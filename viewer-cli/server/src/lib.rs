@@ -20,6 +20,7 @@
 
 mod answers;
 mod connection;
+mod event_bins;
 mod guard;
 mod lane_bins;
 mod overview_rows;

@@ -53,6 +53,10 @@ pub enum Question {
     Messages(Window, bool),
     /// Metrics of a window in columns.
     Metrics(Window, u32),
+    /// Messages of a window by pair and bin; the second value: the most bins of time.
+    MessageBins(Window, u32),
+    /// Metrics of a window by bin; the second value: the most bins of time.
+    MetricBins(Window, u32),
     /// Regions and locations whose name has a text.
     Search(String),
     /// The next call of a region after a time, or the one before.
@@ -125,6 +129,14 @@ impl Parameters {
         match window.from_ns < window.to_ns {
             true => Ok(window),
             false => bad("`from` must be before `to`"),
+        }
+    }
+
+    fn columns(&mut self) -> Result<u32> {
+        let columns: u32 = self.number("columns")?;
+        match (1..=MOST_COLUMNS).contains(&columns) {
+            true => Ok(columns),
+            false => bad(format!("`columns`: 1 to {MOST_COLUMNS}")),
         }
     }
 
@@ -279,11 +291,16 @@ pub fn request(path: &str, query: &str) -> Result<Request> {
             Question::Messages(parameters.window()?, parameters.is_all()?)
         }
         (Some("metrics"), None, ..) => {
-            let columns: u32 = parameters.number("columns")?;
-            if !(1..=MOST_COLUMNS).contains(&columns) {
-                return bad(format!("`columns`: 1 to {MOST_COLUMNS}"));
-            }
+            let columns = parameters.columns()?;
             Question::Metrics(parameters.window()?, columns)
+        }
+        (Some("message-bins"), None, ..) => {
+            let columns = parameters.columns()?;
+            Question::MessageBins(parameters.window()?, columns)
+        }
+        (Some("metric-bins"), None, ..) => {
+            let columns = parameters.columns()?;
+            Question::MetricBins(parameters.window()?, columns)
         }
         (Some("search"), None, ..) => match parameters.take("text")? {
             text if text.len() > MOST_TEXT => {

@@ -8,6 +8,7 @@ use hyper::StatusCode;
 use serde_json::{Value, json};
 
 use crate::answers;
+use crate::event_bins;
 use crate::page;
 use crate::parameters::{Question, Request};
 use crate::subject::{Subject, chain};
@@ -106,6 +107,8 @@ fn answer_of(trace: &ServedTrace, question: Question) -> Result<Answer, MergeErr
         Question::Waits(window, lanes, is_all) => answers::waits(trace, window, &lanes, is_all)?,
         Question::Messages(window, is_all) => answers::messages(trace, window, is_all)?,
         Question::Metrics(window, columns) => answers::metric_curves(trace, window, columns)?,
+        Question::MessageBins(window, columns) => event_bins::messages(trace, window, columns),
+        Question::MetricBins(window, columns) => answers::metric_bins(trace, window, columns)?,
         Question::Search(text) => answers::search(trace, &text)?,
         Question::Find {
             region,

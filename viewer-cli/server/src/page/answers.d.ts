@@ -39,6 +39,8 @@ export interface LaneAnswer {
   /** Id, name, colour, colour of text on it, kind. */
   regions: [number, string, string, string, string][];
   metrics: [number, string][];
+  has_message_bins: boolean;
+  has_metric_bins: boolean;
 }
 
 /** `begin` and `end` are made by the page: nanoseconds from the start of the window that was asked for. */
@@ -69,6 +71,46 @@ export interface MessageAnswer {
   message_count?: string;
   operations?: Operation[];
   operation_count?: string;
+}
+
+/** Messages from one lane to another. */
+export interface MessagePair {
+  from: string | null;
+  to: string | null;
+  count: string;
+  bytes: string;
+  longest_ns: string;
+}
+
+/** Those received in a bin. `begin` and `end` are made by the page. */
+export interface MessageBin extends MessagePair {
+  bin: string;
+  begin: number;
+  end: number;
+}
+
+/** Messages by bin of time. The level is null where the overview has none that are short enough; nothing else is there then. */
+export interface MessageBinAnswer {
+  level: number | null;
+  from_ns?: string;
+  to_ns?: string;
+  count?: string;
+  bytes?: string;
+  pairs?: MessagePair[];
+  pair_count?: number;
+  bins?: MessageBin[];
+  bin_count?: number;
+  /** Of the whole run. */
+  run?: {
+    sends: string;
+    receives: string;
+    matched: string;
+    unmatched_sends: string;
+    unmatched_receives: string;
+    unmatchable_by_loss: string;
+    over_limit: string;
+    without_peer: string;
+  };
 }
 
 export interface Wait {

@@ -2,6 +2,7 @@
 import { ask } from './api.js';
 import { duration, moment } from './axis.js';
 import { counted, element, find, isolated, say, short } from './dom.js';
+import { BIN_COLUMNS } from './pane.js';
 
 /** @typedef {import('./pane.js').Pane} Pane */
 /** @typedef {import('./pane.js').Hit} Hit */
@@ -9,6 +10,7 @@ import { counted, element, find, isolated, say, short } from './dom.js';
 /** @typedef {import('./answers.js').CallAnswer} CallAnswer */
 /** @typedef {import('./answers.js').Call} Call */
 /** @typedef {import('./answers.js').WaitAnswer} WaitAnswer */
+/** @typedef {import('./answers.js').MessageBinAnswer} MessageBinAnswer */
 /** A cell: text, or a number with its text, or an action. @typedef {string | {n: string} | {text: string, act: () => void, colour?: string}} Cell */
 
 /**
@@ -213,11 +215,12 @@ export class Details {
   window(pane, { from, to, rows }) {
     const query = { from, to };
     const ofRows = rows.length ? { ...query, lanes: rows.map((row) => `${row.key}.0`).join(',') } : query;
-    /** @type {Promise<[{regions: import('./answers.js').RegionRow[], count: number}, WaitAnswer, import('./answers.js').MessageAnswer]>} */
+    /** @type {Promise<[{regions: import('./answers.js').RegionRow[], count: number}, WaitAnswer, import('./answers.js').MessageAnswer, MessageBinAnswer]>} */
     const answers = Promise.all([
       ask(`/${pane.trace.id}/regions`, ofRows), ask(`/${pane.trace.id}/waits`, ofRows), ask(`/${pane.trace.id}/messages`, query),
+      pane.lanes.has_message_bins ? ask(`/${pane.trace.id}/message-bins`, { ...query, columns: BIN_COLUMNS }) : Promise.resolve({ level: null }),
     ]);
-    this.show(`${moment(from)} to ${moment(to)}: ${duration(Number(to - from))}`, answers, ([regions, waits, messages], content) => {
+    this.show(`${moment(from)} to ${moment(to)}: ${duration(Number(to - from))}`, answers, ([regions, waits, messages, bins], content) => {
       action(content, 'Zoom to it (Z)', () => this.page.zoomToSelection());
       say(content, rows.length ? `Regions in the ${number(rows.length)} selected rows` : 'Regions', 'h3');
       table(content, 'Regions', ['region', 'calls', 'time in itself', 'share'], regions.regions.slice(0, MOST_ROWS).map((row) => [
@@ -227,7 +230,10 @@ export class Details {
       say(content, rows.length ? 'Waiting in these rows' : 'Waiting', 'h3');
       if (waits.events_to_read) this.offerWaits(pane, content, ofRows, waits.events_to_read);
       else this.waits(content, waits);
-      if (!messages.message_count) return;
+      if (!messages.message_count) {
+        this.pairs(pane, content, bins);
+        return;
+      }
       say(content, rows.length ? 'Messages of all rows' : 'Messages', 'h3');
       say(content, `${counted(messages.message_count, 'message')}, ${counted(messages.operation_count ?? 0, 'collective operation')}.`);
       const list = (messages.messages ?? []).slice(0, MOST_MESSAGES);
@@ -240,6 +246,19 @@ export class Details {
         { n: duration(Number(BigInt(message.to_ns) - BigInt(message.from_ns))) },
       ]));
     });
+  }
+
+  /** Messages by pair of lanes, of bins of time. @param {Pane} pane @param {Element} content @param {MessageBinAnswer} bins */
+  pairs(pane, content, { from_ns: from, to_ns: to, count, pairs, pair_count: all = 0 }) {
+    if (!from || !to || !pairs) return;
+    say(content, 'Messages of all rows', 'h3');
+    say(content, `${counted(count ?? 0, 'message')} received from ${moment(BigInt(from))} to ${moment(BigInt(to))}.`);
+    if (!pairs.length) return;
+    const title = (/** @type {string | null} */ lane) => pane.rows.byKey.get(lane ?? '')?.title ?? lane ?? 'no location';
+    table(content, 'Messages', ['from', 'to', 'messages', 'bytes', 'longest'], pairs.slice(0, MOST_ROWS).map((pair) => [
+      title(pair.from), title(pair.to), { n: number(pair.count) }, { n: number(pair.bytes) }, { n: duration(Number(pair.longest_ns)) },
+    ]));
+    if (all > MOST_ROWS) say(content, `${number(all - MOST_ROWS)} more pairs.`);
   }
 
   /** @param {Pane} pane @param {HTMLElement} content @param {{from: bigint, to: bigint, lanes?: string}} query @param {string} events */

@@ -44,6 +44,7 @@ export const paintMarks = (painter, pane, rows, width, height) => {
   paintLosses(painter, pane, rows, width);
   paintBands(painter, pane, width, height);
   paintArrows(painter, pane, width, height);
+  paintBinLines(painter, pane, width, height);
   const { selection } = pane;
   if (selection) {
     const [left, right] = [selection.from, selection.to].map((ns) => pane.view.place(ns) * width);
@@ -211,6 +212,54 @@ const paintArrows = (painter, pane, width, height) => {
   }
   painter.globalAlpha = places.size > 60 ? 0.45 : 0.75;
   painter.stroke();
+  painter.globalAlpha = 1;
+  painter.lineWidth = 1;
+};
+
+/** @typedef {{from: Row, to: Row, begin: number, end: number, count: number}} BinLine */
+/** Lines of an answer and a layout of rows. @type {WeakMap<import('./answers.js').MessageBinAnswer, {shown: Row[], lines: BinLine[]}>} */
+const linesOf = new WeakMap();
+
+/** Returns the lines of bins: those between the same two rows in the same bin together, the most messages first. @param {Pane} pane */
+const binLines = (pane) => {
+  const answer = pane.messageBins;
+  if (!answer?.bins) return [];
+  const known = linesOf.get(answer);
+  if (known?.shown === pane.rows.shown) return known.lines;
+  /** @type {Map<string, BinLine>} */
+  const sums = new Map();
+  for (const { bin, begin, end, count, ...lanes } of answer.bins) {
+    const [from, to] = [pane.rows.rowOf(lanes.from), pane.rows.rowOf(lanes.to)];
+    if (!from || !to || from === to) continue;
+    const key = `${bin} ${from.key} ${to.key}`;
+    const sum = sums.get(key) ?? { from, to, begin, end, count: 0 };
+    sum.count += Number(count);
+    sums.set(key, sum);
+  }
+  const lines = [...sums.values()].sort((a, b) => b.count - a.count);
+  linesOf.set(answer, { shown: pane.rows.shown, lines });
+  return lines;
+};
+
+/** Messages of bins: a line across the bin in which they were received, wider for more. @param {Painter} painter @param {Pane} pane @param {number} width @param {number} height */
+const paintBinLines = (painter, pane, width, height) => {
+  const lines = binLines(pane);
+  const x = scaleOf(pane, width);
+  let count = 0;
+  painter.strokeStyle = colours().ink;
+  painter.globalAlpha = 0.45;
+  for (const line of lines) {
+    const [x1, x2] = [x(line.begin), x(line.end)];
+    if (x2 < 0 || x1 > width) continue;
+    const [y1, y2] = [line.from, line.to].map((row) => row.y - pane.top + LANE / 2);
+    if (Math.max(y1, y2) < 0 || Math.min(y1, y2) > height) continue;
+    if (++count > MOST_ARROWS) break;
+    painter.lineWidth = 0.6 + (2.4 * Math.log1p(line.count)) / Math.log1p(lines[0].count);
+    painter.beginPath();
+    painter.moveTo(x1, y1);
+    painter.lineTo(x2, y2);
+    painter.stroke();
+  }
   painter.globalAlpha = 1;
   painter.lineWidth = 1;
 };

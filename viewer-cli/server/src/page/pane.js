@@ -18,6 +18,8 @@ const QUIET_MS = 250;
 const GUTTER = 180;
 /** Events of a window up to which metrics are read while the user moves. */
 const FEW_EVENTS = 2e7;
+/** Bins of time in which messages are counted in a view, at most. */
+export const BIN_COLUMNS = 64;
 /** Pixels that an item may be away from the pointer. */
 const NEAR = 3;
 /** A second click in this time belongs to the first. */
@@ -51,6 +53,8 @@ export class Pane {
     this.base = this.first;
     /** @type {import('./answers.js').MessageAnswer | null} */
     this.messages = null;
+    /** Messages by bin, where single ones are not read. @type {import('./answers.js').MessageBinAnswer | null} */
+    this.messageBins = null;
     /** @type {import('./answers.js').WaitAnswer | null} */
     this.waits = null;
     /** @type {{metrics: import('./answers.js').Curve[]} | null} */
@@ -383,13 +387,16 @@ export class Pane {
       const [messages, waits] = await Promise.all([
         ask(`/${this.trace.id}/messages`, query, signal), ask(`/${this.trace.id}/waits`, query, signal),
       ]);
+      const hasBins = messages.events_to_read && this.lanes.has_message_bins;
+      const bins = hasBins ? await ask(`/${this.trace.id}/message-bins`, { from, to, columns: BIN_COLUMNS }, signal) : null;
       if (stamp !== this.stamp) return;
-      this.takeMarks(from, messages, waits);
+      this.takeMarks(from, messages, waits, bins);
       const part = Math.min(1, this.view.span / this.whole.length);
       this.metrics = null;
-      if (this.lanes.metrics.length && (isAll || Number(this.lanes.events) * part < FEW_EVENTS)) {
+      const isFew = isAll || Number(this.lanes.events) * part < FEW_EVENTS;
+      if (this.lanes.metrics.length && (isFew || this.lanes.has_metric_bins)) {
         const columns = Math.min(1024, Math.max(16, Math.round(this.width / 3)));
-        const found = await ask(`/${this.trace.id}/metrics`, { from, to, columns }, signal);
+        const found = await ask(`/${this.trace.id}/${isFew ? 'metrics' : 'metric-bins'}`, { from, to, columns }, signal);
         if (stamp === this.stamp) this.metrics = found;
       }
       this.page.redraw();
@@ -398,8 +405,12 @@ export class Pane {
     }
   }
 
-  /** Places what was read, once for all frames. @param {bigint} base @param {import('./answers.js').MessageAnswer} messages @param {import('./answers.js').WaitAnswer} waits */
-  takeMarks(base, messages, waits) {
+  /**
+   * Places what was read, once for all frames.
+   * @param {bigint} base @param {import('./answers.js').MessageAnswer} messages @param {import('./answers.js').WaitAnswer} waits
+   * @param {import('./answers.js').MessageBinAnswer | null} bins
+   */
+  takeMarks(base, messages, waits, bins) {
     const place = (/** @type {string} */ ns) => Number(BigInt(ns) - base);
     for (const message of messages.messages ?? []) [message.begin, message.end] = [place(message.from_ns), place(message.to_ns)];
     for (const operation of messages.operations ?? []) operation.end = place(operation.to_ns);
@@ -407,7 +418,11 @@ export class Pane {
       wait.begin = place(wait.from_ns);
       wait.end = wait.begin + wait.wait_ns;
     }
-    [this.base, this.messages, this.waits] = [base, messages, waits];
+    if (bins) {
+      const level = BigInt(bins.level ?? 0);
+      for (const bin of bins.bins ?? []) [bin.begin, bin.end] = [0n, 1n].map((more) => Number(((BigInt(bin.bin) + more) << level) - base));
+    }
+    [this.base, this.messages, this.waits, this.messageBins] = [base, messages, waits, bins];
     this.page.redraw();
   }
 
@@ -554,6 +569,10 @@ export class Pane {
       parts.push(`${counted(messages, 'message')}, ${counted(operations, 'collective operation')} in the view`);
       if (Number(messages) > MOST_ARROWS) parts.push('of messages close together the longest are drawn');
     }
+    const { count, level, run } = this.messageBins ?? {};
+    if (count && count !== '0') parts.push(`${counted(count, 'message')}, a line for those of ${duration(2 ** (level ?? 0))} and two rows`);
+    const unknown = run?.unmatchable_by_loss ?? '0';
+    if (unknown !== '0') parts.push(`${counted(unknown, 'event')} of messages of the run have no known partner because of losses`);
     const text = parts.join('; ');
     const key = `${text} ${toRead}`;
     if (this.footKey === key) return;

@@ -145,9 +145,14 @@ export class Rows {
     return found;
   }
 
-  /** Returns the row that is laid out for a location: its own, or the closed group that it is in. @param {number | null} location */
+  /** Returns the row that is laid out for a location. @param {number | null} location */
   placeOf(location) {
-    let found = location === null ? undefined : this.byKey.get(`t${location}`);
+    return this.rowOf(location === null ? null : `t${location}`);
+  }
+
+  /** Returns the row that is laid out for a location or group: its own, or the closed group that it is in. @param {string | null} key */
+  rowOf(key) {
+    let found = key === null ? undefined : this.byKey.get(key);
     for (let of = found?.parent; of; of = of.parent) if (!of.isOpen) found = of;
     return found;
   }
