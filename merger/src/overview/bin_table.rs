@@ -40,8 +40,7 @@ impl<K: Copy + Ord + Hash, S: Sum> BinTable<K, S> {
     /// Returns the sum of a key at a time. `None` if no level has room for all keys.
     #[inline]
     pub(super) fn at(&mut self, key: K, time_ns: i64) -> Option<&mut S> {
-        // Twice as many, so that making bins longer is rare.
-        if self.sums.len() >= 2 * self.most {
+        if self.sums.len() > self.most {
             self.lengthen();
         }
         if self.is_full {
@@ -51,16 +50,15 @@ impl<K: Copy + Ord + Hash, S: Sum> BinTable<K, S> {
         Some(self.sums.entry((key, bin)).or_default())
     }
 
+    /// Gives up levels that have too many rows, with those above, already now. About half of the room is free then.
     fn lengthen(&mut self) {
         let mut sums = sorted(&mut self.sums);
-        while sums.len() > self.most {
-            if self.level == MAX_BIN_LEVEL {
-                self.is_full = true;
-                return;
-            }
-            self.level += 1;
-            join(&mut sums);
-        }
+        let Some(up) = least(&counts(&sums, self.level), self.most) else {
+            self.is_full = true;
+            return;
+        };
+        (0..up).for_each(|_| join(&mut sums));
+        self.level += up as u8;
         self.sums.extend(sums);
     }
 
@@ -71,33 +69,15 @@ impl<K: Copy + Ord + Hash, S: Sum> BinTable<K, S> {
             return None;
         }
         let mut sums = sorted(&mut self.sums);
-        let (Some(first), Some(last)) = (
-            sums.iter().map(|sum| sum.0.1).min(),
-            sums.iter().map(|sum| sum.0.1).max(),
-        ) else {
+        if sums.is_empty() {
             return Some((0, Vec::new()));
-        };
-        let mut bins: Vec<(K, i64)> = sums.iter().map(|sum| sum.0).collect();
-        let mut counts = vec![bins.len()];
-        let up = MAX_BIN_LEVEL - self.level;
-        let top = (0..up).find(|up| first >> up == last >> up).unwrap_or(up);
-        for _ in 0..top {
-            bins.iter_mut().for_each(|bin| bin.1 >>= 1);
-            bins.dedup();
-            counts.push(bins.len());
         }
-        let (mut least, mut rows) = (counts.len(), 0);
-        while least > 0 && rows + counts[least - 1] <= most {
-            least -= 1;
-            rows += counts[least];
-        }
-        if least == counts.len() {
-            return None;
-        }
-        let mut found = Vec::with_capacity(rows);
-        for up in 0..=top {
-            let level = self.level + up;
-            if usize::from(up) >= least {
+        let counts = counts(&sums, self.level);
+        let least = least(&counts, most)?;
+        let mut found = Vec::with_capacity(counts[least..].iter().sum());
+        for up in 0..counts.len() {
+            let level = self.level + up as u8;
+            if up >= least {
                 let of_level = sums.iter().cloned();
                 found.extend(of_level.map(|((key, bin), sum)| (level, bin, key, sum)));
             }
@@ -105,6 +85,33 @@ impl<K: Copy + Ord + Hash, S: Sum> BinTable<K, S> {
         }
         Some((self.level + least as u8, found))
     }
+}
+
+/// Returns the number of rows of each level from that of the sums up to the first of which one bin has everything.
+fn counts<K: Copy + Ord, S>(sums: &[((K, i64), S)], level: u8) -> Vec<usize> {
+    let mut bins: Vec<(K, i64)> = sums.iter().map(|sum| sum.0).collect();
+    let first = bins.iter().map(|bin| bin.1).min().unwrap_or(0);
+    let last = bins.iter().map(|bin| bin.1).max().unwrap_or(0);
+    let most_up = MAX_BIN_LEVEL - level;
+    let top = (0..most_up).find(|up| first >> up == last >> up);
+    let mut counts = vec![bins.len()];
+    for _ in 0..top.unwrap_or(most_up) {
+        bins.iter_mut().for_each(|bin| bin.1 >>= 1);
+        bins.dedup();
+        counts.push(bins.len());
+    }
+    counts
+}
+
+/// Returns the number of the first level that has at most `most` rows with those above. `None` if there is none.
+fn least(counts: &[usize], most: usize) -> Option<usize> {
+    let mut rows = 0;
+    let fits = |count: &&usize| {
+        rows += **count;
+        rows <= most
+    };
+    let fitting = counts.iter().rev().take_while(fits).count();
+    (fitting > 0).then(|| counts.len() - fitting)
 }
 
 /// Takes all sums, in order.
