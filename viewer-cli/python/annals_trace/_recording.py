@@ -173,12 +173,17 @@ class Recorder:
         return Path(self._native.snapshot())
 
     def finish(self) -> dict[str, Any]:
-        """Finishes the recording, if this object started it; returns its statistics. Later events are counted, not recorded."""
+        """Finishes the recording, if this object started it; returns its statistics. Later events are counted, not recorded.
+
+        In a forked child there is nothing to finish: its parent has the recording, and the result is empty.
+        """
         global _current
         if self._monitors:
             self.stop_functions()
         if _current is self:
             _current = None
+        if not self._native.is_here:
+            return {}
         if not self._native.is_own:
             return self.statistics()
         return self._native.finish()
@@ -242,6 +247,8 @@ class _Nothing:
 
 
 _NOTHING = _Nothing()
+#: The process that loaded this module; a forked child of it has another number.
+_PROCESS = os.getpid()
 
 
 def _is_recorded() -> bool:
@@ -250,8 +257,17 @@ def _is_recorded() -> bool:
     )
 
 
+def _forget() -> None:
+    # A forked child records nothing before it makes a recorder.
+    global _current
+    _current = None
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
 def _recorder() -> Recorder | None:
-    if _current is None and _is_recorded():
+    if _current is None and _is_recorded() and os.getpid() == _PROCESS:
         return Recorder()
     return _current
 

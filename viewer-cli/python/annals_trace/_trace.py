@@ -452,7 +452,8 @@ class Trace:
         """Returns what a trace has: ``events``, ``lost``, ``is_complete``, ``first_ns``, ``last_ns``, ``ranks``, ``hosts``,
         ``locations``, ``regions``, ``event_types``.
 
-        ``is_complete`` is false if something was dropped, skipped or truncated, or a rank is missing. Recordings are read for it.
+        ``lost`` counts what was dropped, skipped or truncated. ``is_complete`` is false if something was skipped or truncated, or a rank
+        is missing. Recordings are read for it.
         """
         return dict(self._summary())
 
@@ -475,8 +476,8 @@ class Trace:
         rows = {
             "trace": ", ".join(str(path) for path in self._native.paths),
             "events": f"{summary['events']:,}",
-            "lost": f"{summary['lost']:,}",
-            "complete": "yes" if summary["is_complete"] else "no: see losses()",
+            "lost": f"{summary['lost']:,}" + (": see losses()" if summary["lost"] else ""),
+            "complete": "yes" if summary["is_complete"] else "no",
             "time": f"{(summary['last_ns'] - summary['first_ns']) / 1e9:,.6g} s" if known else "not known before it is read",
             "ranks": f"{len(summary['ranks']):,}",
             "hosts": ", ".join(summary["hosts"][:10]) + (", …" if len(summary["hosts"]) > 10 else ""),

@@ -4,7 +4,7 @@ use annals_format::{Definitions, units};
 use annals_merger::{EventFilter, Query, Window, regions_like};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyInt, PyString};
+use pyo3::types::{PyBool, PyString};
 
 use crate::errors;
 
@@ -14,18 +14,17 @@ fn time(name: &str, value: &Bound<'_, PyAny>) -> PyResult<i64> {
         let parsed = units::parse_time(&text.to_cow()?);
         return parsed.map_err(|error| errors::of_unit(name, &error));
     }
-    if value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyBool>() {
-        return value
-            .extract()
-            .map_err(|_| PyValueError::new_err(format!("{name}: {value} is no 64-bit number")));
+    let wrong = || {
+        let why = format!("{name}: an int in nanoseconds, or a text such as \"1.5s\"");
+        PyTypeError::new_err(why)
+    };
+    // A float would have no nanoseconds after a few days. Integers of NumPy are ones, too.
+    if value.is_instance_of::<PyBool>() {
+        return Err(wrong());
     }
-    // Of NumPy, for instance; a float would be ambiguous, and has no nanoseconds.
-    let index = value.call_method0("__index__");
-    index.and_then(|index| index.extract()).map_err(|_| {
-        PyTypeError::new_err(format!(
-            "{name}: an int in nanoseconds, or a text such as \"1.5s\""
-        ))
-    })
+    let index = value.call_method0("__index__").map_err(|_| wrong())?;
+    let time = index.extract();
+    time.map_err(|_| PyValueError::new_err(format!("{name}: {index} is no 64-bit number")))
 }
 
 /// Returns one name, or several, as a list that commas separate.

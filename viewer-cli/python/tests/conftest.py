@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,8 @@ import pytest
 import annals_trace
 
 ROOT = Path(__file__).resolve().parents[3]
+#: MPICH of the same environment as mpi4py.
+MPIRUN = Path(sys.prefix) / "bin" / "mpirun"
 
 
 def trace_cli(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -40,8 +41,6 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def mpi(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trace of an MPI program of four ranks."""
-    mpi = Path(os.environ.get("ANNALS_MPI", ROOT / "target" / "mpi" / "mpich"))
-    assert (mpi / "bin" / "mpirun").exists(), f"{mpi}: tests/run.sh installs MPI and mpi4py there"
     directory = tmp_path_factory.mktemp("mpi")
     program = directory / "ring.py"
     program.write_text(
@@ -56,7 +55,7 @@ def mpi(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "    world.Barrier()\n"
         "world.allreduce(rank)\n"
     )
-    command = [mpi / "bin" / "mpirun", "-n", "4", mpi / "bin" / "python", program]
+    command = [MPIRUN, "-n", "4", sys.executable, program]
     done = trace_cli("record", "-o", directory / "run", "--merge", "--", *command)
     assert done.returncode == 0, done.stderr
     return directory / "run.annals"

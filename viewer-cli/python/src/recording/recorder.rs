@@ -71,6 +71,12 @@ impl NativeRecorder {
         Ok(Self { current, is_own })
     }
 
+    /// Whether it is this process's: not in a forked child.
+    #[getter]
+    fn is_here(&self) -> bool {
+        self.current.process == std::process::id()
+    }
+
     /// Path of the recording.
     #[getter]
     fn path(&self) -> PyResult<PathBuf> {
