@@ -109,6 +109,10 @@ TESTS_BUILT_IN="$PWD/target/debug" timeout --foreground 45m cargo test --workspa
 # Gigabytes of recordings and installed copies, which only a failed test needs.
 rm -rf target/tmp
 
+step "the Python package"
+# A wheel of what is built, in fresh environments and in one with everything that reads tables.
+TESTS_BUILT_IN="$PWD/target/debug" bash viewer-cli/python/tests/run.sh
+
 step "the macros, removed"
 cargo test -p annals-recorder --lib --features off global
 

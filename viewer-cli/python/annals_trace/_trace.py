@@ -518,7 +518,7 @@ class Report:
         self.page = page
 
     def _repr_html_(self) -> str:
-        # In a frame of its own, without rights: neither its style nor what names say reaches the notebook.
+        # In a separate frame, without rights: neither its style nor text in names reaches the notebook.
         page = html.escape(self.page, quote=True)
         return f'<iframe sandbox srcdoc="{page}" style="width: 100%; height: 40em; border: 0"></iframe>'
 

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 /// Longest time between two looks for signals.
 pub(crate) const LOOK: Duration = Duration::from_millis(50);
 
-/// Whether the calling thread has Python's lock. False if that cannot be found out.
+/// Whether the calling thread has Python's lock. False if Python has no such function.
 pub(crate) fn has_lock() -> bool {
     type Check = unsafe extern "C" fn() -> libc::c_int;
     static CHECK: OnceLock<Option<Check>> = OnceLock::new();

@@ -1,0 +1,43 @@
+"""The manual's chapter and its notebook run."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import nbclient
+import nbformat
+import pytest
+
+BOOK = Path(__file__).resolve().parents[3] / "viewer-cli" / "book" / "src"
+
+
+def test_every_block_of_the_chapter_runs(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copy(demo, tmp_path / "run.annals")
+    monkeypatch.chdir(tmp_path)
+    text = (BOOK / "python.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len(blocks) >= 5
+    names: dict[str, object] = {"__name__": "chapter"}
+    for block in blocks:
+        exec(compile(block, "python.md", "exec"), names)
+    assert (tmp_path / "timeline.svg").read_text(encoding="utf-8").startswith("<svg")
+    assert "<html" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    import annals_trace
+
+    with annals_trace.open("python-run") as recorded:
+        assert recorded.calls(regions="sweep").count() == 100
+        assert recorded.events("request").count() == 100
+        assert recorded.metrics().count() == 100
+
+
+def test_the_notebook_runs_and_shows_the_trace(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("some text\n" * 1000)
+    notebook = nbformat.read(BOOK / "python.ipynb", as_version=4)
+    assert not any(cell.get("outputs") for cell in notebook.cells), "the notebook is stored without outputs"
+    nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    shown = [output["data"] for cell in notebook.cells for output in cell.get("outputs", []) if "data" in output]
+    assert "no: see losses()" in shown[0]["text/html"], "the demo drops events"
+    assert any("compress" in data.get("text/html", "") for data in shown[1:])
+    assert any(data.get("image/svg+xml", "").startswith("<svg") for data in shown)
