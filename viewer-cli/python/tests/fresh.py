@@ -18,6 +18,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
+#: What the demo compresses.
+TEXTS = ROOT / "viewer-cli" / "book" / "src"
 LIBRARIES = ("polars", "duckdb", "pyarrow", "pandas")
 #: How each library reads a table, and then the number of rows and the sum of the column.
 READERS = {
@@ -73,7 +75,8 @@ def use_alone(python: str, directory: Path, wheel: Path) -> None:
     work = directory / "work"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
-    print(f"Python {version}: {run(inside, HERE / 'plain.py', work, cwd=work).strip()}; imported in {import_ms(inside):.0f} ms")
+    printed = run(inside, HERE / "plain.py", TEXTS, work, cwd=work).strip()
+    print(f"Python {version}: {printed}; imported in {import_ms(inside):.0f} ms")
     shutil.rmtree(work)
 
 
@@ -93,7 +96,7 @@ def use_with_libraries(python: str, directory: Path, wheel: Path) -> None:
         assert not others, f"{library} needs {others}: it is not alone"
         trace_cli = inside.parent / "trace-cli"
         if not demo.exists():
-            run(trace_cli, "demo", "--output", demo, ROOT / "viewer-cli" / "book" / "src")
+            run(trace_cli, "demo", "--output", demo, TEXTS)
         trace = demo / "run.annals"
         regions = json.loads(run(trace_cli, "regions", trace, "--json"))["regions"]
         expected = (

@@ -19,12 +19,8 @@ def rows(path: Path) -> dict[str, int]:
         return {table: getattr(trace, table)().count() for table in TABLES}
 
 
-def read_demo(directory: Path) -> str:
+def read_demo(texts: str) -> str:
     programs = Path(sys.executable).parent
-    texts = directory / "texts"
-    texts.mkdir()
-    for number in range(20):
-        (texts / str(number)).write_text("some text\n" * 1000)
     subprocess.run([programs / "trace-cli", "demo", "--output", "demo", texts], check=True, stdout=subprocess.DEVNULL)
     # The second name of the same executable merges what the first has recorded.
     recordings = sorted(set(Path("demo").glob("*.annals")) - {Path("demo/run.annals")})
@@ -35,7 +31,7 @@ def read_demo(directory: Path) -> str:
     found = rows(Path("demo/run.annals"))
     with annals_trace.open("demo/run.annals") as trace:
         summary = trace.summary()
-        # The demo's last rank drops events on purpose; a table has the others.
+        # The demo's last rank drops events on purpose; they are in no other table.
         assert found["events"] == summary["events"], (found, summary)
         assert found["locations"] == summary["locations"], (found, summary)
         assert found["losses"] > 0 and found["calls"] > 0 and found["regions"] > 0, found
@@ -70,8 +66,8 @@ def record(directory: Path) -> str:
 
 
 def main() -> None:
-    directory = Path(sys.argv[1])
-    print(f"{read_demo(directory)}; {record(directory)}")
+    texts, directory = sys.argv[1:]
+    print(f"{read_demo(texts)}; {record(Path(directory))}")
 
 
 if __name__ == "__main__":
