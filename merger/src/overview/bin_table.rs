@@ -50,7 +50,7 @@ impl<K: Copy + Ord + Hash, S: Sum> BinTable<K, S> {
         Some(self.sums.entry((key, bin)).or_default())
     }
 
-    /// Gives up levels that have too many rows, with those above, already now. About half of the room is free then.
+    /// Drops levels that have too many rows, with those above, already now. About half of the room is free then.
     fn lengthen(&mut self) {
         let mut sums = sorted(&mut self.sums);
         let Some(up) = least(&counts(&sums, self.level), self.most) else {

@@ -366,7 +366,7 @@ typedef struct annals_source_spec {
     uint32_t ordering;       /* an annals_ordering */
     uint32_t overflow;       /* an annals_overflow */
     annals_clock clock;      /* zeros mean the recorder's */
-    uint32_t own_location;   /* 1: what each thread raises for it is at a location of its own, not the thread's */
+    uint32_t own_location;   /* 1: what each thread raises for it is at a separate location, not the thread's */
     uint32_t reserved;       /* 0 */
 } annals_source_spec;
 

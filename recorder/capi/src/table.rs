@@ -120,7 +120,7 @@ pub fn remove(number: u32) -> bool {
     if taken.is_err() {
         return false;
     }
-    // `pin` looks at the number after it pins: either it saw what is stored above, or this sees that it pinned.
+    // `pin` reads the number after it pins: either it saw what is stored above, or this sees that it pinned.
     if slot.is_pinned.load(Ordering::SeqCst) {
         slot.number.store(number, Ordering::SeqCst);
         return true;

@@ -207,7 +207,7 @@ def test_interrupts_end_work_soon(long: Path) -> None:
     lines = done.stdout.split()
     assert len(lines) == 4
     for line in lines:
-        # 0.2 s are asked for on a machine of its own; other tests may run at the same time.
+        # 0.2 s are asked for on a machine without other work; other tests may run at the same time.
         assert float(line) < 2, lines
 
 

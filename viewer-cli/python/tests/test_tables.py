@@ -138,7 +138,7 @@ def test_consumers_agree(path: Path, table: str) -> None:
     assert arrow.column_names == made.column_names
     assert arrow.num_rows == made.count() == len(made.to_pandas())
     arrow.validate(full=True)
-    # Of one stream, each batch may have a dictionary of its own.
+    # Of one stream, each batch may have a separate dictionary.
     plain = arrow.to_pandas(categories=None, strings_to_categorical=False)
     own = made.to_pandas()
     for column in arrow.column_names:

@@ -368,7 +368,7 @@ impl Functions {
         let mut path = vec![0_u8; 4096];
         let mut length = 0;
         let pointer = path.as_mut_ptr().cast();
-        // SAFETY: the memory is as long as the call is told.
+        // SAFETY: the memory is as long as the call is passed.
         let status = unsafe { (self.recording_path)(recorder, pointer, path.len(), &mut length) };
         self.check(status)?;
         path.truncate(length);
@@ -379,7 +379,7 @@ impl Functions {
         let mut path = vec![0_u8; 4096];
         let mut length = 0;
         let pointer = path.as_mut_ptr().cast();
-        // SAFETY: the memory is as long as the call is told.
+        // SAFETY: the memory is as long as the call is passed.
         let status = unsafe { (self.snapshot)(recorder, pointer, path.len(), &mut length) };
         self.check(status)?;
         path.truncate(length);
@@ -474,7 +474,7 @@ impl Functions {
         self.check(status).map(|()| metric)
     }
 
-    /// Adds a source whose events are at a location of its own.
+    /// Adds a source whose events are at a separate location.
     pub(crate) fn add_source(&self, recorder: Handle, name: &str) -> PyResult<Handle> {
         let name = text("a source's name", name)?;
         let spec = SourceSpec {

@@ -1,8 +1,8 @@
 //! Functions as regions, by `sys.monitoring` (PEP 669, Python 3.12 and later).
 //!
-//! Python calls a callback when a function begins, goes on or ends. Each code object is looked at once: its region, or that it is
-//! not recorded; then Python is told to call no more for it, where it can be told. What was at work before recording began has an
-//! end without a begin: a depth for each thread tells it apart.
+//! Python calls a callback when a function begins, resumes or ends. Each code object is checked at its first call: it has a region, or
+//! is not recorded; then its callbacks are disabled, where Python allows that. A function that ran before recording began has an
+//! end without a begin: a depth for each thread identifies it.
 #![expect(
     unsafe_code,
     reason = "callbacks are C functions, without what PyO3 does for each call: benches/python.py"
@@ -34,7 +34,7 @@ const MOST_REMEMBERED: usize = 1 << 20;
 struct Code {
     /// `None` if it is not recorded.
     region: Option<Handle>,
-    /// Whether it belongs to a task: its begin may be where a task goes on.
+    /// Whether it belongs to a task: its begin may be where a task resumes.
     is_asynchronous: bool,
 }
 
@@ -112,7 +112,7 @@ fn follow(py: Python<'_>, code: *mut ffi::PyObject, moment: Moment) -> bool {
     let Some((functions, known)) = known else {
         return true;
     };
-    // What ends without a begin is not looked at.
+    // What ends without a begin is ignored.
     let code = match (known, moment) {
         (Some(code), _) => code,
         (None, Moment::Begin) => learn(py, code),
@@ -151,7 +151,7 @@ fn follow(py: Python<'_>, code: *mut ffi::PyObject, moment: Moment) -> bool {
     false
 }
 
-/// Looks at a code object that begins for the first time.
+/// Checks a code object that begins for the first time.
 #[cold]
 fn learn(py: Python<'_>, address: *mut ffi::PyObject) -> Code {
     // SAFETY: Python passes a code object, which is alive during the call.
@@ -372,7 +372,7 @@ unsafe extern "C" fn on_end(
     unsafe { callback(|py| follow(py, *arguments, Moment::End)) }
 }
 
-/// A frame that an exception is thrown into, or that one leaves: Python cannot be told to call no more.
+/// A frame that an exception is thrown into, or that one leaves: Python cannot disable this callback.
 unsafe extern "C" fn on_throw(
     _: *mut ffi::PyObject,
     arguments: Arguments,
@@ -547,7 +547,7 @@ pub(crate) fn stop_monitoring(py: Python<'_>) -> PyResult<()> {
     let tool = monitoring.getattr("PROFILER_ID")?;
     monitoring.call_method1("set_events", (&tool, 0))?;
     monitoring.call_method1("free_tool_id", (&tool,))?;
-    // Where Python was told to call no more, it calls again from now on.
+    // Callbacks that were disabled are enabled again.
     monitoring.call_method0("restart_events")?;
     let ended = MONITOR.with(py, |state| state.take());
     drop(ended);

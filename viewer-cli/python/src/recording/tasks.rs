@@ -198,7 +198,7 @@ fn find_asyncio(py: Python<'_>) -> Option<(Py<PyAny>, Py<PyAny>)> {
     Some(found)
 }
 
-/// Gives a task a location.
+/// Assigns a location to a task.
 fn add(py: Python<'_>, task: &Bound<'_, PyAny>) -> PyResult<Place> {
     let name = task.call_method0("get_name")?;
     let name = name.cast::<PyString>()?.to_cow()?.into_owned();
