@@ -83,7 +83,8 @@ def _build(profile: str, zig: bool) -> Path:
 
 def _information(directory: Path, tag: str) -> Path:
     """Returns the directory `.dist-info`, which maturin makes of `pyproject.toml`."""
-    command = [sys.executable, "-m", "maturin", "pep517", "write-dist-info", "--interpreter", sys.executable]
+    _need("maturin", "it with pip")
+    command = ["maturin", "pep517", "write-dist-info", "--interpreter", sys.executable]
     command += ["--locked", "--compatibility", "linux", "--metadata-directory", str(directory)]
     subprocess.run(command, cwd=PACKAGE, check=True, stdout=sys.stderr)
     [information] = directory.glob("*.dist-info")
