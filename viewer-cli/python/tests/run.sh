@@ -36,6 +36,13 @@ if [ "$(cat target/python/needed 2>/dev/null)" != "${pythons[0]} $needed" ]; the
     (set -f && target/python/bin/pip install --quiet $needed)
     echo "${pythons[0]} $needed" >target/python/needed
 fi
+# MPI for the tests that record it; tests/run.sh has it, too.
+if ! [ -x target/mpi/mpich/bin/mpirun ]; then
+    step "MPICH"
+    rm -rf target/mpi/mpich
+    python3 -m venv target/mpi/mpich
+    target/mpi/mpich/bin/pip install --quiet mpich mpi4py
+fi
 python=$PWD/target/python/bin/python
 export PATH="$PWD/target/python/bin:$PATH"
 
@@ -53,7 +60,8 @@ step "fresh environments"
 
 step "pytest"
 # Reasons of tests that are skipped are printed. From here, so that the tests import the package that is installed, not its source.
-"$python" -m pytest --quiet -r s -p no:cacheprovider viewer-cli/python/tests
+# mpi4py of this environment uses the MPI library that is found first.
+LD_LIBRARY_PATH="$PWD/target/mpi/mpich/lib" "$python" -m pytest --quiet -r s -p no:cacheprovider viewer-cli/python/tests
 
 if [ "${ANNALS_LONG:-}" = 1 ]; then
     step "the wheel for other machines"
