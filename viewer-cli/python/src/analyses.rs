@@ -96,8 +96,7 @@ pub(crate) fn summary(py: Python<'_>, reader: Arc<Reader>) -> PyResult<Bound<'_,
     let result = PyDict::new(py);
     result.set_item("events", events)?;
     result.set_item("lost", lost)?;
-    // The trace's own flag is about its inputs: what a recorder dropped and counted does not clear it.
-    result.set_item("is_complete", summary.complete && lost == 0)?;
+    result.set_item("is_complete", summary.complete)?;
     result.set_item("first_ns", known(reader.first_ns()))?;
     result.set_item("last_ns", known(reader.last_ns()))?;
     result.set_item("ranks", ranks)?;
