@@ -1,8 +1,8 @@
 //! Functions as regions, by `sys.monitoring` (PEP 669, Python 3.12 and later).
 //!
-//! Python calls a callback when a function begins, resumes or ends. Each code object is checked at its first call: it has a region, or
-//! is not recorded; then its callbacks are disabled, where Python allows that. A function that ran before recording began has an
-//! end without a begin: a depth for each thread identifies it.
+//! Python calls a callback when a function begins, resumes or ends. Each code object is examined when it begins for the first time:
+//! it has a region, or it is not recorded, and then Python is asked to call no more for it, where that is possible. What was at
+//! work before recording began has an end without a begin: a depth for each thread shows it.
 #![expect(
     unsafe_code,
     reason = "callbacks are C functions, without what PyO3 does for each call: benches/python.py"
@@ -156,7 +156,7 @@ fn follow(py: Python<'_>, code: *mut ffi::PyObject, moment: Moment) -> bool {
 fn learn(py: Python<'_>, address: *mut ffi::PyObject) -> Code {
     // SAFETY: Python passes a code object, which is alive during the call.
     let code = unsafe { Bound::from_borrowed_ptr(py, address) };
-    let learnt = look_at(py, &code).unwrap_or(Code {
+    let learnt = examine(py, &code).unwrap_or(Code {
         region: None,
         is_asynchronous: false,
     });
@@ -171,7 +171,7 @@ fn learn(py: Python<'_>, address: *mut ffi::PyObject) -> Code {
     learnt
 }
 
-fn look_at(py: Python<'_>, code: &Bound<'_, PyAny>) -> PyResult<Code> {
+fn examine(py: Python<'_>, code: &Bound<'_, PyAny>) -> PyResult<Code> {
     let flags: u32 = code.getattr("co_flags")?.extract()?;
     let is_asynchronous = flags & IS_ASYNCHRONOUS != 0;
     // A callback in C has no frame: the innermost one is that of the code.
