@@ -575,7 +575,7 @@ pub fn request(bytes: &[u8]) {
             assert!(lanes.sum::<u32>() as usize <= parameters::MOST_LANES);
         }
         Question::Regions(window, _)
-        | Question::Waits(window, _)
+        | Question::Waits(window, _, _)
         | Question::Messages(window, _)
         | Question::Metrics(window, _)
         | Question::MessageBins(window, _)
