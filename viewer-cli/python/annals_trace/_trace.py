@@ -391,8 +391,8 @@ class Trace:
 
         if num_bins < 1:
             raise ValueError("num_bins: at least 1")
-        edges, regions = self._native._time_profile(num_bins, _arguments(**arguments))
-        edges = np.array(edges, dtype=float)
+        edges_ns, regions = self._native._time_profile(num_bins, _arguments(**arguments))
+        edges = np.array(edges_ns, dtype=float)
         frame = pd.DataFrame({name: np.array(times, dtype=float) for name, times in regions})
         whole = np.diff(edges) * max(1, len(self._summary()["ranks"]))
         frame.insert(0, "idle_time", np.maximum(whole - frame.sum(axis=1), 0.0))
@@ -418,7 +418,8 @@ class Trace:
             raise ValueError("pictures and reports are of one input: merge the inputs first")
         with tempfile.TemporaryDirectory(prefix="annals-") as directory:
             output = Path(directory) / "output"
-            arguments = [executable(), command, *self._native.paths, *_window_options(start, end), option, output]
+            arguments: list[str | os.PathLike[str]] = [executable(), command, self._native.paths[0]]
+            arguments += [*_window_options(start, end), option, output]
             done = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True)
             # 3: finished, with loss; the picture shows it.
             if done.returncode not in (0, 3):

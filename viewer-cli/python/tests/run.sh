@@ -27,7 +27,7 @@ fi
 [ ${#absent[@]} -eq 0 ] || echo "viewer-cli/python/tests/run.sh: NOT TESTED: Python ${absent[*]} (not on PATH, nor in pyenv)"
 
 # What builds and tests. The list is its version: another one is installed anew.
-needed='maturin>=1.9,<2 numpy pandas polars duckdb pyarrow pytest nbclient nbformat ipykernel otf2 mpi4py'
+needed='maturin>=1.9,<2 numpy pandas polars duckdb pyarrow pytest nbclient nbformat ipykernel otf2 mpi4py mypy'
 if [ "$(cat target/python/needed 2>/dev/null)" != "${pythons[0]} $needed" ]; then
     step "environment of ${pythons[0]}"
     rm -rf target/python
@@ -57,6 +57,9 @@ wheel=$(echo target/python-wheel/annals_trace-*.whl)
 
 step "fresh environments"
 "$python" viewer-cli/python/tests/fresh.py "$wheel" target/python-fresh "${pythons[@]}"
+
+step "types"
+"$python" -m mypy --strict --ignore-missing-imports viewer-cli/python/annals_trace
 
 step "pytest"
 # Reasons of tests that are skipped are printed. From here, so that the tests import the package that is installed, not its source.
