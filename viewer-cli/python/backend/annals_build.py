@@ -67,7 +67,8 @@ def _build(profile: str, zig: bool) -> Path:
     _need("cargo", "Rust 1.93 or newer (https://rustup.rs)")
     _need("cc", "a C compiler (Debian: gcc)")
     built = Path(json.loads(_output("cargo", "metadata", "--no-deps", "--format-version", "1"))["target_directory"])
-    environment = dict(os.environ)
+    # The extension is for every Python: which one is first on PATH, if there is one, must not matter.
+    environment = {**os.environ, "PYO3_NO_PYTHON": "1"}
     if profile == "release":
         environment["RUSTFLAGS"] = f"{os.environ.get('RUSTFLAGS', '')} {_remap()}".strip()
     packages = [argument for package in BUILT for argument in ("-p", package)]

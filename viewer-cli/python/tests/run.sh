@@ -27,7 +27,7 @@ fi
 [ ${#absent[@]} -eq 0 ] || echo "viewer-cli/python/tests/run.sh: NOT TESTED: Python ${absent[*]} (not on PATH, nor in pyenv)"
 
 # What builds and tests. The list is its version: another one is installed anew.
-needed='maturin>=1.9,<2 numpy pandas polars duckdb pyarrow pytest nbclient nbformat ipykernel otf2 mpi4py mypy'
+needed='maturin>=1.9,<2 numpy pandas polars duckdb pyarrow pytest nbclient nbformat ipykernel otf2 mpich mpi4py mypy'
 if [ "$(cat target/python/needed 2>/dev/null)" != "${pythons[0]} $needed" ]; then
     step "environment of ${pythons[0]}"
     rm -rf target/python
@@ -35,13 +35,6 @@ if [ "$(cat target/python/needed 2>/dev/null)" != "${pythons[0]} $needed" ]; the
     # shellcheck disable=SC2086
     (set -f && target/python/bin/pip install --quiet $needed)
     echo "${pythons[0]} $needed" >target/python/needed
-fi
-# MPI for the tests that record it; tests/run.sh has it, too.
-if ! [ -x target/mpi/mpich/bin/mpirun ]; then
-    step "MPICH"
-    rm -rf target/mpi/mpich
-    python3 -m venv target/mpi/mpich
-    target/mpi/mpich/bin/pip install --quiet mpich mpi4py
 fi
 python=$PWD/target/python/bin/python
 export PATH="$PWD/target/python/bin:$PATH"
@@ -63,8 +56,7 @@ step "types"
 
 step "pytest"
 # Reasons of tests that are skipped are printed. From here, so that the tests import the package that is installed, not its source.
-# mpi4py of this environment uses the MPI library that is found first.
-LD_LIBRARY_PATH="$PWD/target/mpi/mpich/lib" "$python" -m pytest --quiet -r s -p no:cacheprovider viewer-cli/python/tests
+"$python" -m pytest --quiet -r s -p no:cacheprovider viewer-cli/python/tests
 
 if [ "${ANNALS_LONG:-}" = 1 ]; then
     step "the wheel for other machines"
