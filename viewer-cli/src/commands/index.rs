@@ -19,7 +19,7 @@ use crate::time;
 /// Writes a trace with an overview, from which `serve` shows any part of it quickly.
 ///
 /// The overview has values of spans of time: how many calls end in each, how long calls take there, the region with the most time, the
-/// longest call. Everything else stays as it is. `trace-merge --index` writes traces that have one.
+/// longest call; how many messages pairs of ranks exchange; and what values metrics have. Everything else stays as it is. `trace-merge --index` writes traces that have one.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  trace-cli index run.annals -o indexed.annals")]
 pub struct IndexArguments {

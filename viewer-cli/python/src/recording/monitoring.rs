@@ -156,14 +156,21 @@ fn follow(py: Python<'_>, code: *mut ffi::PyObject, moment: Moment) -> bool {
 fn learn(py: Python<'_>, address: *mut ffi::PyObject) -> Code {
     // SAFETY: Python passes a code object, which is alive during the call.
     let code = unsafe { Bound::from_borrowed_ptr(py, address) };
-    let learnt = examine(py, &code).unwrap_or(Code {
+    const UNRECORDED: Code = Code {
         region: None,
         is_asynchronous: false,
+    };
+    // Its end would not be known again.
+    let has_room = MONITOR.with(py, |state| {
+        let monitor = state.as_ref();
+        monitor.is_some_and(|monitor| monitor.codes.len() < MOST_REMEMBERED)
     });
+    if !has_room {
+        return UNRECORDED;
+    }
+    let learnt = examine(py, &code).unwrap_or(UNRECORDED);
     MONITOR.with(py, |state| {
-        if let Some(monitor) = state
-            && monitor.codes.len() < MOST_REMEMBERED
-        {
+        if let Some(monitor) = state {
             monitor.codes.insert(address as usize, learnt);
             monitor.kept.push(code.unbind());
         }
