@@ -14,9 +14,9 @@ use crate::table::safe_lines;
 use annals_export::{Format, Settings, check_built_in, export};
 use annals_format::CompressionLevel;
 use annals_merger::{
-    ArchiveOptions, Causality, ClockOffsets, JoinOptions, MESSAGES_IN_FLIGHT, MergeError,
-    MergeOptions, MergePlan, OutputKind, Plan, Report, SliceNumber, Symbols, Window, is_annals,
-    no_progress,
+    ArchiveOptions, Causality, ClockOffsets, IndexOptions, JoinOptions, Joined, MESSAGES_IN_FLIGHT,
+    MergeError, MergeOptions, MergePlan, OutputKind, Plan, Report, SliceNumber, Symbols, Window,
+    is_annals, no_progress,
 };
 use anyhow::Context;
 use clap::Args;
@@ -137,7 +137,7 @@ pub struct MergeArguments {
     strict: bool,
 
     /// Write an overview, too: values of spans of time, from which pictures of any part of the trace can be read
-    #[arg(long, conflicts_with_all = ["join", "slice"])]
+    #[arg(long, conflicts_with = "slice")]
     index: bool,
 
     #[command(flatten)]
@@ -230,7 +230,11 @@ fn join(arguments: &MergeArguments) -> anyhow::Result<bool> {
     let mut options = JoinOptions::new();
     options.compression = arguments.compression;
     options.force = arguments.force.force;
-    let joined = options.join(&arguments.inputs, arguments.output(), no_progress)?;
+    let (inputs, output) = (&arguments.inputs, arguments.output());
+    let joined = match arguments.index {
+        false => options.join(inputs, output, no_progress)?,
+        true => join_with_overview(&options, inputs, output)?,
+    };
     let sums = joined.sums;
     if !arguments.quiet {
         let _ = writeln!(
@@ -243,6 +247,30 @@ fn join(arguments: &MergeArguments) -> anyhow::Result<bool> {
         );
     }
     Ok(!joined.complete || sums.dropped != 0 || sums.skipped != 0 || sums.truncated != 0)
+}
+
+/// Joins slices to a temporary file, next to the output, and writes that with an overview: a span of time in which one slice ends and
+/// the next begins is counted from the events of both.
+fn join_with_overview(
+    options: &JoinOptions,
+    inputs: &[PathBuf],
+    output: &Path,
+) -> anyhow::Result<Joined> {
+    struct Temporary(PathBuf);
+    impl Drop for Temporary {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+    let mut name = output.as_os_str().to_owned();
+    name.push(format!(".slices.{}.tmp", std::process::id()));
+    let whole = Temporary(name.into());
+    let mut joined = options.join(inputs, &whole.0, no_progress)?;
+    let mut overview = IndexOptions::new();
+    overview.compression = options.compression;
+    overview.force = options.force;
+    joined.bytes = overview.write(&whole.0, output, no_progress)?;
+    Ok(joined)
 }
 
 /// Returns where a file is, however it is named.
