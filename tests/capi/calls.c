@@ -110,7 +110,7 @@ int main(int argc, char **argv)
     };
     annals_event_type_spec spec = {sizeof spec, "three", NULL, 0, 0, NULL, elements, 3};
     annals_clock_spec clock = {sizeof clock, "ticks", 1000, 0, read_ticks, &ticks, 0, 0};
-    annals_source_spec source = {sizeof source, "ticking", NULL, 0, 0, {0}};
+    annals_source_spec source = {.size = sizeof source, .name = "ticking"};
     annals_recorder recorder;
     pthread_t thread;
     long result[3] = {-1, -1, -1};
