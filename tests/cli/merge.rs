@@ -324,30 +324,6 @@ fn slices_are_written_by_plan_and_joined() {
         "{}",
         said(&result)
     );
-    // An overview of them is that of the whole trace.
-    let indexed = path("indexed.annals");
-    let result = merge(&[
-        Path::new("--join"),
-        Path::new("--index"),
-        Path::new("-o"),
-        &indexed,
-        &slices[0],
-        &slices[1],
-    ]);
-    assert_eq!(result.status.code(), Some(0), "{}", said(&result));
-    let reader = annals_merger::Reader::open(&indexed).expect("a trace");
-    assert!(!reader.overview().is_empty());
-    let verified = annals_merger::VerifyOptions::new()
-        .verify(&indexed, annals_merger::no_progress)
-        .expect("a trace");
-    assert!(verified.mismatches.is_empty(), "{verified:?}");
-    let left = std::fs::read_dir(scratch.path()).expect("a directory");
-    let left = left.map(|entry| entry.expect("an entry").file_name());
-    assert!(
-        !left
-            .into_iter()
-            .any(|name| name.to_string_lossy().ends_with(".tmp"))
-    );
     let result = join(&[&slices[1]]);
     assert_eq!(result.status.code(), Some(1));
     assert!(

@@ -3,7 +3,7 @@
 mod bins;
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -627,6 +627,41 @@ fn an_overview_is_added_to_whole_traces_only() {
         assert!(said.contains(why), "{said}");
         assert!(!none.exists());
     }
+}
+
+#[test]
+fn joined_slices_may_have_an_overview() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    trace(scratch.path(), "run.annals", 2, 20_000, false);
+    let recordings = scratch.path().join("run.annals-recordings/run");
+    let path = |name: &str| scratch.path().join(name);
+    let merge = |arguments: &[&OsStr]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trace-cli"));
+        let done = command.arg("merge").args(arguments).output();
+        let done = done.expect("trace-cli");
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(0), "{said}");
+    };
+    let slices = ["1/2", "2/2"].map(|slice| {
+        let output = path(&format!("slice-{}.annals", &slice[..1]));
+        let flags = ["--slice", slice, "-o"].map(OsStr::new);
+        merge(&[&flags[..], &[output.as_os_str(), recordings.as_os_str()]].concat());
+        output
+    });
+    let joined = path("joined.annals");
+    let flags = ["--join", "--index", "-o"].map(OsStr::new);
+    let files = [&joined, &slices[1], &slices[0]].map(|file| file.as_os_str());
+    merge(&[flags, files].concat());
+    let reader = Reader::open(&joined).expect("a trace");
+    assert!(!reader.overview().is_empty());
+    // The overview agrees with the events.
+    let verified = annals_merger::verify(&joined, &[]).expect("a trace");
+    assert_eq!((verified.mismatches, verified.damage.len()), (vec![], 0));
+    let left = std::fs::read_dir(scratch.path()).expect("a directory");
+    let names = left.map(|entry| entry.expect("an entry").file_name());
+    let names: Vec<_> = names.collect();
+    let is_temporary = |name: &OsString| name.to_string_lossy().ends_with(".tmp");
+    assert!(!names.iter().any(is_temporary), "{names:?}");
 }
 
 #[test]
