@@ -77,8 +77,11 @@ def read(path: str, what: str) -> None:
     elif what == "matrix":
         trace.comm_matrix()
     else:
-        polars.DataFrame(trace.calls(columns=columns[what]))
+        frame = polars.DataFrame(trace.calls(columns=columns[what]))
     print(time.perf_counter() - begin, before, peak_mib())
+    if what == "one":
+        assert frame.height == trace.calls().count()
+        assert trace.regions().to_pandas().calls.sum() == frame.height, "regions count the same calls"
 
 
 def archive(path: str) -> None:
@@ -91,12 +94,15 @@ def archive(path: str) -> None:
     def by_annals() -> int:
         return annals_trace.open(path).events().count()
 
+    counts: dict[str, int] = {}
     times: dict[str, list[float]] = {"otf2": [], "annals_trace": []}
     for _ in range(3):
         for name, work in (("otf2", by_otf2), ("annals_trace", by_annals)):
             begin = time.perf_counter()
             count = work()
             times[name].append(time.perf_counter() - begin)
+            counts[name] = count
+    assert counts["otf2"] == counts["annals_trace"], counts
     for name, seconds in times.items():
         print(f"{name}: {count / min(seconds) / 1e6:.2f} M events/s (median {count / statistics.median(seconds) / 1e6:.2f})")
     print(f"ratio {min(times['otf2']) / min(times['annals_trace']):.0f}")
@@ -137,11 +143,14 @@ def functions() -> None:
         return (time.perf_counter() - begin) / count * 1e9
 
     def recorded(work: object) -> float:
+        before = recorder.statistics()["raised"]
         recorder.record_functions()
         try:
             return timed(work)
         finally:
             recorder.stop_functions()
+            raised = recorder.statistics()["raised"] - before
+            assert raised >= 2 * count, f"{raised} events of {count} calls"
 
     def profiled(work: object) -> float:
         profile = cProfile.Profile()

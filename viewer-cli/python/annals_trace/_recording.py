@@ -117,7 +117,7 @@ class Recorder:
     ) -> None:
         """Records calls of Python functions from now on, in all threads, by ``sys.monitoring`` (Python 3.12 and later).
 
-        A function that is at work already is recorded from its next call on; a generator or coroutine from where it goes on.
+        A function that has begun already is recorded from its next call on; a generator or coroutine from where it resumes.
 
         Args:
             modules: Globs of modules, separated by commas. Default: all but the standard library.
@@ -165,7 +165,7 @@ class Recorder:
         self._native.pause()
 
     def resume(self) -> None:
-        """Goes on after ``pause()``."""
+        """Records again after ``pause()``."""
         self._native.resume()
 
     def snapshot(self) -> Path:

@@ -439,7 +439,7 @@ class Trace:
         return self._native.closed
 
     def close(self) -> None:
-        """Closes it. What is read already goes on; new reads raise ``ValueError``."""
+        """Closes it. Reads that have begun continue; new ones raise ``ValueError``."""
         self._native.close()
 
     def __enter__(self) -> Trace:

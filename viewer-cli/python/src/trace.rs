@@ -61,7 +61,7 @@ impl Trace {
         self.reader().is_err()
     }
 
-    /// Closes it. Streams that were begun go on.
+    /// Closes it. Streams that have begun continue.
     fn close(&self) {
         *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }

@@ -115,7 +115,7 @@ def test_a_closed_trace_says_so(demo: Path) -> None:
             work()
     with pytest.raises(Exception, match="closed"):
         polars.DataFrame(calls)
-    assert begun.read_all().num_rows > 0, "what was begun goes on"
+    assert begun.read_all().num_rows > 0, "a stream that has begun continues"
     assert "closed" in repr(trace) and "closed" in trace._repr_html_()
     trace.close()
 

@@ -364,26 +364,28 @@ impl Functions {
         self.check(unsafe { function(recorder) })
     }
 
-    pub(crate) fn path(&self, recorder: Handle) -> PyResult<String> {
+    /// Returns the path that a function stores.
+    fn path_of(
+        &self,
+        function: unsafe extern "C" fn(Handle, *mut c_char, usize, *mut usize) -> i32,
+        recorder: Handle,
+    ) -> PyResult<String> {
         let mut path = vec![0_u8; 4096];
         let mut length = 0;
         let pointer = path.as_mut_ptr().cast();
-        // SAFETY: the memory is as long as the call is passed.
-        let status = unsafe { (self.recording_path)(recorder, pointer, path.len(), &mut length) };
+        // SAFETY: the memory has the length that is passed.
+        let status = unsafe { function(recorder, pointer, path.len(), &mut length) };
         self.check(status)?;
         path.truncate(length);
         Ok(String::from_utf8_lossy(&path).into_owned())
     }
 
+    pub(crate) fn path(&self, recorder: Handle) -> PyResult<String> {
+        self.path_of(self.recording_path, recorder)
+    }
+
     pub(crate) fn snapshot(&self, recorder: Handle) -> PyResult<String> {
-        let mut path = vec![0_u8; 4096];
-        let mut length = 0;
-        let pointer = path.as_mut_ptr().cast();
-        // SAFETY: the memory is as long as the call is passed.
-        let status = unsafe { (self.snapshot)(recorder, pointer, path.len(), &mut length) };
-        self.check(status)?;
-        path.truncate(length);
-        Ok(String::from_utf8_lossy(&path).into_owned())
+        self.path_of(self.snapshot, recorder)
     }
 
     pub(crate) fn add_property(&self, recorder: Handle, key: &str, value: &str) -> PyResult<()> {

@@ -361,76 +361,28 @@ unsafe fn callback(work: impl FnOnce(Python<'_>) -> bool) -> *mut ffi::PyObject 
     answer(outcome.unwrap_or(true))
 }
 
-unsafe extern "C" fn on_begin(
+/// A begin or an end of a code object. Not every event can be disabled: exceptions that are thrown into frames or leave them cannot.
+unsafe extern "C" fn on_code<const IS_BEGIN: bool, const CAN_BE_DISABLED: bool>(
     _: *mut ffi::PyObject,
     arguments: Arguments,
     _: ffi::Py_ssize_t,
 ) -> *mut ffi::PyObject {
-    // SAFETY: Python calls it so.
-    unsafe { callback(|py| follow(py, *arguments, Moment::Begin)) }
+    let moment = if IS_BEGIN { Moment::Begin } else { Moment::End };
+    // SAFETY: Python calls it so: the code object first.
+    unsafe { callback(|py| follow(py, *arguments, moment) && CAN_BE_DISABLED) }
 }
 
-unsafe extern "C" fn on_end(
+/// A begin or an end of a call in a code object. It cannot be disabled for one function alone.
+unsafe extern "C" fn on_call<const IS_BEGIN: bool>(
     _: *mut ffi::PyObject,
     arguments: Arguments,
     _: ffi::Py_ssize_t,
 ) -> *mut ffi::PyObject {
-    // SAFETY: Python calls it so.
-    unsafe { callback(|py| follow(py, *arguments, Moment::End)) }
-}
-
-/// A frame that an exception is thrown into, or that one leaves: Python cannot disable this callback.
-unsafe extern "C" fn on_throw(
-    _: *mut ffi::PyObject,
-    arguments: Arguments,
-    _: ffi::Py_ssize_t,
-) -> *mut ffi::PyObject {
-    // SAFETY: Python calls it so.
-    unsafe {
-        callback(|py| {
-            follow(py, *arguments, Moment::Begin);
-            false
-        })
-    }
-}
-
-unsafe extern "C" fn on_unwind(
-    _: *mut ffi::PyObject,
-    arguments: Arguments,
-    _: ffi::Py_ssize_t,
-) -> *mut ffi::PyObject {
-    // SAFETY: Python calls it so.
-    unsafe {
-        callback(|py| {
-            follow(py, *arguments, Moment::End);
-            false
-        })
-    }
-}
-
-unsafe extern "C" fn on_call(
-    _: *mut ffi::PyObject,
-    arguments: Arguments,
-    _: ffi::Py_ssize_t,
-) -> *mut ffi::PyObject {
+    let moment = if IS_BEGIN { Moment::Begin } else { Moment::End };
     // SAFETY: Python calls it so: code, offset, callable, first argument.
     unsafe {
         callback(|py| {
-            follow_in_c(py, *arguments, *arguments.add(2), Moment::Begin);
-            false
-        })
-    }
-}
-
-unsafe extern "C" fn on_c_end(
-    _: *mut ffi::PyObject,
-    arguments: Arguments,
-    _: ffi::Py_ssize_t,
-) -> *mut ffi::PyObject {
-    // SAFETY: Python calls it so: code, offset, callable, first argument.
-    unsafe {
-        callback(|py| {
-            follow_in_c(py, *arguments, *arguments.add(2), Moment::End);
+            follow_in_c(py, *arguments, *arguments.add(2), moment);
             false
         })
     }
@@ -517,17 +469,17 @@ pub(crate) fn monitor(
     });
     let events = monitoring.getattr("events")?;
     let mut callbacks: Vec<(&str, &'static std::ffi::CStr, ffi::PyCFunctionFast)> = vec![
-        ("PY_START", c"annals_begin", on_begin),
-        ("PY_RESUME", c"annals_begin", on_begin),
-        ("PY_RETURN", c"annals_end", on_end),
-        ("PY_YIELD", c"annals_end", on_end),
-        ("PY_THROW", c"annals_throw", on_throw),
-        ("PY_UNWIND", c"annals_unwind", on_unwind),
+        ("PY_START", c"annals_begin", on_code::<true, true>),
+        ("PY_RESUME", c"annals_begin", on_code::<true, true>),
+        ("PY_RETURN", c"annals_end", on_code::<false, true>),
+        ("PY_YIELD", c"annals_end", on_code::<false, true>),
+        ("PY_THROW", c"annals_throw", on_code::<true, false>),
+        ("PY_UNWIND", c"annals_unwind", on_code::<false, false>),
     ];
     if c_functions {
-        callbacks.push(("CALL", c"annals_call", on_call));
-        callbacks.push(("C_RETURN", c"annals_c_end", on_c_end));
-        callbacks.push(("C_RAISE", c"annals_c_end", on_c_end));
+        callbacks.push(("CALL", c"annals_call", on_call::<true>));
+        callbacks.push(("C_RETURN", c"annals_c_end", on_call::<false>));
+        callbacks.push(("C_RAISE", c"annals_c_end", on_call::<false>));
     }
     let mut wanted = 0_u32;
     for (event, name, function) in callbacks {

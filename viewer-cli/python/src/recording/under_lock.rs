@@ -12,8 +12,8 @@ use pyo3::Python;
 #[derive(Debug)]
 pub(crate) struct UnderLock<T>(RefCell<T>);
 
-// SAFETY: `with` is called with Python's lock, which one thread has at a time, and which it keeps meanwhile, because `work` does
-// not get the token that is needed to give it up. The package is not built for Pythons without the lock.
+// SAFETY: `with` is called with Python's lock, which one thread has at a time. `work` does not receive
+// the token, without which it cannot release the lock. The package is not built for Pythons without the lock.
 unsafe impl<T: Send> Sync for UnderLock<T> {}
 
 impl<T> UnderLock<T> {
