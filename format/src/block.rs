@@ -478,16 +478,15 @@ impl Compressor {
         use zstd::zstd_safe::zstd_sys::ZSTD_EndDirective as End;
         use zstd::zstd_safe::{InBuffer, OutBuffer, ResetDirective, compress_bound};
         let room = compress_bound(body.len()) + 32 * cuts.len();
-        let mut bytes = vec![0; room];
+        let mut bytes = Vec::with_capacity(room);
         let context = &mut self.0;
         if cuts.is_empty() {
-            let length = context.compress2(&mut bytes[..], body).ok()?;
-            bytes.truncate(length);
+            context.compress2(&mut bytes, body).ok()?;
             return Some(bytes);
         }
         context.reset(ResetDirective::SessionOnly).ok()?;
         context.set_pledged_src_size(Some(body.len() as u64)).ok()?;
-        let mut output = OutBuffer::around(&mut bytes[..]);
+        let mut output = OutBuffer::around(&mut bytes);
         let mut start = 0;
         for cut in cuts.iter().copied().chain([body.len()]) {
             let mut input = InBuffer::around(&body[start..cut]);
@@ -504,8 +503,6 @@ impl Compressor {
             }
             start = cut;
         }
-        let length = output.pos();
-        bytes.truncate(length);
         Some(bytes)
     }
 }

@@ -194,11 +194,15 @@ impl TypeColumns {
         let is_same = elements
             .clone()
             .eq(self.columns.iter().map(Column::element_type));
-        if is_same {
-            self.columns.iter_mut().for_each(Column::clear);
-        } else {
+        if !is_same {
             self.columns = elements.map(Column::new).collect();
         }
+        self.clear();
+    }
+
+    /// Takes all events away; the columns keep their memory.
+    fn clear(&mut self) {
+        self.columns.iter_mut().for_each(Column::clear);
         self.count = 0;
     }
 
@@ -302,6 +306,28 @@ pub(crate) fn read_columns(wire: &mut Wire<'_>, types: &mut [TypeColumns]) -> Re
     Ok(())
 }
 
+/// Appends what a body has after the ticks.
+fn put_after_ticks(
+    types: &[TypeColumns],
+    type_index: &[u16],
+    dropped: &[(u32, DroppedRecord)],
+    observations: &[(u32, i64)],
+    out: &mut Vec<u8>,
+) {
+    put_type_table(types, type_index, out);
+    put_columns(types, out);
+    out.put_varint(dropped.len() as u64);
+    for (index, record) in dropped {
+        out.put_varint((*index).into());
+        put_dropped(record, out);
+    }
+    out.put_varint(observations.len() as u64);
+    let indexes: Vec<u32> = observations.iter().map(|(index, _)| *index).collect();
+    let times: Vec<i64> = observations.iter().map(|(_, time_ns)| *time_ns).collect();
+    put_ints(&indexes, out);
+    put_ints(&times, out);
+}
+
 /// The events of a chunk, decoded.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Chunk {
@@ -321,18 +347,14 @@ impl Chunk {
     /// Appends the body.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_growing(&self.ticks, out);
-        put_type_table(&self.types, &self.type_index, out);
-        put_columns(&self.types, out);
-        out.put_varint(self.dropped.len() as u64);
-        for (index, record) in &self.dropped {
-            out.put_varint((*index).into());
-            put_dropped(record, out);
-        }
-        out.put_varint(self.observations.len() as u64);
-        let indexes: Vec<u64> = self.observations.iter().map(|o| u64::from(o.0)).collect();
-        let times: Vec<u64> = self.observations.iter().map(|o| o.1 as u64).collect();
-        put_ints(&indexes, out);
-        put_ints(&times, out);
+        let Self {
+            types,
+            type_index,
+            dropped,
+            observations,
+            ..
+        } = self;
+        put_after_ticks(types, type_index, dropped, observations, out);
     }
 
     /// Returns what the body has beyond its bytes.
@@ -541,28 +563,8 @@ fn put_dropped(record: &DroppedRecord, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::definitions::{Element, EventType, Reference, Role, Schema, Verbosity};
-    use crate::ids::StringId;
-
-    fn event_type(id: u32, elements: usize, is_optional: bool) -> EventType {
-        let element = Element {
-            name: StringId::new(0),
-            element_type: ElementType::U32,
-            is_optional,
-            reference: Reference::None,
-            unit: StringId::new(0),
-            original_bits: 0,
-        };
-        EventType {
-            id: EventTypeId::new(id),
-            name: StringId::new(0),
-            description: StringId::new(0),
-            verbosity: Verbosity::UserBasic,
-            role: Role::Point,
-            key_element: None,
-            elements: vec![element; elements],
-        }
-    }
+    use crate::definitions::Schema;
+    use crate::testing::event_type;
 
     fn put_row(event_type: u32, rows: &mut Vec<u8>) {
         put_row_start(EventTypeId::new(event_type), 0, 1, rows);
@@ -583,7 +585,7 @@ mod tests {
     /// Returns a chunk of three events with a dropped record at this index.
     fn chunk_with_drop(index: u32, record: DroppedRecord) -> (ChunkHeader, Chunk) {
         let mut schema = Schema::default();
-        schema.add(&event_type(0, 0, false));
+        schema.add(&event_type(0, &[], false));
         let mut rows = Vec::new();
         (0..3).for_each(|_| put_row(0, &mut rows));
         let mut builder = ChunkBuilder::new(u64::MAX);
@@ -605,7 +607,7 @@ mod tests {
         let mut schema = Schema::default();
         let mut rows = Vec::new();
         for id in 0..65_536 {
-            schema.add(&event_type(id, 0, false));
+            schema.add(&event_type(id, &[], false));
             put_row(id, &mut rows);
         }
         let mut builder = ChunkBuilder::new(u64::MAX);
@@ -619,7 +621,7 @@ mod tests {
     #[test]
     fn a_builder_keeps_to_the_values_that_a_reader_accepts() {
         let mut schema = Schema::default();
-        schema.add(&event_type(0, MAX_ELEMENTS, true));
+        schema.add(&event_type(0, &[ElementType::U32; MAX_ELEMENTS], true));
         let fitting = MAX_CHUNK_VALUES / MAX_ELEMENTS;
         let mut rows = Vec::new();
         for _ in 0..=fitting {
@@ -637,7 +639,7 @@ mod tests {
     #[test]
     fn of_several_observations_of_an_event_the_last_counts() {
         let mut schema = Schema::default();
-        schema.add(&event_type(0, 0, false));
+        schema.add(&event_type(0, &[], false));
         let mut rows = Vec::new();
         for time_ns in [42, -56, 49] {
             rows.put_varint(ROW_OBSERVATION);

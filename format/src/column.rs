@@ -268,10 +268,21 @@ impl Column {
         }
     }
 
-    /// Swaps the values of a column that has no absent ones with `bits`.
-    pub(crate) fn swap_bits(&mut self, bits: &mut Vec<u64>) {
+    /// Appends the bits of integers, all of them present.
+    ///
+    /// # Panics
+    /// If the column is one of strings or bytes.
+    pub(crate) fn extend_bits(&mut self, bits: &[u64]) {
+        let Data::Bits(column) = &mut self.data else {
+            panic!("a column of {} takes no bits", self.element_type);
+        };
+        column.wide().extend_from_slice(bits);
+    }
+
+    /// Changes the bits of all integers.
+    pub(crate) fn map_bits(&mut self, map: impl Fn(u64) -> u64) {
         if let Data::Bits(column) = &mut self.data {
-            std::mem::swap(column.wide(), bits);
+            column.wide().iter_mut().for_each(|bits| *bits = map(*bits));
         }
     }
 

@@ -28,76 +28,66 @@ const fn width_of(largest: u64) -> u8 {
     }
 }
 
-/// Integers of a column, read in blocks: a column need not be 64 bits wide in memory, nor be stored as deltas, to be
-/// encoded.
+/// Integers of a column, in blocks: a column need not be stored as deltas to be encoded so.
 trait Blocks {
+    type Item: Word;
+
     fn len(&self) -> usize;
 
-    /// Fills `block` with the values from index `start` on; `block` is no longer than what there is.
-    fn fill(&self, start: usize, block: &mut [u64]);
-
     /// Calls `each` with one block after the other.
-    fn for_each(&self, mut each: impl FnMut(&[u64])) {
-        let mut buffer = [0; BLOCK];
-        for start in (0..self.len()).step_by(BLOCK) {
-            let block = &mut buffer[..(self.len() - start).min(BLOCK)];
-            self.fill(start, block);
-            each(block);
-        }
-    }
+    fn for_each(&self, each: impl FnMut(&[Self::Item]));
 }
 
-/// A number of a column, as it is in memory.
+/// A number of a column, as it is in memory. Blocks are encoded in their own width: of narrow numbers, processors work on many at
+/// a time.
 pub trait Word: Copy + PartialEq {
     /// Returns the number as 64 bits, sign-extended if it is signed.
     fn word(self) -> u64;
+
+    /// Returns the bits that one of them has, or both.
+    #[must_use]
+    fn or(self, other: Self) -> Self;
 }
 
-impl Word for u64 {
-    #[inline]
-    fn word(self) -> u64 {
-        self
-    }
+macro_rules! word {
+    ($($kind:ty),*) => {$(
+        impl Word for $kind {
+            #[inline]
+            fn word(self) -> u64 {
+                self as u64
+            }
+
+            #[inline]
+            fn or(self, other: Self) -> Self {
+                self | other
+            }
+        }
+    )*};
 }
 
-impl Word for i64 {
-    #[inline]
-    fn word(self) -> u64 {
-        self as u64
-    }
-}
-
-impl Word for u32 {
-    #[inline]
-    fn word(self) -> u64 {
-        self.into()
-    }
-}
-
-impl Word for u16 {
-    #[inline]
-    fn word(self) -> u64 {
-        self.into()
-    }
-}
+word!(u16, u32, u64, i64);
 
 impl Word for StreamId {
     #[inline]
     fn word(self) -> u64 {
         self.get().into()
     }
+
+    #[inline]
+    fn or(self, other: Self) -> Self {
+        Self::new(self.get() | other.get())
+    }
 }
 
 impl<T: Word> Blocks for [T] {
+    type Item = T;
+
     fn len(&self) -> usize {
         self.len()
     }
 
-    fn fill(&self, start: usize, block: &mut [u64]) {
-        let values = &self[start..start + block.len()];
-        for (place, value) in block.iter_mut().zip(values) {
-            *place = value.word();
-        }
+    fn for_each(&self, each: impl FnMut(&[T])) {
+        self.chunks(BLOCK).for_each(each);
     }
 }
 
@@ -105,58 +95,115 @@ impl<T: Word> Blocks for [T] {
 struct Deltas<'a, T>(&'a [T]);
 
 impl<T: Word> Blocks for Deltas<'_, T> {
+    type Item = u64;
+
     fn len(&self) -> usize {
         self.0.len() - 1
     }
 
-    fn fill(&self, start: usize, block: &mut [u64]) {
-        let pairs = self.0[start..=start + block.len()].windows(2);
-        for (place, pair) in block.iter_mut().zip(pairs) {
-            *place = zigzag(pair[1].word().wrapping_sub(pair[0].word()) as i64);
+    fn for_each(&self, mut each: impl FnMut(&[u64])) {
+        let mut buffer = [0; BLOCK];
+        for start in (0..self.len()).step_by(BLOCK) {
+            let block = &mut buffer[..(self.len() - start).min(BLOCK)];
+            let pairs = self.0[start..=start + block.len()].windows(2);
+            for (place, pair) in block.iter_mut().zip(pairs) {
+                *place = zigzag(pair[1].word().wrapping_sub(pair[0].word()) as i64);
+            }
+            each(block);
+        }
+    }
+}
+
+/// Differences that are known already, below 2³¹.
+struct Steps<'a>(&'a [u32]);
+
+impl Blocks for Steps<'_> {
+    type Item = u32;
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn for_each(&self, mut each: impl FnMut(&[u32])) {
+        let mut buffer = [0; BLOCK];
+        for steps in self.0.chunks(BLOCK) {
+            let block = &mut buffer[..steps.len()];
+            for (place, step) in block.iter_mut().zip(steps) {
+                *place = step << 1;
+            }
+            each(block);
         }
     }
 }
 
 /// Returns base and width of a block. The base is the smallest value, read as signed; the width is
 /// that of the offsets from it.
-fn base_and_width(block: &[u64]) -> (i64, u8) {
-    let bits = block.iter().fold(0, |bits, value| bits | value);
-    if bits < 1 << 15 {
+fn base_and_width<T: Word>(block: &[T]) -> (i64, u8) {
+    let Some(first) = block.first() else {
+        return (0, 0);
+    };
+    let bits = block.iter().fold(*first, |bits, value| bits.or(*value));
+    if bits.word() < 1 << 15 {
         // The case of nearly all blocks, in numbers that processors compare many at a time.
         let (least, most) = block.iter().fold((i16::MAX, 0), |(least, most), value| {
-            let value = *value as i16;
+            let value = value.word() as i16;
             (least.min(value), most.max(value))
         });
         return (least.into(), width_of((most - least) as u64));
     }
     let mut least = i64::MAX;
     let mut most = i64::MIN;
-    for &value in block {
-        least = least.min(value as i64);
-        most = most.max(value as i64);
+    for value in block {
+        least = least.min(value.word() as i64);
+        most = most.max(value.word() as i64);
     }
     (least, width_of((most as u64).wrapping_sub(least as u64)))
 }
 
-/// Estimates the size of a column's blocks in bytes.
-fn length_in_blocks(values: &(impl Blocks + ?Sized)) -> usize {
+/// Returns base and width of each block.
+fn ranges(values: &(impl Blocks + ?Sized)) -> Vec<(i64, u8)> {
+    let mut ranges = Vec::with_capacity(values.len().div_ceil(BLOCK));
+    values.for_each(|block| ranges.push(base_and_width(block)));
+    ranges
+}
+
+/// Estimates the size in bytes of the blocks of a number of values.
+fn length_in_blocks(count: usize, ranges: &[(i64, u8)]) -> usize {
     let mut length = 0;
-    values.for_each(|block| length += 3 + usize::from(base_and_width(block).1) * block.len());
+    let mut left = count;
+    for (_, width) in ranges {
+        let here = left.min(BLOCK);
+        length += 3 + usize::from(*width) * here;
+        left -= here;
+    }
     length
 }
 
-fn put_blocks(values: &(impl Blocks + ?Sized), out: &mut Vec<u8>) {
+/// Appends blocks, whose base and width are known.
+fn put_blocks(values: &(impl Blocks + ?Sized), ranges: &[(i64, u8)], out: &mut Vec<u8>) {
+    let mut ranges = ranges.iter();
     values.for_each(|block| {
-        let (base, width) = base_and_width(block);
+        let known = ranges.next().copied();
+        let (base, width) = known.unwrap_or_else(|| base_and_width(block));
         out.put_signed(base);
         out.push(width);
-        let offsets = block.iter().map(|value| value.wrapping_sub(base as u64));
+        let low = base as u64;
+        let values = block.iter().map(|value| value.word());
         match width {
             0 => {}
-            1 => put_fixed(offsets.map(|offset| [offset as u8]), out),
-            2 => put_fixed(offsets.map(|offset| (offset as u16).to_le_bytes()), out),
-            4 => put_fixed(offsets.map(|offset| (offset as u32).to_le_bytes()), out),
-            _ => put_fixed(offsets.map(u64::to_le_bytes), out),
+            1 => out.extend(values.map(|value| value.wrapping_sub(low) as u8)),
+            2 => put_fixed(
+                values.map(|value| (value.wrapping_sub(low) as u16).to_le_bytes()),
+                out,
+            ),
+            4 => put_fixed(
+                values.map(|value| (value.wrapping_sub(low) as u32).to_le_bytes()),
+                out,
+            ),
+            _ => put_fixed(
+                values.map(|value| value.wrapping_sub(low).to_le_bytes()),
+                out,
+            ),
         }
     });
 }
@@ -171,53 +218,54 @@ fn put_fixed<const N: usize>(values: impl ExactSizeIterator<Item = [u8; N]>, out
 
 /// Appends a column of integers (for signed ones: sign-extended). The count is known to the reader.
 pub fn put_ints<T: Word>(values: &[T], out: &mut Vec<u8>) {
-    if put_if_constant(values, out) {
-        return;
-    }
-    let plain_len = length_in_blocks(values);
-    // Below two bytes a value, deltas cannot gain what they cost to undo.
-    if plain_len > values.len() * 5 / 4 && length_in_blocks(&Deltas(values)) < plain_len {
-        put_growing(values, out);
-        return;
-    }
-    out.push(PLAIN);
-    put_blocks(values, out);
+    put_best(values, true, out);
 }
 
 /// Appends integers like [`put_ints`], for columns with few distinct numbers (event types, streams): deltas are only
 /// tried for short columns.
 pub(crate) fn put_codes<T: Word>(values: &[T], out: &mut Vec<u8>) {
-    if values.len() < BLOCK {
-        put_ints(values, out);
-    } else if !put_if_constant(values, out) {
-        out.push(PLAIN);
-        put_blocks(values, out);
-    }
+    put_best(values, values.len() < BLOCK, out);
 }
 
-/// Appends a column that has no values, or one value only; false when it has several.
-fn put_if_constant<T: Word>(values: &[T], out: &mut Vec<u8>) -> bool {
-    let Some(&first) = values.first() else {
-        return true;
+fn put_best<T: Word>(values: &[T], tries_deltas: bool, out: &mut Vec<u8>) {
+    let Some(first) = values.first().map(|first| first.word() as i64) else {
+        return;
     };
-    let is_constant = values.iter().all(|value| *value == first);
-    if is_constant {
-        put_constant(first.word(), out);
+    let plain = ranges(values);
+    if plain.iter().all(|range| *range == (first, 0)) {
+        out.push(CONSTANT);
+        out.put_signed(first);
+        return;
     }
-    is_constant
+    let plain_len = length_in_blocks(values.len(), &plain);
+    // Below two bytes a value, deltas cannot gain what they cost to undo.
+    if tries_deltas && plain_len > values.len() * 5 / 4 {
+        let deltas = ranges(&Deltas(values));
+        if length_in_blocks(values.len() - 1, &deltas) < plain_len {
+            put_deltas(first, &Deltas(values), &deltas, out);
+            return;
+        }
+    }
+    out.push(PLAIN);
+    put_blocks(values, &plain, out);
 }
 
-fn put_constant(value: u64, out: &mut Vec<u8>) {
-    out.push(CONSTANT);
-    out.put_signed(value as i64);
+fn put_deltas(first: i64, deltas: &impl Blocks, ranges: &[(i64, u8)], out: &mut Vec<u8>) {
+    out.push(DELTA);
+    out.put_signed(first);
+    put_blocks(deltas, ranges, out);
 }
 
 /// Appends a column that is known to grow slowly (ticks, times): as deltas, without looking further.
 pub fn put_growing<T: Word>(values: &[T], out: &mut Vec<u8>) {
-    let Some(first) = values.first() else { return };
-    out.push(DELTA);
-    out.put_signed(first.word() as i64);
-    put_blocks(&Deltas(values), out);
+    if let Some(first) = values.first() {
+        put_deltas(first.word() as i64, &Deltas(values), &[], out);
+    }
+}
+
+/// Appends a column like [`put_growing`], from its first value and the steps to the others, each below 2³¹.
+pub(crate) fn put_steps(first: u64, steps: &[u32], out: &mut Vec<u8>) {
+    put_deltas(first as i64, &Steps(steps), &[], out);
 }
 
 /// Integers of a column, no wider in memory than their range asks for: chunks of many streams wait in memory while
@@ -613,7 +661,7 @@ mod tests {
         for (largest, expected) in [(256_u64, 1), (60_000, 2), (1 << 22, 4)] {
             let values: Vec<u64> = (0..1024).map(|n| (1 << 40) + n * 7919 % largest).collect();
             let mut plain = vec![PLAIN];
-            put_blocks(values.as_slice(), &mut plain);
+            put_blocks(values.as_slice(), &[], &mut plain);
             let read = Ints::read(&mut Wire::new(&plain), 1024).unwrap();
             let bytes = match read.offsets {
                 Offsets::Bytes(_) => 1,

@@ -5,12 +5,12 @@ use byteorder::{ByteOrder, LittleEndian as LE};
 use crate::live::layout as l;
 use crate::{
     BlockKind, BlockWriter, CallStatistics, Chunk, ChunkBuilder, ChunkHeader, Clock, ClockId,
-    ClockKind, CompressionLevel, Content, Definition, Definitions, EventType, EventTypeId,
-    FileHeader, FileKind, Footer, LiveHeader, LiveImage, Location, LocationId, LocationKind,
-    LocationState, ProcessId, RecordingId, RecordingIndex, RegionId, RegionStatistics, Role,
-    Snapshot, SnapshotEntry, Source, SourceId, SourceOrder, Step, Stream, StreamGroup, StreamId,
-    StreamTotals, StringId, TraceChunk, TraceIndexEntry, TypeColumns, Verbosity, encode_tail,
-    put_row_start,
+    ClockKind, CompressionLevel, Content, Definition, Definitions, Element, ElementType, EventType,
+    EventTypeId, FileHeader, FileKind, Footer, LiveHeader, LiveImage, Location, LocationId,
+    LocationKind, LocationState, ProcessId, RecordingId, RecordingIndex, Reference, RegionId,
+    RegionStatistics, Role, Snapshot, SnapshotEntry, Source, SourceId, SourceOrder, Step, Stream,
+    StreamGroup, StreamId, StreamTotals, StringId, TraceChunk, TraceIndexEntry, TypeColumns,
+    Verbosity, encode_tail, put_row_start,
 };
 
 pub(crate) const STREAM: StreamId = StreamId::new(0);
@@ -77,6 +77,27 @@ pub(crate) fn definition_bytes() -> Vec<u8> {
     let mut bytes = Vec::new();
     definitions().encode(&mut bytes);
     bytes
+}
+
+/// Returns an event type with elements of these types.
+pub(crate) fn event_type(id: u32, kinds: &[ElementType], is_optional: bool) -> EventType {
+    let element = |kind: &ElementType| Element {
+        name: StringId::new(0),
+        element_type: *kind,
+        is_optional,
+        reference: Reference::None,
+        unit: StringId::new(0),
+        original_bits: 0,
+    };
+    EventType {
+        id: ty(id),
+        name: StringId::new(0),
+        description: StringId::new(0),
+        verbosity: Verbosity::UserBasic,
+        role: Role::Point,
+        key_element: None,
+        elements: kinds.iter().map(element).collect(),
+    }
 }
 
 /// Returns rows of events of these types, a tick apart.

@@ -367,7 +367,7 @@ impl Writer {
             outcome.is_ok(),
             "rows are written by this crate: {outcome:?}"
         );
-        let (mut header, chunk) = builder.complete(stream);
+        let mut header = builder.complete(stream);
         let progress = self.progress.entry(stream).or_default();
         header.sequence = field(l::PAGE_SEQUENCE);
         header.open_reference_ns = field(l::PAGE_OPEN_REFERENCE) as i64;
@@ -397,7 +397,7 @@ impl Writer {
                 let count: u64 = records.iter().map(|record| record.count).sum();
                 header.dropped_count = header.dropped_count.saturating_add(count);
                 let records = records.into_iter().map(|record| (0, record));
-                chunk.dropped.splice(0..0, records);
+                builder.dropped().splice(0..0, records);
             }
         }
         let progress = self.progress.entry(stream).or_default();
@@ -406,8 +406,8 @@ impl Writer {
         let (inversions, lateness) = (header.inversions, header.largest_lateness);
         let (event_count, last_tick) = (header.event_count, header.last_tick);
         self.body.clear();
-        chunk.encode(&mut self.body);
-        let content = chunk.content();
+        builder.encode(&mut self.body);
+        let content = builder.content();
         if !lock(&shared.storage).append_chunk(&header, &self.body, content) {
             return false;
         }
