@@ -53,13 +53,18 @@ def _output(*command: str) -> str:
     return subprocess.run(command, cwd=WORKSPACE, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def _remap() -> str:
-    """Returns the compiler's options that keep the paths of this machine out of messages of panics."""
+def _remap() -> dict[str, str]:
+    """Returns compilers' options, by environment variable, that keep the paths of this machine out of messages."""
     cargo = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"))
     sysroot = _output("rustc", "--print", "sysroot").strip()
     # The last one that fits is used.
     paths = {str(Path.home()): "home", sysroot: "rust", str(cargo): "cargo", str(WORKSPACE): "annals"}
-    return " ".join(f"--remap-path-prefix={path}={name}" for path, name in paths.items())
+    # C sources have paths in the messages of their asserts.
+    options = {"RUSTFLAGS": "--remap-path-prefix", "CFLAGS": "-ffile-prefix-map", "CXXFLAGS": "-ffile-prefix-map"}
+    return {
+        variable: " ".join([os.environ.get(variable, ""), *(f"{option}={path}={name}" for path, name in paths.items())]).strip()
+        for variable, option in options.items()
+    }
 
 
 def _build(profile: str, zig: bool) -> Path:
@@ -70,7 +75,7 @@ def _build(profile: str, zig: bool) -> Path:
     # The extension is for every Python: which one is first on PATH, if there is one, must not matter.
     environment = {**os.environ, "PYO3_NO_PYTHON": "1"}
     if profile == "release":
-        environment["RUSTFLAGS"] = f"{os.environ.get('RUSTFLAGS', '')} {_remap()}".strip()
+        environment |= _remap()
     packages = [argument for package in BUILT for argument in ("-p", package)]
     command = ["cargo", "zigbuild" if zig else "build", "--locked", "--profile", profile, *packages]
     if zig:
