@@ -23,8 +23,13 @@ def executable() -> Path:
 
 
 def library(name: str) -> Path:
-    """Returns the path of a shared library of the package, such as ``libannals.so``."""
-    return INSTALLED / "lib" / name
+    """Returns the path of a shared library of the package, such as ``libannals.so``: of the file that programs load.
+
+    Its directory is also what a linker needs: ``-L DIRECTORY -lannals -Wl,-rpath,DIRECTORY``.
+    """
+    directory = INSTALLED / "lib"
+    # Where there is one with a version, the other is for linkers.
+    return next(directory.glob(f"{name}.*"), directory / name)
 
 
 def include() -> Path:

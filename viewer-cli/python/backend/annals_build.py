@@ -57,8 +57,11 @@ def _remap() -> dict[str, str]:
     """Returns compilers' options, by environment variable, that keep the paths of this machine out of messages."""
     cargo = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"))
     sysroot = _output("rustc", "--print", "sysroot").strip()
+    # Registries' directories have names with hashes. They are there when the packages are.
+    subprocess.run(["cargo", "fetch", "--locked", "--quiet"], cwd=WORKSPACE, check=True)
+    registries = {str(directory): "crates" for directory in (cargo / "registry" / "src").glob("*")}
     # The last one that fits is used.
-    paths = {str(Path.home()): "home", sysroot: "rust", str(cargo): "cargo", str(WORKSPACE): "annals"}
+    paths = {str(Path.home()): "home", sysroot: "rust", str(cargo): "cargo", **registries, str(WORKSPACE): "annals"}
     # C sources have paths in the messages of their asserts.
     options = {"RUSTFLAGS": "--remap-path-prefix", "CFLAGS": "-ffile-prefix-map", "CXXFLAGS": "-ffile-prefix-map"}
     return {
@@ -106,6 +109,17 @@ def _information(directory: Path, tag: str) -> Path:
     return information
 
 
+def _link_name(library: Path) -> None:
+    """Renames a library to its SONAME, so that programs find it, and lets `-l` find it by a linker script.
+
+    A wheel has no symbolic links, and of two copies a process could load both.
+    """
+    dynamic = _output("readelf", "--wide", "--dynamic", str(library))
+    [soname] = re.findall(r"\(SONAME\) .*\[(.+)\]", dynamic)
+    library.rename(library.with_name(soname))
+    library.write_text(f"/* For linkers; programs load {soname}. */\nINPUT({soname})\n")
+
+
 def _lay_out(directory: Path, built: Path) -> None:
     """Puts the module into a directory, as it is installed."""
     module = directory / MODULE
@@ -118,6 +132,7 @@ def _lay_out(directory: Path, built: Path) -> None:
         to.parent.mkdir(parents=True, exist_ok=True)
         # The profile for users strips; others keep what debuggers need, which is large.
         subprocess.run(["strip", "-o", to, built / source], check=True)
+    _link_name(module / "_installed" / "lib" / "libannals.so")
     include = module / "_installed" / "include"
     include.mkdir()
     for header in (WORKSPACE / "recorder" / "capi" / "include").glob("annals*.h*"):
@@ -156,7 +171,8 @@ def _tag(zig: bool) -> str:
 
 
 def build_wheel(wheel_directory: str, config_settings: dict | None = None, metadata_directory: str | None = None) -> str:
-    _need("strip", "binutils")
+    for program in ("strip", "readelf"):
+        _need(program, "binutils")
     zig = _setting(config_settings, "zig", "0") == "1"
     tag = _tag(zig)
     built = _setting(config_settings, "built", "")

@@ -27,6 +27,8 @@ FILES = [
     "_installed/include/annals.hpp",
     "_installed/include/annals_t.h",
 ]
+#: What linkers read instead of a library.
+SCRIPT = f"{PACKAGE}/_installed/lib/libannals.so"
 MODULES = sorted(path.name for path in (ROOT / "viewer-cli" / "python" / PACKAGE).glob("*.py*") if path.is_file())
 ENTRY_POINTS = {"trace-cli": "annals_trace._programs:trace_cli", "trace-merge": "annals_trace._programs:trace_merge"}
 #: Highest version of glibc's symbols, and bytes, of a wheel for other machines.
@@ -107,6 +109,11 @@ def problems(wheel: Path) -> list[str]:
                 mode = archive.getinfo(name).external_attr >> 16
                 if "/bin/" in name and not mode & 0o100:
                     found.append(f"{name}: is not executable")
+            elif name == SCRIPT:
+                named = re.search(rb"^INPUT\((libannals\.so\.[\d.]+)\)$", content, re.MULTILINE)
+                library = named and f"{PACKAGE}/_installed/lib/{named[1].decode()}"
+                if library not in names or not archive.read(library).startswith(b"\x7fELF"):
+                    found.append(f"{name}: is no script by which linkers find a library of the wheel")
             elif name.endswith(".so") or "/bin/" in name:
                 found.append(f"{name}: is not an ELF file")
     return found

@@ -1,8 +1,8 @@
 """Uses a wheel as people do who have nothing else: ``python fresh.py WHEEL DIRECTORY PYTHON…``.
 
 Each of the Pythons gets a virtual environment with the wheel alone, which runs ``plain.py`` there. The first Python also gets one
-for each library that reads tables, with the wheel and that library; and runs the Python blocks of the README. DIRECTORY keeps the
-environments with libraries for the next time. The pip is that of the Python that runs this script.
+for each library that reads tables, with the wheel and that library; runs the Python blocks of the README; and links a program in C
+(`cc`). DIRECTORY keeps the environments with libraries for the next time. The pip is that of the Python that runs this script.
 """
 
 from __future__ import annotations
@@ -28,6 +28,16 @@ READERS = {
     "pyarrow": "import pyarrow, pyarrow.compute as c; d = pyarrow.table(t); rows, total = d.num_rows, c.sum(d['exclusive_ns']).as_py()",
     "pandas": "d = t.to_pandas(); rows, total = len(d), d['exclusive_ns'].sum()",
 }
+#: Uses the wheel's library from C.
+PROGRAM = """
+#include <annals.h>
+int main(void) {
+    annals_recorder recorder;
+    annals_region region;
+    return annals_start(NULL, 0, ANNALS_ENVIRONMENT_IGNORED, &recorder) || annals_add_region(recorder, "region", &region)
+        || annals_enter(region) || annals_leave(region) || annals_finish(recorder, NULL);
+}
+"""
 
 
 def run(*command: object, **settings: object) -> str:
@@ -130,6 +140,23 @@ def use_readme(directory: Path) -> None:
     print(f"README: {len(found)} blocks run")
 
 
+def use_from_c(directory: Path) -> None:
+    """Links a program in C with the wheel's library, and runs it."""
+    inside = directory / "alone" / "bin" / "python"
+    code = "import annals_trace as a; print(a.include(), a.library('libannals.so'), sep='\\n')"
+    include, library = map(Path, run(inside, "-c", code).split("\n")[:2])
+    work = directory / "c"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir()
+    (work / "program.c").write_text(PROGRAM)
+    where = ["-I", include, "-L", library.parent, f"-Wl,-rpath,{library.parent}"]
+    run("cc", "program.c", "-o", "program", *where, "-lannals", cwd=work)
+    run(work / "program", cwd=work)
+    code = "import annals_trace; print(annals_trace.open('annals-run').calls().count())"
+    assert run(inside, "-c", code, cwd=work).strip() == "1"
+    print("C: a program is linked with the wheel's library, and records")
+
+
 def main() -> None:
     if len(sys.argv) < 4:
         sys.exit("usage: fresh.py WHEEL DIRECTORY PYTHON…")
@@ -141,6 +168,7 @@ def main() -> None:
         use_alone(python, directory, wheel)
     use_with_libraries(pythons[0], directory, wheel)
     use_readme(directory)
+    use_from_c(directory)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import check_wheel
 
 INFORMATION = "annals_trace-0.dist-info/"
 ENTRY_POINTS = "[console_scripts]\n" + "".join(f"{name}={what}\n" for name, what in check_wheel.ENTRY_POINTS.items())
+LIBRARY = f"{check_wheel.SCRIPT}.0.1"
 OTHERS = "annals_trace-0-cp310-abi3-manylinux_2_28_x86_64.whl"
 HERE = "annals_trace-0-cp310-abi3-linux_x86_64.whl"
 
@@ -28,7 +29,8 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     library = compiled(tmp_path_factory.mktemp("library"), "int one(void) { return 1; }", "-s")
     files = {f"annals_trace/{name}": b"" for name in [*check_wheel.MODULES, *check_wheel.FILES]}
     files |= {name: library for name in files if name.endswith(".so") or "/bin/" in name}
-    files["annals_trace/_native.abi3.so"] = library
+    files["annals_trace/_native.abi3.so"] = files[LIBRARY] = library
+    files[check_wheel.SCRIPT] = b"INPUT(libannals.so.0.1)\n"
     files[INFORMATION + "entry_points.txt"] = ENTRY_POINTS.encode()
     return files
 
@@ -69,8 +71,14 @@ def test_a_library_for_this_machine_only_is_found(
     versions = tmp_path / "versions"
     versions.write_text("GLIBC_2.28 { global: two; }; GLIBC_2.38 { global: one; };\n")
     library = compiled(tmp_path, code, *(option.format(versions=versions) for option in options))
-    problems = found(tmp_path, OTHERS, {**good, "annals_trace/_installed/lib/libannals.so": library})
+    problems = found(tmp_path, OTHERS, {**good, LIBRARY: library})
     assert len([line for line in problems if problem in line and "libannals.so" in line]) > 0, problems
+
+
+def test_a_script_that_finds_no_library_is_found(good: dict[str, bytes], tmp_path: Path) -> None:
+    for script in (b"INPUT(libannals.so.0.2)\n", b""):
+        problems = found(tmp_path, HERE, {**good, check_wheel.SCRIPT: script})
+        assert any("no script" in problem for problem in problems), problems
 
 
 def test_a_wheel_that_is_too_large_is_found(good: dict[str, bytes], tmp_path: Path) -> None:
