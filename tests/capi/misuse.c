@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -283,6 +284,15 @@ static void bad_definitions(annals_recorder recorder)
     source_spec.overflow = ANNALS_OVERFLOW_DEFAULT;
     source_spec.clock.bits = event_type.bits;
     EXPECT(ERROR_HANDLE, annals_add_source(recorder, &source_spec, &source));
+    source_spec.clock.bits = 0;
+    source_spec.own_location = 77;
+    EXPECT(ERROR_DEFINITION, annals_add_source(recorder, &source_spec, &source));
+    /* The structure as the first version had it: what follows is not the program's, and not read. */
+    source_spec.size = offsetof(annals_source_spec, own_location);
+    EXPECT(OK, annals_add_source(recorder, &source_spec, &source));
+    source_spec.size--;
+    EXPECT(ERROR_DEFINITION, annals_add_source(recorder, &source_spec, &source));
+    CHECK(strstr(annals_last_error(), "size") != NULL);
 
     statistics.size = 16;
     EXPECT(ERROR_DEFINITION, annals_read_statistics(recorder, &statistics));

@@ -396,6 +396,47 @@ fn a_killed_program_loses_nothing_and_leaves_nothing_elsewhere() {
     assert_eq!(lines[0]["state"], "whole");
 }
 
+#[test]
+fn a_program_may_free_the_recorder_that_records_its_functions() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let program = scratch.path().join("freed");
+    let source = Path::new(ROOT).join("tests/instrument/freed.c");
+    let (include, libraries) = (prefix().join("include"), prefix().join("lib"));
+    let mut compiler = Command::new("cc");
+    compiler.args([
+        "-g",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-finstrument-functions",
+    ]);
+    compiler
+        .arg(source)
+        .arg("-I")
+        .arg(include)
+        .arg("-o")
+        .arg(&program);
+    compiler
+        .arg("-L")
+        .arg(&libraries)
+        .args(["-lannals_instrument", "-pthread"]);
+    compiler.arg(format!("-Wl,-rpath,{}", libraries.display()));
+    output(&mut compiler);
+    let run_directory = scratch.path().join("run");
+    let mut record = trace_cli();
+    record
+        .arg("record")
+        .arg("-o")
+        .arg(&run_directory)
+        .arg("--")
+        .arg(&program);
+    assert!(output(&mut record).contains("0 wrong"));
+    let found = regions(&run_directory, &[]);
+    let mut works = found.iter().filter(|region| region["region"] == "work");
+    let calls = works.next().and_then(|work| work["calls"].as_u64());
+    assert!(calls.is_some_and(|calls| calls >= 1000), "{found:?}");
+}
+
 /// `trace-cli recover --json`, when nothing is lost.
 fn recover(arguments: &[&Path]) -> Vec<Value> {
     let mut command = trace_cli();
