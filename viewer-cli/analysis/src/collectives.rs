@@ -582,6 +582,23 @@ pub fn for_each_collective<V: FnMut(&CollectiveInstance<'_>) + Send>(
     Ok(found.map(|(_, summary)| summary))
 }
 
+/// Returns when the first loss began that may have changed which operations are found up to the end of the query's window.
+pub fn first_loss_of_collectives(
+    definitions: &Definitions,
+    summary: &ReadSummary,
+    query: &Query,
+) -> Option<i64> {
+    let until = from_start(query);
+    let is_collective = |id: EventTypeId| {
+        let role = definitions.event_types.get(&id).map(|t| t.role);
+        role == Some(Role::CollectiveBegin)
+    };
+    let losses = summary.losses.iter();
+    let losses =
+        losses.filter(|loss| !loss.cause.is_suppressed() && concerns(loss, &until, is_collective));
+    losses.map(|loss| loss.from_ns).min()
+}
+
 /// Returns the collective operations of a query, counted from the trace's beginning.
 ///
 /// Returns `None` if no event type of the query begins collective operations.
@@ -600,14 +617,7 @@ pub fn collectives(reader: &Reader, query: &Query) -> Result<Option<(Collectives
     let Some((gathered, summary)) = gather(reader, query, visit)? else {
         return Ok(None);
     };
-    let until = from_start(query);
-    let is_lost = summary.losses.iter().any(|loss| {
-        let is_collective = |id: EventTypeId| {
-            let role = definitions.event_types.get(&id).map(|t| t.role);
-            role == Some(Role::CollectiveBegin)
-        };
-        !loss.cause.is_suppressed() && concerns(loss, &until, is_collective)
-    });
+    let is_lost = first_loss_of_collectives(definitions, &summary, query).is_some();
     let rows = gathered.tallies.iter();
     let rows = rows.map(|((operation, communicator), tally)| {
         let communicator = &gathered.communicators[*communicator];

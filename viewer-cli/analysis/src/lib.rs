@@ -53,7 +53,7 @@ pub use call_paths::CallPaths;
 pub use call_tree::{TreeCounter, TreeNode, call_tree};
 pub use collectives::{
     CollectiveBegin, CollectiveInstance, CollectiveRow, CollectiveWait, Collectives, collectives,
-    for_each_collective,
+    first_loss_of_collectives, for_each_collective,
 };
 pub use colour::{Colour, region_colour};
 pub use critical_path::{CriticalPath, PathRank, PathRegion, PathStay};
@@ -68,7 +68,7 @@ pub use lost_time::{
     CauseRow, ExtraWork, LostTime, LostTimeOptions, PhaseRow, RankTimes, WaitStateRow, WorstWait,
     lost_time,
 };
-pub use messages::{MessagePairRow, Messages, for_each_message, messages};
+pub use messages::{MessageLosses, MessagePairRow, Messages, for_each_message, messages};
 pub use metrics::{MetricPoint, MetricRow, metrics};
 pub use mpi_window::{without_start_and_end, without_start_and_end_of_all};
 pub use overview::{BinTimes, CallOverview, LongCall, MOST_LONG_CALLS, call_overview};

@@ -7,10 +7,10 @@
 //! unless that call is non-blocking.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use annals_format::{EventTypeId, Histogram, OrderedChunk, ProcessId, RegionId, Role};
+use annals_format::{Definitions, EventTypeId, Histogram, OrderedChunk, ProcessId, RegionId, Role};
 use annals_merger::calls::{CallSink, Close, Frame};
 use annals_merger::{
     CallAround, Message, MessageCounts, MessageEvents, MessageExtractor, MessagePairs, Places,
@@ -318,6 +318,52 @@ fn from_start(query: &Query) -> Query {
     })
 }
 
+/// The losses that may have changed messages, by rank: when the first one began.
+#[derive(Debug)]
+pub struct MessageLosses {
+    of_senders: BTreeMap<u32, i64>,
+    of_receivers: BTreeMap<u32, i64>,
+}
+
+impl MessageLosses {
+    /// Finds them up to the end of the query's window.
+    pub fn new(definitions: &Definitions, summary: &ReadSummary, query: &Query) -> Self {
+        let everything = from_start(query);
+        let places = Places::of(definitions);
+        // The other side of a message may be lost, or a message in between. A loss of enters or leaves may have changed how
+        // long a process waited.
+        let first_without = |sides: &[Role]| {
+            let is_of = |id: EventTypeId| {
+                let event_type = definitions.event_types.get(&id);
+                event_type.is_some_and(|event_type| {
+                    sides.contains(&event_type.role)
+                        || [Role::Cancel, Role::Enter, Role::Leave].contains(&event_type.role)
+                }) && !definitions.is_wait(id)
+            };
+            let mut first: BTreeMap<u32, i64> = BTreeMap::new();
+            for loss in &summary.losses {
+                if !loss.cause.is_suppressed() && concerns(loss, &everything, is_of) {
+                    let from_ns = first
+                        .entry(places.get(loss.stream).rank)
+                        .or_insert(i64::MAX);
+                    *from_ns = (*from_ns).min(loss.from_ns);
+                }
+            }
+            first
+        };
+        Self {
+            of_senders: first_without(&[Role::Send]),
+            of_receivers: first_without(&[Role::Receive, Role::ReceiveStart]),
+        }
+    }
+
+    /// Returns whether a loss may have changed a message between two ranks, of which both sides are at `until_ns` or before.
+    pub fn may_have_changed(&self, from_rank: u32, to_rank: u32, until_ns: i64) -> bool {
+        let is_before = |from_ns: Option<&i64>| from_ns.is_some_and(|from_ns| *from_ns <= until_ns);
+        is_before(self.of_senders.get(&from_rank)) || is_before(self.of_receivers.get(&to_rank))
+    }
+}
+
 /// Returns the messages of the query's window that have a stream of the query on either side.
 ///
 /// Returns `None` if no event type is of messages.
@@ -357,25 +403,7 @@ pub fn messages(reader: &Reader, query: &Query) -> Result<Option<(Messages, Read
     let Some((counts, summary)) = for_each_message(reader, query, visit)? else {
         return Ok(None);
     };
-    let everything = from_start(query);
-    // Any loss before the window's end may contain the other side of a message, or a message in
-    // between. A loss of enters or leaves may have changed how long a process waited.
-    let places = Places::of(definitions);
-    let ranks_without = |roles: &[Role]| -> BTreeSet<u32> {
-        let is_of = |id: EventTypeId| {
-            let event_type = definitions.event_types.get(&id);
-            event_type.is_some_and(|event_type| roles.contains(&event_type.role))
-                && !definitions.is_wait(id)
-        };
-        let lossy = summary
-            .losses
-            .iter()
-            .filter(|loss| !loss.cause.is_suppressed() && concerns(loss, &everything, is_of));
-        lossy.map(|loss| places.get(loss.stream).rank).collect()
-    };
-    let of_both = [Role::Cancel, Role::Enter, Role::Leave];
-    let of_sends = ranks_without(&[&of_both[..], &[Role::Send]].concat());
-    let of_receives = ranks_without(&[&of_both[..], &[Role::Receive, Role::ReceiveStart]].concat());
+    let losses = MessageLosses::new(definitions, &summary, query);
     let rows = tallies
         .iter()
         .map(|((from_rank, to_rank), tally)| MessagePairRow {
@@ -391,7 +419,7 @@ pub fn messages(reader: &Reader, query: &Query) -> Result<Option<(Messages, Read
             late_sender_wait_ns: tally.late_senders.1,
             late_receivers: tally.late_receivers.0,
             late_receiver_wait_ns: tally.late_receivers.1,
-            is_uncertain: of_sends.contains(from_rank) || of_receives.contains(to_rank),
+            is_uncertain: losses.may_have_changed(*from_rank, *to_rank, i64::MAX),
         });
     let mut pairs: Vec<MessagePairRow> = rows.collect();
     pairs.sort_by_key(|row| {

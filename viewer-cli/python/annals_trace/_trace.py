@@ -138,7 +138,8 @@ class Trace:
 
         Columns: ``send_ns``, ``receive_ns``, ``latency_ns``, ``from_rank``, ``from_location``, ``to_rank``, ``to_location``,
         ``communicator``, ``tag``, ``bytes``, ``late_sender_wait_ns`` and ``late_receiver_wait_ns`` (how long the receiver and the
-        sender waited; missing where that is not known). After losses, only messages whose sides are proven to belong together.
+        sender waited; missing where that is not known), ``is_uncertain`` (a loss before it may have changed it). After losses, only
+        messages whose sides are proven to belong together.
         """
         return self._table(
             "messages", columns, start=start, end=end, ranks=ranks, locations=locations, regions=regions
@@ -157,7 +158,7 @@ class Trace:
         """Returns the collective operations that all members have begun, the last one in the window.
 
         Columns: ``operation``, ``communicator``, ``members``, ``first_begin_ns``, ``last_begin_ns``, ``wait_ns`` (of all members,
-        for the last one), ``last_rank``.
+        for the last one), ``last_rank``, ``is_uncertain`` (a loss before its last begin may have changed it).
         """
         return self._table(
             "collectives", columns, start=start, end=end, ranks=ranks, locations=locations, regions=regions

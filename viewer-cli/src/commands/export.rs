@@ -124,13 +124,16 @@ Tables (times in nanoseconds since the trace's start, ranks as 64-bit integers, 
             is_outermost; sum(exclusive_ns).
   regions   as `trace-cli regions --by location`
   messages  send_ns, receive_ns, latency_ns, from_rank, from_location, to_rank, to_location, communicator, tag, bytes,
-            late_sender_wait_ns (how long the receiver waited) and late_receiver_wait_ns (the sender): messages of which both sides are known, by receive_ns; a partition by rank is by to_rank
+            late_sender_wait_ns (how long the receiver waited) and late_receiver_wait_ns (the sender), is_uncertain (a loss
+            before it may have changed it): messages of which both sides are known, by receive_ns; a partition by rank is by
+            to_rank
   metrics   time_ns, rank, location, source, metric, unit, value
   drops     rank, location, source, event (null: any), count, is_lower_bound, kind (dropped, suppressed, skipped), cause,
             from_ns, to_ns: as `trace-cli dropped`
   collectives
             operation, communicator, members, first_begin_ns, last_begin_ns, wait_ns (of all members, for the last one),
-            last_rank: operations that all members have begun, by last_begin_ns in the window; a partition by rank is by last_rank
+            last_rank, is_uncertain (a loss before its last begin may have changed it): operations that all members have
+            begun, by last_begin_ns in the window; a partition by rank is by last_rank
   wait_states
             pattern, rank, location, region, from_ns, wait_ns, uncertain_ns (by how much losses may have changed it),
             for_rank, for_location (null: not known), communicator: the single waits that `trace-cli why` adds up

@@ -29,9 +29,8 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use crate::TableKind;
 use crate::write::exporter::{Call, Context};
 use crate::write::rows::{ColumnRows, Rows};
-use annals_analysis::{CollectiveInstance, RegionRow};
+use annals_analysis::RegionRow;
 use annals_format::TraceLoss;
-use annals_merger::Message;
 
 pub(crate) use analysed::{Analysed, each_row};
 pub(crate) use events::EventsTable;
@@ -74,7 +73,7 @@ impl TableKind {
             Self::Events => EventsTable::of(context).schema,
             Self::Calls => schema_of::<Call>(),
             Self::Regions => schema_of::<RegionRow>(),
-            Self::Messages => schema_of::<Message>(),
+            Self::Messages => schema_of::<messages::MessageRow>(),
             Self::Metrics => schema_of::<Sample>(),
             Self::Drops => schema_of::<TraceLoss>(),
             Self::Collectives => schema_of::<collectives::Operation>(),
@@ -227,11 +226,6 @@ pub(crate) fn loss_rows(losses: &[TraceLoss], shared: &Arc<Shared>) -> Rows {
         rows,
     }
     .take(shared)
-}
-
-/// Returns the operation of a row of collective operations.
-pub(crate) fn operation_row(instance: &CollectiveInstance<'_>) -> collectives::Operation {
-    collectives::Operation::of(instance)
 }
 
 fn integers(values: Vec<i64>) -> ArrayRef {

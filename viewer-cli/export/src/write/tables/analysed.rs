@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use annals_analysis::{
-    Delay, Grouping, LostTimeOptions, WaitObserver, WaitState, for_each_collective,
-    for_each_message, lost_time, region_times, wait_states, without_start_and_end_of_all,
+    Delay, Grouping, LostTimeOptions, MessageLosses, WaitObserver, WaitState,
+    first_loss_of_collectives, for_each_collective, for_each_message, lost_time, region_times,
+    wait_states, without_start_and_end_of_all,
 };
 use annals_merger::{MessageCounts, Query, Reader};
 
+use super::collectives::Operation;
 use super::locations::LocationRow;
+use super::messages::MessageRow;
 use super::wait_states::SingleWait;
-use super::{Gathered, Shared, TableRow, operation_row};
+use super::{Gathered, Shared, TableRow};
 use crate::TableKind;
 use crate::write::rows::Rows;
 
@@ -103,13 +106,20 @@ pub(crate) fn each_row<'w>(
     match table.0 {
         TableKind::Messages => {
             let mut rows = Batches::new(shared, write);
-            let found = for_each_message(reader, query, |message| rows.push(*message))?;
+            let losses = MessageLosses::new(reader.definitions(), &reader.summary()?, query);
+            let found = for_each_message(reader, query, |message| {
+                rows.push(MessageRow::new(message, shared, &losses));
+            })?;
             rows.finish()?;
             return Ok(found.map(|(counts, _)| counts));
         }
         TableKind::Collectives => {
             let mut rows = Batches::new(shared, write);
-            for_each_collective(reader, query, |instance| rows.push(operation_row(instance)))?;
+            let definitions = reader.definitions();
+            let loss_ns = first_loss_of_collectives(definitions, &reader.summary()?, query);
+            for_each_collective(reader, query, |instance| {
+                rows.push(Operation::of(instance, loss_ns));
+            })?;
             rows.finish()?;
         }
         TableKind::WaitStates => {

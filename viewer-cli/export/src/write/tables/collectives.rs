@@ -3,8 +3,8 @@
 use annals_analysis::CollectiveInstance;
 use annals_format::StreamId;
 
-use super::ColumnType::{Integer, Name, Unsigned};
-use super::{Column, TableRow, integer, unsigned, words};
+use super::ColumnType::{Flag, Integer, Name, Unsigned};
+use super::{Column, TableRow, flag, integer, unsigned, words};
 
 /// A collective operation that all members have begun.
 #[derive(Clone, Debug)]
@@ -16,10 +16,12 @@ pub(crate) struct Operation {
     last_begin_ns: i64,
     wait_ns: i64,
     last: StreamId,
+    is_uncertain: bool,
 }
 
 impl Operation {
-    pub(super) fn of(instance: &CollectiveInstance<'_>) -> Self {
+    /// `loss_ns` is when the first loss began that may have changed operations.
+    pub(super) fn of(instance: &CollectiveInstance<'_>, loss_ns: Option<i64>) -> Self {
         let last_ns = instance.last.time_ns;
         let begins = || instance.begins.iter().map(|begin| begin.time_ns);
         Self {
@@ -30,6 +32,7 @@ impl Operation {
             last_begin_ns: last_ns,
             wait_ns: begins().map(|begin_ns| last_ns - begin_ns).sum(),
             last: instance.last.stream,
+            is_uncertain: loss_ns.is_some_and(|loss_ns| loss_ns <= last_ns),
         }
     }
 }
@@ -56,6 +59,9 @@ impl TableRow for Operation {
         }),
         Column::new("last_rank", Integer, |shared, rows| {
             integer(rows, |row| shared.place(row.last).rank)
+        }),
+        Column::new("is_uncertain", Flag, |_, rows| {
+            flag(rows, |row| row.is_uncertain)
         }),
     ];
 }

@@ -1,17 +1,46 @@
 //! The table of messages.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
-use annals_analysis::LateSide;
+use annals_analysis::{LateSide, MessageLosses};
 use annals_merger::Message;
 use arrow_array::ArrayRef;
 use arrow_array::builder::LargeStringBuilder;
 
-use super::ColumnType::{Integer, LongText, Name, Unsigned};
+use super::ColumnType::{Flag, Integer, LongText, Name, Unsigned};
 use super::names::Shared;
-use super::{Column, TableRow, integer, maybe_integer, maybe_unsigned};
+use super::{Column, TableRow, flag, integer, maybe_integer, maybe_unsigned};
 
-fn wait(shared: &Shared, rows: &[Message], late: LateSide) -> ArrayRef {
+/// A message of which both sides are known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MessageRow {
+    message: Message,
+    is_uncertain: bool,
+}
+
+impl MessageRow {
+    pub(super) fn new(message: &Message, shared: &Shared, losses: &MessageLosses) -> Self {
+        let rank = |stream| shared.place(stream).rank as u32;
+        let (send, receive) = (&message.send, &message.receive);
+        let until_ns = send.time_ns.max(receive.time_ns);
+        let (from_rank, to_rank) = (rank(send.stream), rank(receive.stream));
+        Self {
+            message: *message,
+            is_uncertain: losses.may_have_changed(from_rank, to_rank, until_ns),
+        }
+    }
+}
+
+impl Deref for MessageRow {
+    type Target = Message;
+
+    fn deref(&self) -> &Message {
+        &self.message
+    }
+}
+
+fn wait(shared: &Shared, rows: &[MessageRow], late: LateSide) -> ArrayRef {
     maybe_integer(rows, |message| {
         // Without the receiver's call, the wait is not known.
         message.receive.call?;
@@ -20,7 +49,7 @@ fn wait(shared: &Shared, rows: &[Message], late: LateSide) -> ArrayRef {
     })
 }
 
-impl TableRow for Message {
+impl TableRow for MessageRow {
     const COLUMNS: &'static [Column<Self>] = &[
         Column::new("send_ns", Integer, |_, rows| {
             integer(rows, |message| message.send.time_ns)
@@ -56,15 +85,20 @@ impl TableRow for Message {
             }
             Arc::new(communicators.finish())
         }),
-        Column::nullable("tag", Integer, |_, rows| maybe_integer(rows, Message::tag)),
+        Column::nullable("tag", Integer, |_, rows| {
+            maybe_integer(rows, |row| row.tag())
+        }),
         Column::nullable("bytes", Unsigned, |_, rows| {
-            maybe_unsigned(rows, Message::bytes)
+            maybe_unsigned(rows, |row| row.bytes())
         }),
         Column::nullable("late_sender_wait_ns", Integer, |shared, rows| {
             wait(shared, rows, LateSide::Sender)
         }),
         Column::nullable("late_receiver_wait_ns", Integer, |shared, rows| {
             wait(shared, rows, LateSide::Receiver)
+        }),
+        Column::new("is_uncertain", Flag, |_, rows| {
+            flag(rows, |row| row.is_uncertain)
         }),
     ];
 }
