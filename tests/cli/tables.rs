@@ -988,6 +988,70 @@ fn the_other_tables_are_what_the_printed_events_say() {
     }
 }
 
+/// Returns the rows of an exported table, by name of the column.
+fn exported(trace: &Path, table: &str) -> Vec<BTreeMap<String, String>> {
+    let text = cli(
+        &[
+            "export", "--quiet", "-f", "csv", "--table", table, "-o", "-",
+        ],
+        trace,
+    );
+    let mut lines = text.lines();
+    let names: Vec<&str> = lines.next().expect("a header").split(',').collect();
+    let rows = lines.map(|line| {
+        let values = line.split(',').map(str::to_owned);
+        names
+            .iter()
+            .map(|name| (*name).to_owned())
+            .zip(values)
+            .collect()
+    });
+    rows.collect()
+}
+
+/// Rows of messages and operations are marked from the first loss on that may have changed them.
+fn check_marked_rows(trace: &Path, lost: &str) {
+    let time =
+        |row: &BTreeMap<String, String>, name: &str| -> i64 { row[name].parse().expect("a time") };
+    let drops = exported(trace, "drops");
+    let from_ns = drops.iter().map(|row| time(row, "from_ns")).min();
+    let from_ns = from_ns.expect("a loss");
+    let mut marks = [0, 0];
+    for row in exported(trace, "messages") {
+        let of_rank_1 = match lost {
+            "send" => row["from_rank"] == "1",
+            "receive" => row["to_rank"] == "1",
+            "enter" => row["from_rank"] == "1" || row["to_rank"] == "1",
+            _ => false,
+        };
+        let until_ns = time(&row, "send_ns").max(time(&row, "receive_ns"));
+        let is_expected = of_rank_1 && until_ns >= from_ns;
+        assert_eq!(
+            row["is_uncertain"],
+            is_expected.to_string(),
+            "{lost} lost: {row:?}"
+        );
+        marks[usize::from(is_expected)] += usize::from(of_rank_1);
+    }
+    if lost == "enter" {
+        assert!(
+            !marks.contains(&0),
+            "messages before the loss and after it: {marks:?}"
+        );
+    }
+    let mut marks = [0, 0];
+    for row in exported(trace, "collectives") {
+        let is_expected = lost == "meet" && time(&row, "last_begin_ns") >= from_ns;
+        assert_eq!(
+            row["is_uncertain"],
+            is_expected.to_string(),
+            "{lost} lost: {row:?}"
+        );
+        marks[usize::from(is_expected)] += 1;
+    }
+    assert!(marks[0] != 0, "operations before the loss");
+}
+
 #[test]
 fn what_a_loss_may_have_changed_is_marked_and_nothing_else() {
     let all = [
@@ -1024,6 +1088,7 @@ fn what_a_loss_may_have_changed_is_marked_and_nothing_else() {
             "enter" => row["from_rank"] == 1 || row["to_rank"] == 1,
             _ => false,
         });
+        check_marked_rows(&trace, lost);
         check(&["intervals", "--by-rank"], &|row| {
             // Without a rank: of all of them together.
             lost.starts_with("job") && (row["rank"] == 1 || row["rank"].is_null())
