@@ -24,6 +24,7 @@ use arrow_array::{
     ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int32Array, Int64Array, StringArray,
     UInt64Array,
 };
+use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
 use crate::TableKind;
@@ -237,7 +238,24 @@ fn integer<T>(rows: &[T], of: impl Fn(&T) -> i64) -> ArrayRef {
 }
 
 fn maybe_integer<T>(rows: &[T], of: impl Fn(&T) -> Option<i64>) -> ArrayRef {
-    Arc::new(Int64Array::from_iter(rows.iter().map(of)))
+    let (values, valid) = with_validity(rows, of);
+    Arc::new(Int64Array::new(values.into(), valid))
+}
+
+/// Returns values, zero where there is none, and which rows have one. `None` means all.
+fn with_validity<T, V: Default>(
+    rows: &[T],
+    of: impl Fn(&T) -> Option<V>,
+) -> (Vec<V>, Option<NullBuffer>) {
+    let mut valid = Vec::with_capacity(rows.len());
+    let values = rows.iter().map(|row| {
+        let value = of(row);
+        valid.push(value.is_some());
+        value.unwrap_or_default()
+    });
+    let values = values.collect();
+    let valid = NullBuffer::from(valid);
+    (values, Some(valid).filter(|valid| valid.null_count() != 0))
 }
 
 fn unsigned<T>(rows: &[T], of: impl Fn(&T) -> u64) -> ArrayRef {
@@ -245,7 +263,8 @@ fn unsigned<T>(rows: &[T], of: impl Fn(&T) -> u64) -> ArrayRef {
 }
 
 fn maybe_unsigned<T>(rows: &[T], of: impl Fn(&T) -> Option<u64>) -> ArrayRef {
-    Arc::new(UInt64Array::from_iter(rows.iter().map(of)))
+    let (values, valid) = with_validity(rows, of);
+    Arc::new(UInt64Array::new(values.into(), valid))
 }
 
 fn float<T>(rows: &[T], of: impl Fn(&T) -> f64) -> ArrayRef {
@@ -257,12 +276,20 @@ fn maybe_float<T>(rows: &[T], of: impl Fn(&T) -> Option<f64>) -> ArrayRef {
 }
 
 fn flag<T>(rows: &[T], of: impl Fn(&T) -> bool) -> ArrayRef {
-    let flags: Vec<bool> = rows.iter().map(of).collect();
+    let flags = BooleanBuffer::collect_bool(rows.len(), |row| of(&rows[row]));
     Arc::new(BooleanArray::from(flags))
 }
 
 fn text<'r, T>(rows: &'r [T], of: impl Fn(&'r T) -> Option<&'r str>) -> ArrayRef {
     Arc::new(StringArray::from_iter(rows.iter().map(of)))
+}
+
+/// Names that are all known beforehand, by number.
+fn choice<T>(rows: &[T], names: &[&str], of: impl Fn(&T) -> usize) -> ArrayRef {
+    let keys = Int32Array::from_iter_values(rows.iter().map(|row| of(row) as i32));
+    let values: ArrayRef = Arc::new(StringArray::from_iter_values(names));
+    let array = DictionaryArray::<Int32Type>::try_new(keys, values);
+    Arc::new(array.expect("every number is that of a name"))
 }
 
 /// Names of which only a few are known beforehand, or none.

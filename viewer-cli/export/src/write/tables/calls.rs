@@ -1,7 +1,9 @@
 //! The table of calls.
 
+use annals_merger::calls::Close;
+
 use super::ColumnType::{Flag, Integer, Name, Unsigned};
-use super::{Column, TableRow, flag, integer, maybe_integer, maybe_unsigned, words};
+use super::{Column, TableRow, choice, flag, integer, maybe_integer, maybe_unsigned};
 use crate::write::exporter::{Call, ending};
 
 impl TableRow for Call {
@@ -46,7 +48,12 @@ impl TableRow for Call {
             flag(rows, |call| call.is_uncertain)
         }),
         Column::new("ended", Name, |_, rows| {
-            words(rows, |call| Some(ending(call.how)))
+            let all = [Close::Left, Close::Unleft, Close::Open];
+            choice(rows, &all.map(ending), |call| match call.how {
+                Close::Left => 0,
+                Close::Unleft => 1,
+                Close::Open => 2,
+            })
         }),
         Column::new("file", Name, |shared, rows| {
             let regions = rows.iter().map(|call| call.region.get().into());

@@ -60,12 +60,16 @@ impl Names {
     #[inline]
     pub(super) fn key(&self, id: u64) -> i32 {
         match self.near.get(id as usize) {
-            Some(key) if id < Self::LARGEST as u64 => *key,
-            _ => u32::try_from(id)
-                .ok()
-                .and_then(|id| self.far.get(&id).copied())
-                .unwrap_or(self.unknown),
+            Some(key) => *key,
+            None => self.far_key(id),
         }
+    }
+
+    #[cold]
+    fn far_key(&self, id: u64) -> i32 {
+        let id = u32::try_from(id).ok();
+        let key = id.and_then(|id| self.far.get(&id));
+        key.copied().unwrap_or(self.unknown)
     }
 
     /// Returns the name of an id.
