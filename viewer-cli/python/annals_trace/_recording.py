@@ -297,7 +297,10 @@ def traced(function: Any = None, *, name: str | None = None) -> Any:
 
 
 def _traced(function: Any, name: str | None, find: Callable[[], Recorder | None]) -> Any:
-    called = name or f"{function.__module__}.{function.__qualname__}"
+    if not callable(function) or inspect.isclass(function):
+        raise TypeError(f"traced: {function!r} is no function: decorate functions and methods, below @classmethod, and name them by name=")
+    named = function if hasattr(function, "__qualname__") else type(function)
+    called = name or f"{named.__module__}.{named.__qualname__}"
     code = getattr(inspect.unwrap(function), "__code__", None)
     file, line = (code.co_filename, code.co_firstlineno) if code is not None else ("", 0)
 

@@ -26,6 +26,9 @@ Names = Union[str, Iterable[str]]
 Ranks = Union[int, str, Iterable[int]]
 Path_ = Union[str, "os.PathLike[str]"]
 
+#: Parts of a window, at most: each region has a number for each of them in memory.
+_MOST_BINS = 100_000
+
 
 def open(*paths: Path_) -> Trace:
     """Opens a trace, a recording, a directory of recordings, an OTF2 archive, a Paraver trace, or several of them as one.
@@ -38,7 +41,7 @@ def open(*paths: Path_) -> Trace:
     """
     if not paths:
         raise TypeError("open() needs a path")
-    return Trace(_native.open([os.fspath(path) for path in paths]))
+    return Trace(_native.open([os.fsdecode(path) for path in paths]))
 
 
 class Trace:
@@ -390,8 +393,8 @@ class Trace:
         import numpy as np
         import pandas as pd
 
-        if num_bins < 1:
-            raise ValueError("num_bins: at least 1")
+        if not 1 <= num_bins <= _MOST_BINS:
+            raise ValueError(f"num_bins: from 1 to {_MOST_BINS}")
         edges_ns, regions = self._native._time_profile(num_bins, _arguments(**arguments))
         edges = np.array(edges_ns, dtype=float)
         frame = pd.DataFrame({name: np.array(times, dtype=float) for name, times in regions})
@@ -465,6 +468,12 @@ class Trace:
     def _span(self, arguments: dict[str, Any]) -> tuple[int, int]:
         edges, _ = self._native._time_profile(1, _arguments(**{**arguments, "regions": None}))
         return edges[0], edges[-1]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Pickled and copied, it is opened again: the reads of a trace belong to one process.
+        if self.closed:
+            raise ValueError("the trace is closed: open it again")
+        return open, tuple(self._native.paths)
 
     def __repr__(self) -> str:
         paths = ", ".join(str(path) for path in self._native.paths)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from pathlib import Path
 
@@ -29,6 +30,14 @@ def record(tmp_path: Path, program: str, **settings: object) -> annals_trace.Tra
 def counts(trace: annals_trace.Trace) -> dict[str, int]:
     regions = trace.calls(columns=["region"]).to_pandas().region
     return {str(name): int(count) for name, count in regions.value_counts().items() if count}
+
+
+def test_what_cannot_be_traced_is_said_when_it_is_decorated() -> None:
+    for wrong in (int, "solve", classmethod(len), 5):
+        with pytest.raises(TypeError, match="is no function"):
+            annals_trace.traced(wrong)
+    partial = annals_trace.traced(functools.partial(max, 3))
+    assert partial(4) == 4
 
 
 def test_regions_metrics_and_events(tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import gc
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -120,6 +123,29 @@ def test_a_closed_trace_says_so(demo: Path) -> None:
     trace.close()
 
 
+def test_a_pickled_trace_is_opened_again(demo: Path) -> None:
+    trace = annals_trace.open(os.fsencode(demo))
+    rows = trace.calls().count()
+    for same in (pickle.loads(pickle.dumps(trace)), copy.copy(trace), copy.deepcopy(trace)):
+        assert same.paths == trace.paths
+        trace.close()
+        assert same.calls().count() == rows, "it is independent"
+        trace = same
+    trace.close()
+    with pytest.raises(ValueError, match="closed"):
+        pickle.dumps(trace)
+
+
+def test_a_stream_outlives_its_trace(long: Path) -> None:
+    trace = annals_trace.open(long)
+    rows = trace.calls().count()
+    begun = pyarrow.RecordBatchReader.from_stream(trace.calls())
+    first = begun.read_next_batch().num_rows
+    del trace
+    gc.collect()
+    assert first + begun.read_all().num_rows == rows
+
+
 def test_wrong_arguments_say_what_is_right(demo: Path) -> None:
     trace = annals_trace.open(demo)
     for work, error, words in [
@@ -137,6 +163,7 @@ def test_wrong_arguments_say_what_is_right(demo: Path) -> None:
         (lambda: trace.calls(ranks=[]), ValueError, "empty"),
         (lambda: trace.calls(regions="no such region"), ValueError, "no such region"),
         (lambda: trace.calls(regions=7), TypeError, "regions"),
+        (lambda: trace.time_profile(10**9), ValueError, "num_bins"),
         (lambda: trace.events("entre"), ValueError, "enter"),
         (lambda: trace.comm_matrix("bytes"), ValueError, "'size', 'count'"),
         (lambda: trace.time_profile(0), ValueError, "num_bins"),
