@@ -102,7 +102,8 @@ pub use input::recover::{RecoverOptions, Recovered, recover};
 pub use input::symbols::Symbols;
 pub use input::trace::InputTrace;
 pub use merge::Merged;
-pub use merge::join::{JoinOptions, Joined};
+pub use merge::inputs::list_inputs;
+pub use merge::join::{JoinOptions, Joined, check_slice};
 pub use merge::options::{MEMORY_LIMIT_BYTES, MergeOptions, MergePlan, SliceNumber, no_progress};
 pub use merge::plan::Plan;
 pub use messages::causality::{

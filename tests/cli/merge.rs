@@ -283,6 +283,97 @@ fn a_trace_that_is_cut_costs_only_what_is_missing() {
 }
 
 #[test]
+fn a_plan_is_written_without_a_trace() {
+    let scratch = Scratch::new();
+    let directory = scratch.path().join("run");
+    std::fs::create_dir(&directory).expect("a directory");
+    recording(0, 2, 300).write(&directory, CompressionLevel::Zstd(1));
+    recording(1, 2, 300).write(&directory, CompressionLevel::Zstd(1));
+    let plan = scratch.path().join("plan.json");
+    let write = [
+        directory.as_path(),
+        Path::new("--plan-only"),
+        Path::new("--write-plan"),
+        &plan,
+    ];
+    let result = merge(&write);
+    assert_eq!(result.status.code(), Some(0), "{}", said(&result));
+    let expected = "plan.json: 2 recordings, about 600 events";
+    assert!(said(&result).contains(expected), "{}", said(&result));
+    assert!(!scratch.path().join("run.annals").exists());
+    let by_plan = [directory.as_path(), Path::new("--plan"), &plan];
+    let result = merge(&[&by_plan[..], &[Path::new("-o"), &scratch.output]].concat());
+    assert_eq!(result.status.code(), Some(0), "{}", said(&result));
+    // The file of a recording has become longer: its events may be others.
+    let mut entries = std::fs::read_dir(&directory).expect("a directory");
+    let longer = entries.next().expect("a recording").expect("its entry");
+    let file = std::fs::File::options().append(true).open(longer.path());
+    let written = std::io::Write::write_all(&mut file.expect("a recording"), &[0; 8]);
+    written.expect("eight more bytes");
+    let result = merge(&[&by_plan[..], &[Path::new("-o"), &scratch.output]].concat());
+    assert_eq!(result.status.code(), Some(1), "{}", said(&result));
+    let expected = "is no plan for these inputs";
+    assert!(said(&result).contains(expected), "{}", said(&result));
+    assert!(
+        said(&result).contains("bytes, and had"),
+        "{}",
+        said(&result)
+    );
+}
+
+#[test]
+fn one_of_several_ranks_that_a_launcher_started_does_not_merge_for_all() {
+    let scratch = Scratch::new();
+    let directory = scratch.path().join("run");
+    std::fs::create_dir(&directory).expect("a directory");
+    recording(0, 1, 10).write(&directory, CompressionLevel::Zstd(1));
+    let start = |variables: &[(&str, &str)], more: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_trace-cli"));
+        command.arg("merge").arg(&directory).args(more);
+        command.arg("-o").arg(&scratch.output);
+        command.envs(variables.iter().copied());
+        command.output().expect("trace-cli runs")
+    };
+    let launchers: [(&str, &[(&str, &str)]); 4] = [
+        (
+            "OMPI_COMM_WORLD_RANK",
+            &[
+                ("OMPI_COMM_WORLD_RANK", "3"),
+                ("OMPI_COMM_WORLD_SIZE", "4"),
+                ("PMIX_RANK", "3"),
+            ],
+        ),
+        ("PMI_RANK", &[("PMI_RANK", "3"), ("PMI_SIZE", "4")]),
+        (
+            "PMIX_RANK",
+            &[("PMIX_RANK", "3"), ("SLURM_STEP_NUM_TASKS", "4")],
+        ),
+        (
+            "SLURM_PROCID",
+            &[("SLURM_PROCID", "3"), ("SLURM_STEP_NUM_TASKS", "4")],
+        ),
+    ];
+    for (name, variables) in launchers {
+        let result = start(variables, &[]);
+        assert_eq!(result.status.code(), Some(2), "{}", said(&result));
+        let expected = format!("this is rank 3 of 4 that a launcher started ({name})");
+        assert!(said(&result).contains(&expected), "{}", said(&result));
+        assert!(!scratch.output.exists());
+        let result = start(variables, &["--slice", "1/2"]);
+        assert_eq!(result.status.code(), Some(0), "{}", said(&result));
+        std::fs::remove_file(&scratch.output).expect("a slice");
+    }
+    // One rank alone, and a batch script of Slurm, in which no step has started.
+    for variables in [
+        &[("PMI_RANK", "0"), ("PMI_SIZE", "1")],
+        &[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")],
+    ] {
+        let result = start(variables, &[]);
+        assert_eq!(result.status.code(), Some(0), "{}", said(&result));
+    }
+}
+
+#[test]
 fn slices_are_written_by_plan_and_joined() {
     let scratch = Scratch::new();
     let directory = scratch.path().join("run");

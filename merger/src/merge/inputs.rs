@@ -104,6 +104,26 @@ pub(crate) fn open(
     Ok(PlannedInputs { merge, rejected })
 }
 
+/// Returns the files that a merge of paths reads, so that other processes can read the same ones by name: recordings,
+/// archives, and traces that are inputs. Files that cannot be used are in the list, too. `output` is no input of its directory.
+///
+/// # Errors
+/// If a path does not exist, a directory cannot be listed, or there are none.
+pub fn list_inputs(paths: &[PathBuf], output: Option<&Path>) -> Result<Vec<PathBuf>> {
+    let found = find(paths, output)?;
+    let traces = named_traces(paths, &found);
+    let rejected = found.rejected.into_iter().map(|input| input.path);
+    let files = found.recordings.into_iter().chain(found.archives);
+    let files = files.chain(found.paraver).chain(traces).chain(rejected);
+    let files: Vec<PathBuf> = files.collect();
+    if files.is_empty() {
+        return Err(MergeError::NoRecordings {
+            path: paths.first().cloned().unwrap_or_default(),
+        });
+    }
+    Ok(files)
+}
+
 /// Returns the traces that are inputs. In a directory, a trace next to recordings is an earlier merge of them; it is an
 /// input if it is named itself, or is next to traces only.
 fn named_traces(paths: &[PathBuf], found: &Found) -> Vec<PathBuf> {

@@ -14,6 +14,7 @@ use crate::calls::region_types::RegionTypes;
 use crate::calls::snapshots::SnapshotWriter;
 use crate::error::{MergeError, Result};
 use crate::input::trace::InputTrace;
+use crate::merge::options::SliceNumber;
 use crate::merge::output::{finish_trace, start_trace};
 use crate::report::{Sums, is_complete};
 use crate::trace_file::TraceFile;
@@ -42,22 +43,58 @@ fn refuse(input: &InputTrace, why: impl Into<String>) -> MergeError {
     }
 }
 
+fn open_slice(path: &Path) -> Result<(Slice, InputTrace)> {
+    let input = InputTrace::open(path)?;
+    if !input.trace.has_footer || !input.trace.problems.is_empty() {
+        return Err(refuse(
+            &input,
+            "this slice is damaged or was not finished: write it again",
+        ));
+    }
+    let Some(slice) = input.trace.definitions.slice else {
+        return Err(refuse(&input, "this is no slice, but a whole trace"));
+    };
+    Ok((slice, input))
+}
+
+/// Checks that a file is the slice of a number, and that each chunk of it is whole: it need not be written again. `progress`
+/// gets the number of events checked so far, and can stop the work.
+///
+/// # Errors
+/// If it cannot be read, is damaged, or is another slice; [`MergeError::Stopped`] if `progress` stopped it.
+pub fn check_slice(
+    path: &Path,
+    expected: SliceNumber,
+    mut progress: impl FnMut(u64) -> ControlFlow<()>,
+) -> Result<()> {
+    let (slice, input) = open_slice(path)?;
+    if (slice.number, slice.of) != (expected.number, expected.of) {
+        let why = format!("this is slice {} of {}", slice.number, slice.of);
+        return Err(refuse(&input, why));
+    }
+    let format = |error: FormatError| MergeError::Format {
+        path: path.to_owned(),
+        error,
+    };
+    for snapshot in &input.trace.snapshots {
+        let loaded = input.trace.load_snapshot(&input.file, snapshot);
+        loaded.map_err(format)?;
+    }
+    let mut events = 0_u64;
+    for entry in &input.trace.chunks {
+        read_stored_trace_chunk(&input.file, entry.offset).map_err(format)?;
+        events = events.saturating_add(entry.event_count);
+        if progress(events).is_break() {
+            return Err(MergeError::Stopped);
+        }
+    }
+    Ok(())
+}
+
 /// Opens slices and brings them into their order.
 fn in_order(paths: &[PathBuf]) -> Result<Vec<(Slice, InputTrace)>> {
-    let mut slices = Vec::new();
-    for path in paths {
-        let input = InputTrace::open(path)?;
-        if !input.trace.has_footer || !input.trace.problems.is_empty() {
-            return Err(refuse(
-                &input,
-                "this slice is damaged or was not finished: write it again",
-            ));
-        }
-        let Some(slice) = input.trace.definitions.slice else {
-            return Err(refuse(&input, "this is no slice, but a whole trace"));
-        };
-        slices.push((slice, input));
-    }
+    let slices = paths.iter().map(|path| open_slice(path));
+    let mut slices = slices.collect::<Result<Vec<_>>>()?;
     slices.sort_by_key(|(slice, _)| slice.number);
     Ok(slices)
 }

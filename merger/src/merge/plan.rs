@@ -1,6 +1,7 @@
 //! A plan: what a merge settles before it reads events, kept for merges of the same inputs elsewhere or later,
 //! slice by slice.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use annals_format::{Definition, Definitions, SharedClockMap};
@@ -13,8 +14,8 @@ use crate::messages::causality::{Causality, RepairReport, ViolationReport};
 use crate::messages::repair::Shifts;
 use crate::whole_file::{OutputError, Replace, WholeFile};
 
-/// The version that is read and written. The first had no corrections of hosts' clocks.
-const VERSION: u32 = 2;
+/// The version that is read and written. The first had no corrections of hosts' clocks, the second no lengths of inputs.
+const VERSION: u32 = 3;
 
 /// A plan in the form of its file, JSON. Times are trace times, nanoseconds.
 #[derive(Debug, Serialize, Deserialize)]
@@ -26,6 +27,9 @@ pub struct Plan {
     version: u32,
     /// Identities of the recordings, in merge order.
     recordings: Vec<String>,
+    /// Lengths of the inputs' files, bytes: those of recordings in merge order, then those of traces.
+    #[serde(default)]
+    lengths: Vec<u64>,
     /// `off`, `check` or `repair`.
     causality: String,
     /// Clock maps, clock errors, process ends and time zero: definition records in hexadecimal digits.
@@ -66,6 +70,13 @@ fn settled(definitions: &Definitions) -> Vec<u8> {
     bytes
 }
 
+/// Returns the inputs' files with their lengths in bytes: recordings in merge order, then traces.
+fn lengths(merge: &Merge) -> impl Iterator<Item = (&Path, u64)> {
+    let recordings = merge.inputs().map(|input| (&*input.path, input.file_bytes));
+    let traces = merge.input_traces();
+    recordings.chain(traces.map(|input| (&*input.path, input.file_bytes)))
+}
+
 impl Plan {
     /// Returns the plan of a merge. A repair must be planned before.
     pub(super) fn of(merge: &Merge) -> Self {
@@ -84,12 +95,54 @@ impl Plan {
             path: PathBuf::new(),
             version: VERSION,
             recordings: merge.recording_ids().map(|id| id.to_string()).collect(),
+            lengths: lengths(merge).map(|(_, bytes)| bytes).collect(),
             causality: merge.causality.name().to_owned(),
             definitions: digits.collect(),
             quantiles_ns: merge.quantiles(),
             shifts: shifts.collect(),
             corrections: merge.hosts.corrections().to_vec(),
             repair,
+        }
+    }
+
+    /// Returns how the merge that was planned treats messages. A merge by the plan must treat them likewise.
+    ///
+    /// # Errors
+    /// If the plan names no such treatment.
+    pub fn causality(&self) -> Result<Causality> {
+        let mut all = Causality::ALL.into_iter();
+        let found = all.find(|causality| causality.name() == self.causality);
+        found.ok_or_else(|| self.refuse(format!("its causality is `{}`", self.causality)))
+    }
+
+    fn refuse(&self, why: String) -> MergeError {
+        MergeError::NoPlan {
+            path: self.path.clone(),
+            why,
+        }
+    }
+
+    /// Checks that a merge has the inputs of the plan: their identities and lengths.
+    fn check_inputs(&self, merge: &Merge) -> Result<()> {
+        let recordings: Vec<String> = merge.recording_ids().map(|id| id.to_string()).collect();
+        if recordings != self.recordings {
+            let known: BTreeSet<&String> = self.recordings.iter().collect();
+            let why = match recordings.iter().find(|id| !known.contains(id)) {
+                Some(id) => format!("recording {id} was not there when it was made"),
+                None => "it has recordings that are not given".to_owned(),
+            };
+            return Err(self.refuse(why));
+        }
+        if lengths(merge).count() != self.lengths.len() {
+            return Err(self.refuse("its inputs are other files".to_owned()));
+        }
+        let mut both = lengths(merge).zip(&self.lengths);
+        match both.find(|((_, bytes), planned)| bytes != *planned) {
+            None => Ok(()),
+            Some(((path, bytes), planned)) => Err(self.refuse(format!(
+                "{} has {bytes} bytes, and had {planned} when it was made",
+                path.display()
+            ))),
         }
     }
 
@@ -143,25 +196,14 @@ impl Plan {
     /// # Errors
     /// If the plan is of other inputs, or of another version or way to treat messages.
     pub(super) fn apply(&self, merge: &mut Merge) -> Result<()> {
-        let refuse = |why: String| MergeError::NoPlan {
-            path: self.path.clone(),
-            why,
-        };
+        let refuse = |why: String| self.refuse(why);
         if self.version != VERSION {
             return Err(refuse(format!(
                 "version {VERSION} expected, found {}",
                 self.version
             )));
         }
-        let recordings: Vec<String> = merge.recording_ids().map(|id| id.to_string()).collect();
-        if recordings != self.recordings {
-            let known = |id: &&String| !self.recordings.contains(id);
-            let why = match recordings.iter().find(known) {
-                Some(id) => format!("recording {id} was not there when it was made"),
-                None => "it has recordings that are not given".to_owned(),
-            };
-            return Err(refuse(why));
-        }
+        self.check_inputs(merge)?;
         // Without a repair, whether messages are checked makes no difference to the plan.
         let is_repair = |name: &str| name == Causality::Repair.name();
         if is_repair(&self.causality) != is_repair(merge.causality.name()) {

@@ -127,6 +127,11 @@ pub struct MergeArguments {
     #[arg(long, value_name = "FILE")]
     write_plan: Option<PathBuf>,
 
+    /// Write the plan only, and no trace
+    #[arg(long, requires = "write_plan",
+        conflicts_with_all = ["output", "slice", "join", "plan", "report", "index", "format"])]
+    plan_only: bool,
+
     /// Merge as planned by `--write-plan` for the same inputs: offsets between hosts are part of the plan, too
     #[arg(long, value_name = "FILE", conflicts_with = "clock_offsets")]
     plan: Option<PathBuf>,
@@ -214,6 +219,12 @@ fn slice_of(text: &str) -> Result<SliceNumber, String> {
 /// # Errors
 /// If inputs cannot be read or merged, or the output cannot be written.
 pub fn run(mut arguments: MergeArguments) -> anyhow::Result<Finding> {
+    if arguments.slice.is_none() {
+        check_is_alone(|name| std::env::var(name).ok())?;
+    }
+    if arguments.plan_only {
+        return plan_only(&arguments);
+    }
     arguments.choose_output()?;
     let has_loss = match arguments.join {
         true => join(&arguments)?,
@@ -223,6 +234,50 @@ pub fn run(mut arguments: MergeArguments) -> anyhow::Result<Finding> {
         }
     };
     Ok(Finding::loss(has_loss))
+}
+
+/// Refuses to do one thing in each of several ranks that a launcher such as `mpirun` started.
+fn check_is_alone(variable: impl Fn(&str) -> Option<String>) -> Result<(), UsageError> {
+    /// Rank, and number of ranks, by launcher: Open MPI, those with PMI (MPICH, Intel MPI), Slurm. In a batch script, Slurm sets a
+    /// rank, but no number of tasks of a step. PMIx has no variable for the number of ranks.
+    const VARIABLES: [(&str, &str); 5] = [
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        ("PMI_RANK", "PMI_SIZE"),
+        ("PMIX_RANK", "OMPI_COMM_WORLD_SIZE"),
+        ("PMIX_RANK", "SLURM_STEP_NUM_TASKS"),
+        ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+    ];
+    let number = |name: &str| variable(name)?.parse::<u64>().ok();
+    for (rank_variable, size_variable) in VARIABLES {
+        let (Some(rank), Some(size)) = (number(rank_variable), number(size_variable)) else {
+            continue;
+        };
+        if size > 1 {
+            return Err(UsageError(format!(
+                "this is rank {rank} of {size} that a launcher started ({rank_variable}), and each of them would do the same: \
+                 start it once, without the launcher; or let each rank write a slice, with --slice and its number; or, if each \
+                 rank has other inputs and another output, start it with `env -u {rank_variable}`"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Writes the plan of a merge.
+fn plan_only(arguments: &MergeArguments) -> anyhow::Result<Finding> {
+    check_places(arguments)?;
+    let planned = plan(arguments, OutputFormat::Annals)?;
+    if !arguments.quiet {
+        let path = arguments.write_plan.as_deref().unwrap_or(Path::new(""));
+        let text = format!(
+            "{}: {} recordings, about {} events\n",
+            path.display(),
+            planned.recording_ids().count(),
+            planned.expected_events()
+        );
+        let _ = std::io::stderr().write_all(safe_lines(&text).as_bytes());
+    }
+    Ok(Finding::loss(!planned.rejected().is_empty()))
 }
 
 /// Joins slices; returns whether anything was lost.
@@ -377,48 +432,14 @@ impl MergeArguments {
 
 fn merge(arguments: &MergeArguments) -> anyhow::Result<Report> {
     check_places(arguments)?;
-    for path in [&arguments.report, &arguments.write_plan] {
-        arguments.force.check(path.as_deref(), OutputKind::JSON)?;
-    }
-    let window = arguments.window.window()?;
-    let offsets = arguments.clock_offsets.as_deref().map(ClockOffsets::read);
-    let offsets = offsets.transpose()?;
     let format = match arguments.format {
         Some(format) => format,
         // Slices that are joined later are traces.
         None if arguments.slice.is_some() => OutputFormat::Annals,
         None => OutputFormat::of_path(arguments.output()),
     };
-    let mut options = MergeOptions::new();
-    options.symbols = Symbols::in_directories(&arguments.symbols)?;
-    options.clock_offsets = offsets.clone();
-    options.causality = arguments.causality;
-    options.messages_in_flight = arguments.messages_in_flight;
-    options.memory_limit_bytes = arguments.memory_limit;
-    options.temporary_directory = arguments.temp_dir.clone();
-    options.output = Some(arguments.output().to_owned());
-    options.compression = arguments.compression;
-    options.jobs = useful_jobs(arguments.jobs);
-    options.strict = arguments.strict;
-    options.overview = arguments.index;
-    options.force = arguments.force.force;
-    options.settled = arguments.plan.as_deref().map(Plan::read).transpose()?;
-    options.slice = arguments.slice;
-    if matches!(format, OutputFormat::Export(_)) {
-        check_built_in()?;
-    } else {
-        // An export filters by itself: it has a separate report of what is left out.
-        options.filter = arguments.filter.filter();
-        options.window = window;
-    }
-    let plan = options.plan(&arguments.inputs)?;
-    if let Some(offsets) = &offsets {
-        tell_of_offsets(offsets, &plan);
-    }
-    if let Some(path) = &arguments.write_plan {
-        let replace = arguments.force.replace(OutputKind::JSON);
-        plan.settled().write(path, replace)?;
-    }
+    let window = arguments.window.window()?;
+    let plan = plan(arguments, format)?;
     if let OutputFormat::Export(format) = format {
         return run_export(plan, window, format, arguments);
     }
@@ -436,6 +457,46 @@ fn merge(arguments: &MergeArguments) -> anyhow::Result<Report> {
     let merged = merged?;
     tell(&merged.report, Some(merged.bytes), format, arguments)?;
     Ok(merged.report)
+}
+
+/// Plans the merge, and writes the plan if that is asked for.
+fn plan(arguments: &MergeArguments, format: OutputFormat) -> anyhow::Result<MergePlan> {
+    for path in [&arguments.report, &arguments.write_plan] {
+        arguments.force.check(path.as_deref(), OutputKind::JSON)?;
+    }
+    let offsets = arguments.clock_offsets.as_deref().map(ClockOffsets::read);
+    let offsets = offsets.transpose()?;
+    let mut options = MergeOptions::new();
+    options.symbols = Symbols::in_directories(&arguments.symbols)?;
+    options.clock_offsets = offsets.clone();
+    options.causality = arguments.causality;
+    options.messages_in_flight = arguments.messages_in_flight;
+    options.memory_limit_bytes = arguments.memory_limit;
+    options.temporary_directory = arguments.temp_dir.clone();
+    options.output = arguments.output.clone();
+    options.compression = arguments.compression;
+    options.jobs = useful_jobs(arguments.jobs);
+    options.strict = arguments.strict;
+    options.overview = arguments.index;
+    options.force = arguments.force.force;
+    options.settled = arguments.plan.as_deref().map(Plan::read).transpose()?;
+    options.slice = arguments.slice;
+    if matches!(format, OutputFormat::Export(_)) {
+        check_built_in()?;
+    } else {
+        // An export filters by itself: it has a separate report of what is left out.
+        options.filter = arguments.filter.filter();
+        options.window = arguments.window.window()?;
+    }
+    let planned = options.plan(&arguments.inputs)?;
+    if let Some(offsets) = &offsets {
+        tell_of_offsets(offsets, &planned);
+    }
+    if let Some(path) = &arguments.write_plan {
+        let replace = arguments.force.replace(OutputKind::JSON);
+        planned.settled().write(path, replace)?;
+    }
+    Ok(planned)
 }
 
 /// Says what is doubtful about a file of offsets between hosts.
