@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use annals_format::{Definitions, LocationId, RegionId, Role};
+use annals_format::{Definition, Definitions, LocationId, RegionId, RegionStatistics, Role};
 use annals_merger::{Query, ReadSummary, Reader, Result};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::locations::LocationNames;
-use crate::region_statistics::{Group, Grouping, RegionStats, region_statistics};
+use crate::region_statistics::{Group, Grouping, RegionStats, Statistics, region_statistics};
 
 /// One region, of all locations, of a rank or of a location. Times in nanoseconds.
 #[derive(Clone, Debug, Serialize)]
@@ -134,62 +134,188 @@ pub fn region_times(
     query: &Query,
     grouping: Grouping,
 ) -> Result<(RegionTimes, ReadSummary)> {
-    let definitions = reader.definitions();
-    let names = LocationNames::new(definitions);
-    let (stats, summary) = region_statistics(reader, query, grouping)?;
-    let mut outside = run_times(reader, query, grouping)?;
-    let run_ns: i64 = outside.values().sum();
-    for ((group, _), of_region) in &stats {
-        if let Some(time_ns) = outside.get_mut(group) {
-            *time_ns -= of_region.counted.exclusive_ns;
+    let (sums, summary) = RegionSums::of(reader, query, grouping)?;
+    let takes = |region| query.takes_region(region);
+    Ok((sums.into_times(reader.definitions(), takes), summary))
+}
+
+/// What the rows of regions are made of. Those of disjoint groups of ranks add up to those of all, whichever processes
+/// counted them.
+#[derive(Debug, Default)]
+pub struct RegionSums {
+    statistics: Statistics,
+    run_times: BTreeMap<Group, i64>,
+    /// Whether events are lost that the user wanted.
+    has_loss: bool,
+}
+
+/// Sums of all ranks of a group, and the names of regions, in the form in which they are passed on.
+#[derive(Serialize, Deserialize)]
+struct EncodedSums {
+    head: Vec<u8>,
+    body: Vec<u8>,
+    /// Regions whose calls are uncertain: number, calls, whether that is a lower bound.
+    uncertain: Vec<(u32, u64, bool)>,
+    run_ns: Option<i64>,
+    has_loss: bool,
+    /// Definition records of regions.
+    definitions: Vec<u8>,
+}
+
+impl RegionSums {
+    /// Counts the calls of a query.
+    ///
+    /// # Errors
+    /// If the storage fails.
+    pub fn of(reader: &Reader, query: &Query, grouping: Grouping) -> Result<(Self, ReadSummary)> {
+        let (statistics, summary) = region_statistics(reader, query, grouping)?;
+        let mut losses = summary.losses.iter();
+        let sums = Self {
+            statistics,
+            run_times: run_times(reader, query, grouping)?,
+            has_loss: losses.any(|loss| !loss.cause.is_suppressed()),
+        };
+        Ok((sums, summary))
+    }
+
+    /// Adds the sums of other ranks.
+    pub fn merge(&mut self, other: Self) {
+        for (key, stats) in &other.statistics {
+            self.statistics.entry(*key).or_default().add(stats);
+        }
+        for (group, time_ns) in other.run_times {
+            *self.run_times.entry(group).or_default() += time_ns;
+        }
+        self.has_loss |= other.has_loss;
+    }
+
+    /// Encodes sums that are not grouped, and the names of their regions, for another process. `None` if there are more
+    /// regions than a trace may have statistics of.
+    pub fn encode(&self, definitions: &Definitions) -> Option<Vec<u8>> {
+        let all = || self.statistics.iter().map(|((_, id), stats)| (id, stats));
+        let counted = RegionStatistics {
+            regions: all().map(|(id, s)| (*id, s.counted.clone())).collect(),
+        };
+        if counted.is_too_much() {
+            return None;
+        }
+        let (mut head, mut body) = (Vec::new(), Vec::new());
+        counted.encode_head(&mut head);
+        counted.encode(&mut body);
+        let mut named = Definitions::default();
+        for region in all().filter_map(|(id, _)| definitions.regions.get(id)) {
+            named.add(Definition::Region(region.clone()));
+            for text in [region.name, region.file] {
+                named.add(Definition::String(
+                    text,
+                    definitions.string(text).to_owned(),
+                ));
+            }
+        }
+        let mut records = Vec::new();
+        named.encode(&mut records);
+        let uncertain = all().filter(|(_, stats)| stats.uncertain_calls != 0);
+        let uncertain = uncertain.map(|(id, stats)| {
+            let is_lower_bound = stats.uncertain_is_lower_bound;
+            (id.get(), stats.uncertain_calls, is_lower_bound)
+        });
+        let encoded = EncodedSums {
+            head,
+            body,
+            uncertain: uncertain.collect(),
+            run_ns: self.run_times.get(&Group::All).copied(),
+            has_loss: self.has_loss,
+            definitions: records,
+        };
+        serde_json::to_vec(&encoded).ok()
+    }
+
+    /// Decodes what [`RegionSums::encode`] returned. The names of regions are added to `definitions`. `None` if it is
+    /// something else.
+    pub fn decode(bytes: &[u8], definitions: &mut Definitions) -> Option<Self> {
+        let encoded: EncodedSums = serde_json::from_slice(bytes).ok()?;
+        definitions.add_all(&encoded.definitions).ok()?;
+        let counted = RegionStatistics::decode(&encoded.head, &encoded.body).ok()?;
+        let mut statistics = Statistics::new();
+        for (region, counted) in counted.regions {
+            let stats = RegionStats {
+                counted,
+                ..RegionStats::default()
+            };
+            statistics.insert((Group::All, region), stats);
+        }
+        for (region, calls, is_lower_bound) in encoded.uncertain {
+            let stats = statistics.get_mut(&(Group::All, RegionId::new(region)))?;
+            stats.uncertain_calls = calls;
+            stats.uncertain_is_lower_bound = is_lower_bound;
+        }
+        let run_times = encoded.run_ns.map(|ns| (Group::All, ns)).into_iter();
+        Some(Self {
+            statistics,
+            run_times: run_times.collect(),
+            has_loss: encoded.has_loss,
+        })
+    }
+
+    /// Makes the rows of those regions that `takes` returns true for.
+    pub fn into_times(
+        self,
+        definitions: &Definitions,
+        takes: impl Fn(RegionId) -> bool,
+    ) -> RegionTimes {
+        let names = LocationNames::new(definitions);
+        let (stats, mut outside) = (self.statistics, self.run_times);
+        let run_ns: i64 = outside.values().sum();
+        for ((group, _), of_region) in &stats {
+            if let Some(time_ns) = outside.get_mut(group) {
+                *time_ns -= of_region.counted.exclusive_ns;
+            }
+        }
+        let uncertain: BTreeSet<Group> = stats
+            .iter()
+            .filter(|(_, s)| s.counted.is_time_uncertain || s.uncertain_calls != 0)
+            .map(|((group, _), _)| *group)
+            .collect();
+        let has_loss = self.has_loss;
+        let outside = outside.into_iter().map(|(group, time_ns)| {
+            let (rank, location) = place_of(definitions, &names, group);
+            OutsideTime {
+                rank,
+                location,
+                time_ns: time_ns.max(0),
+                is_uncertain: uncertain.contains(&group) || (has_loss && group == Group::All),
+            }
+        });
+        let mut outside: Vec<OutsideTime> = outside.collect();
+        outside.sort_by_key(|row| std::cmp::Reverse(row.time_ns));
+        let mut rows: Vec<RegionRow> = stats
+            .into_iter()
+            .filter(|((_, region), stats)| {
+                let is_seen = stats.counted.calls != 0
+                    || stats.counted.inclusive_ns != 0
+                    || stats.counted.unmatched_leaves != 0
+                    || stats.uncertain_calls != 0;
+                is_seen && takes(*region)
+            })
+            .map(|((group, region), stats)| {
+                let (rank, location) = place_of(definitions, &names, group);
+                row(definitions, rank, location, region, &stats, run_ns)
+            })
+            .collect();
+        rows.sort_by(|a, b| {
+            (b.exclusive_ns, &a.name, a.rank, &a.location).cmp(&(
+                a.exclusive_ns,
+                &b.name,
+                b.rank,
+                &b.location,
+            ))
+        });
+        RegionTimes {
+            regions: rows,
+            outside,
+            run_ns,
         }
     }
-    let uncertain: BTreeSet<Group> = stats
-        .iter()
-        .filter(|(_, s)| s.counted.is_time_uncertain || s.uncertain_calls != 0)
-        .map(|((group, _), _)| *group)
-        .collect();
-    let mut losses = summary.losses.iter();
-    let has_loss = losses.any(|loss| !loss.cause.is_suppressed());
-    let outside = outside.into_iter().map(|(group, time_ns)| {
-        let (rank, location) = place_of(definitions, &names, group);
-        OutsideTime {
-            rank,
-            location,
-            time_ns: time_ns.max(0),
-            is_uncertain: uncertain.contains(&group) || (has_loss && group == Group::All),
-        }
-    });
-    let mut outside: Vec<OutsideTime> = outside.collect();
-    outside.sort_by_key(|row| std::cmp::Reverse(row.time_ns));
-    let mut rows: Vec<RegionRow> = stats
-        .into_iter()
-        .filter(|((_, region), stats)| {
-            let is_seen = stats.counted.calls != 0
-                || stats.counted.inclusive_ns != 0
-                || stats.counted.unmatched_leaves != 0
-                || stats.uncertain_calls != 0;
-            is_seen && query.takes_region(*region)
-        })
-        .map(|((group, region), stats)| {
-            let (rank, location) = place_of(definitions, &names, group);
-            row(definitions, rank, location, region, &stats, run_ns)
-        })
-        .collect();
-    rows.sort_by(|a, b| {
-        (b.exclusive_ns, &a.name, a.rank, &a.location).cmp(&(
-            a.exclusive_ns,
-            &b.name,
-            b.rank,
-            &b.location,
-        ))
-    });
-    let times = RegionTimes {
-        regions: rows,
-        outside,
-        run_ns,
-    };
-    Ok((times, summary))
 }
 
 /// Returns rank and name of the location of a row, as far as it is of one.
