@@ -10,6 +10,7 @@ accepted, too.
 
 from __future__ import annotations
 
+from ._distributed import Merged, UnfinishedError, analyse, merge
 from ._native import __version__
 from ._programs import executable, include, library
 from ._recording import EventType, Metric, Recorder, region, traced
@@ -18,14 +19,18 @@ from ._trace import Trace, open
 
 __all__ = [
     "EventType",
+    "Merged",
     "Metric",
     "Recorder",
     "Table",
     "Trace",
+    "UnfinishedError",
     "__version__",
+    "analyse",
     "executable",
     "include",
     "library",
+    "merge",
     "open",
     "region",
     "traced",

@@ -8,13 +8,17 @@
 //! | `stream` | the stream that consumers read, without Python's lock |
 //! | `columns` | a table's columns as memory that NumPy reads |
 //! | `analyses` | messages between ranks, and profiles |
+//! | `answers` | answers of analyses as JSON, and the parts of them that other processes do |
+//! | `distributed` | the parts of a merge that other processes do |
 //! | `waiting` | waiting for work without Python's lock, until Ctrl-C |
 //! | `recording` | recording this process: regions, events, functions, tasks |
 //! | `errors` | exceptions |
 
 mod analyses;
+mod answers;
 mod arguments;
 mod columns;
+mod distributed;
 mod errors;
 mod recording;
 mod stream;
@@ -30,7 +34,11 @@ mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
+    use super::answers::{answer, region_sums, regions_of_sums};
+    #[pymodule_export]
     use super::columns::NumpyColumn;
+    #[pymodule_export]
+    use super::distributed::{join_slices, merge_inputs, why_no_slice, write_plan, write_slice};
     #[pymodule_export]
     use super::recording::monitoring::{monitor, stop_monitoring};
     #[pymodule_export]

@@ -27,7 +27,7 @@ fi
 [ ${#absent[@]} -eq 0 ] || echo "viewer-cli/python/tests/run.sh: NOT TESTED: Python ${absent[*]} (not on PATH, nor in pyenv)"
 
 # What builds and tests. The list is its version: another one is installed anew.
-needed='maturin>=1.9,<2 numpy pandas polars duckdb pyarrow pytest nbclient nbformat ipykernel otf2 mpich mpi4py mypy'
+needed='maturin>=1.9,<2 numpy pandas polars duckdb pyarrow pytest nbclient nbformat ipykernel otf2 mpich mpi4py distributed mypy'
 if [ "$(cat target/python/needed 2>/dev/null)" != "${pythons[0]} $needed" ]; then
     step "environment of ${pythons[0]}"
     rm -rf target/python

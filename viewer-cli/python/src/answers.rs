@@ -1,0 +1,124 @@
+//! Answers of analyses, as `trace-cli` prints them with `--json`: by one process, or from parts that several counted.
+
+use std::path::PathBuf;
+
+use annals_analysis::{Grouping, LostTimeOptions, RegionSums, region_times};
+use annals_format::Definitions;
+use annals_merger::{EventFilter, Query, Reader, StopFlag, Symbols};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::errors;
+use crate::waiting;
+
+/// Opens inputs, to be read in `jobs` threads; 0 means one for each processor.
+fn open(paths: &[PathBuf], jobs: usize, stop: &StopFlag) -> PyResult<Reader> {
+    let reader = Reader::open_all(paths, &Symbols::default());
+    let mut reader = reader.map_err(|error| errors::of_read(&error))?;
+    if jobs != 0 {
+        reader.set_jobs(jobs);
+    }
+    Ok(reader.stopped_by(stop))
+}
+
+fn json(value: &impl serde::Serialize) -> PyResult<String> {
+    let text = serde_json::to_string_pretty(value);
+    let text = text.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+    Ok(text + "\n")
+}
+
+/// Returns the answer of `regions`, `messages`, `collectives` or `why`.
+#[pyfunction]
+pub(crate) fn answer(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    what: String,
+    jobs: usize,
+) -> PyResult<String> {
+    let of_read = |error| errors::of_read(&error);
+    let absent = |why: &str| PyValueError::new_err(why.to_owned());
+    waiting::run(py, move |stop| {
+        let reader = open(&paths, jobs, stop)?;
+        let query = Query::new();
+        match &*what {
+            "regions" => {
+                let times = region_times(&reader, &query, Grouping::None);
+                json(&times.map_err(of_read)?.0)
+            }
+            "messages" => {
+                let found = annals_analysis::messages(&reader, &query).map_err(of_read)?;
+                let why = "no event type is a message: nothing has the role send or receive";
+                json(&found.ok_or_else(|| absent(why))?.0)
+            }
+            "collectives" => {
+                let found = annals_analysis::collectives(&reader, &query).map_err(of_read)?;
+                let why = "no event type begins collective operations: nothing has the role collective-begin";
+                json(&found.ok_or_else(|| absent(why))?.0)
+            }
+            "why" => {
+                let query = annals_analysis::without_start_and_end_of_all(&reader, &query);
+                let options = LostTimeOptions::default();
+                let query = query.map_err(of_read)?;
+                let found = annals_analysis::lost_time(&reader, &query, &options);
+                let why =
+                    "the definitions of this input are incomplete: merge its recordings first";
+                json(&found.map_err(of_read)?.ok_or_else(|| absent(why))?.0)
+            }
+            _ => Err(absent("what: regions, messages, collectives or why")),
+        }
+    })
+}
+
+/// Counts regions of the `number`-th of `of` groups of ranks, from 0. Returns its sums, or `None` if there is no such group.
+#[pyfunction]
+pub(crate) fn region_sums(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    number: usize,
+    of: usize,
+    jobs: usize,
+) -> PyResult<Option<Py<PyBytes>>> {
+    let bytes = waiting::run(py, move |stop| {
+        let reader = open(&paths, jobs, stop)?;
+        let definitions = reader.definitions();
+        let processes = definitions.processes.keys();
+        let mut ranks: Vec<u32> = processes.map(|id| definitions.rank_of(*id)).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        let border = |number: usize| ranks.len() * number / of.max(1);
+        let group = ranks.get(border(number)..border(number + 1));
+        let Some((first, last)) = group.and_then(|group| Some((group.first()?, group.last()?)))
+        else {
+            return Ok(None);
+        };
+        let filter = EventFilter {
+            ranks: Some(format!("{first}-{last}")),
+            ..EventFilter::default()
+        };
+        let query = Query::select(&filter, definitions);
+        let query = query.map_err(|error| errors::of_filter(&error))?;
+        let sums = RegionSums::of(&reader, &query, Grouping::None);
+        let (sums, _) = sums.map_err(|error| errors::of_read(&error))?;
+        let encoded = sums.encode(definitions);
+        let why =
+            "there are too many regions for their counts to be passed on: call without an executor";
+        Ok(Some(encoded.ok_or_else(|| PyValueError::new_err(why))?))
+    })?;
+    Ok(bytes.map(|bytes| PyBytes::new(py, &bytes).unbind()))
+}
+
+/// Returns the answer of `regions` from the sums of all groups.
+#[pyfunction]
+pub(crate) fn regions_of_sums(py: Python<'_>, sums: Vec<Vec<u8>>) -> PyResult<String> {
+    waiting::run(py, move |_| {
+        let mut definitions = Definitions::default();
+        let mut all = RegionSums::default();
+        for bytes in &sums {
+            let part = RegionSums::decode(bytes, &mut definitions);
+            let wrong = || PyValueError::new_err("these are no sums of regions");
+            all.merge(part.ok_or_else(wrong)?);
+        }
+        json(&all.into_times(&definitions, |_| true))
+    })
+}
