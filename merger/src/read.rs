@@ -23,6 +23,7 @@ use annals_format::{
 use crate::calls::region_types::RegionTypes;
 use crate::calls::stacks::Stacks;
 use crate::error::{MergeError, Result};
+use crate::filter::EventFilter;
 use crate::input::find::{RejectedInput, find};
 use crate::input::recording::InputRecording;
 use crate::input::symbols::Symbols;
@@ -153,6 +154,20 @@ impl Reader {
                 ..Work::new()
             },
         }
+    }
+
+    /// Reads no more of recordings than a filter keeps: what it leaves out is not decoded, and its losses are not reported.
+    /// Must be called before [`Reader::stopped_by`]. Of a trace, whose chunks have events of many streams, nothing is left out.
+    ///
+    /// # Errors
+    /// If the filter is none, or matches nothing.
+    pub fn narrow(&mut self, filter: &EventFilter) -> Result<()> {
+        if let Content::Recordings(merge) = &mut self.content
+            && let Some(merge) = Arc::get_mut(merge)
+        {
+            merge.filter(filter, Window::ALL)?;
+        }
+        Ok(())
     }
 
     /// Sets the number of threads that decode; 0 counts as 1. The default is one for each processor.

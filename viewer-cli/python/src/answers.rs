@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use annals_analysis::{Grouping, LostTimeOptions, RegionSums, region_times};
 use annals_format::Definitions;
-use annals_merger::{EventFilter, Query, Reader, StopFlag, Symbols};
+use annals_merger::{EventFilter, Query, Reader, Symbols};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -13,13 +13,13 @@ use crate::errors;
 use crate::waiting;
 
 /// Opens inputs, to be read in `jobs` threads; 0 means one for each processor.
-fn open(paths: &[PathBuf], jobs: usize, stop: &StopFlag) -> PyResult<Reader> {
+fn open(paths: &[PathBuf], jobs: usize) -> PyResult<Reader> {
     let reader = Reader::open_all(paths, &Symbols::default());
     let mut reader = reader.map_err(|error| errors::of_read(&error))?;
     if jobs != 0 {
         reader.set_jobs(jobs);
     }
-    Ok(reader.stopped_by(stop))
+    Ok(reader)
 }
 
 fn json(value: &impl serde::Serialize) -> PyResult<String> {
@@ -39,7 +39,7 @@ pub(crate) fn answer(
     let of_read = |error| errors::of_read(&error);
     let absent = |why: &str| PyValueError::new_err(why.to_owned());
     waiting::run(py, move |stop| {
-        let reader = open(&paths, jobs, stop)?;
+        let reader = open(&paths, jobs)?.stopped_by(stop);
         let query = Query::new();
         match &*what {
             "regions" => {
@@ -80,7 +80,7 @@ pub(crate) fn region_sums(
     jobs: usize,
 ) -> PyResult<Option<Py<PyBytes>>> {
     let bytes = waiting::run(py, move |stop| {
-        let reader = open(&paths, jobs, stop)?;
+        let mut reader = open(&paths, jobs)?;
         let definitions = reader.definitions();
         let processes = definitions.processes.keys();
         let mut ranks: Vec<u32> = processes.map(|id| definitions.rank_of(*id)).collect();
@@ -98,9 +98,12 @@ pub(crate) fn region_sums(
         };
         let query = Query::select(&filter, definitions);
         let query = query.map_err(|error| errors::of_filter(&error))?;
+        let narrowed = reader.narrow(&filter);
+        narrowed.map_err(|error| errors::of_read(&error))?;
+        let reader = reader.stopped_by(stop);
         let sums = RegionSums::of(&reader, &query, Grouping::None);
         let (sums, _) = sums.map_err(|error| errors::of_read(&error))?;
-        let encoded = sums.encode(definitions);
+        let encoded = sums.encode(reader.definitions());
         let why =
             "there are too many regions for their counts to be passed on: call without an executor";
         Ok(Some(encoded.ok_or_else(|| PyValueError::new_err(why))?))
