@@ -30,11 +30,12 @@ const COLUMNS: i64 = 1920;
 const DEPTHS: u64 = 8;
 const RANKS: u64 = 7;
 
-/// A screen: level, first column's time, first rank.
+/// A screen: level, first column's time, bins, first rank. A column has one bin or a part of two, as on the page.
 #[derive(Clone, Copy)]
 struct Screen {
     level: u8,
     from_ns: i64,
+    bins: i64,
     rank: u64,
 }
 
@@ -45,7 +46,8 @@ fn screens(count: u64, ranks: u64, span_ns: i64) -> Vec<Screen> {
     let mut at: BTreeMap<u64, (i64, u64)> = BTreeMap::new();
     let each = (0..count).map(|number| {
         let level = number % (top + 1);
-        let width = COLUMNS << level;
+        let bins = COLUMNS + (random.draw() % COLUMNS as u64) as i64;
+        let width = bins << level;
         let room = (span_ns - width).max(1);
         let place = at.entry(level).or_insert((0, 0));
         if (number / (top + 1)).is_multiple_of(8) {
@@ -56,6 +58,7 @@ fn screens(count: u64, ranks: u64, span_ns: i64) -> Vec<Screen> {
         Screen {
             level: level as u8,
             from_ns: place.0,
+            bins,
             rank: place.1.min(ranks.saturating_sub(RANKS)),
         }
     });
@@ -148,7 +151,8 @@ impl Served {
             .chain(["a0.0-3".to_owned()])
             .collect::<Vec<_>>()
             .join(",");
-        let bins = screen.from_ns >> screen.level..=(screen.from_ns >> screen.level) + COLUMNS;
+        let first = screen.from_ns >> screen.level;
+        let bins = first..=first + screen.bins;
         let tiles = bins.start() / TILE_BINS..=bins.end() / TILE_BINS;
         let tiles = tiles.map(|tile| {
             let bytes = self.get(&format!(
@@ -261,8 +265,9 @@ impl Segments {
     fn columns(&self, screen: Screen) -> u64 {
         let mut sum = 0;
         for column in 0..COLUMNS {
-            let from_ns = screen.from_ns + (column << screen.level);
-            let to_ns = from_ns + (1 << screen.level);
+            let border =
+                |column: i64| screen.from_ns + (column * screen.bins << screen.level) / COLUMNS;
+            let (from_ns, to_ns) = (border(column), border(column + 1));
             let place = |ns: i64| self.calls.partition_point(|call| call.0 < ns);
             let best = self.query(place(from_ns), place(to_ns));
             sum += best.map_or(0, u64::from);
@@ -351,6 +356,7 @@ fn main() {
         Screen {
             level,
             from_ns: 0,
+            bins: COLUMNS,
             rank: 0,
         },
     );

@@ -192,6 +192,44 @@ fn each_check_is_a_line_and_the_last_line_sums_up() {
 }
 
 #[test]
+fn what_recording_costs_is_measured_by_kind_of_program() {
+    let scratch = tempfile::tempdir().unwrap();
+    let output = scratch.path().join("run");
+    let mut command = doctor_json();
+    let report = report_of(command.arg("--cost").arg("-o").arg(&output));
+    let costs: Vec<&Check> = report.named("cost").collect();
+    let programs: Vec<&Value> = costs.iter().map(|check| &check.found["program"]).collect();
+    assert_eq!(programs, ["functions", "messages", "metrics"]);
+    for check in &costs {
+        let figure = |name: &str| check.found[name].as_f64().unwrap();
+        // The writer's work is in addition to the program's, which has at least a clock to read.
+        assert!(
+            figure("all_threads_ns_per_event") > figure("thread_ns_per_event"),
+            "{check:?}"
+        );
+        assert!(figure("bytes_per_event") > 0.1, "{check:?}");
+        let dropped = check.found["dropped"].as_u64().unwrap();
+        assert_eq!(check.status == "ok", dropped == 0, "{check:?}");
+    }
+    assert_eq!(
+        fs::read_dir(scratch.path()).unwrap().count(),
+        0,
+        "nothing is left"
+    );
+    // Without being asked for it takes no time.
+    assert_eq!(report_of(&mut doctor_json()).named("cost").count(), 0);
+    let nowhere = scratch.path().join("file/run");
+    fs::write(scratch.path().join("file"), "").unwrap();
+    let report = report_of(doctor_json().arg("--cost").arg("-o").arg(nowhere));
+    assert_eq!(report.status("cost"), "problem");
+    assert!(
+        report.says("cost").contains("is not a directory"),
+        "{}",
+        report.says("cost")
+    );
+}
+
+#[test]
 fn what_is_said_of_a_dynamic_program_is_what_a_recording_does() {
     let scratch = tempfile::tempdir().expect("a directory");
     let scratch = scratch.path();

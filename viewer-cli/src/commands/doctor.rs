@@ -22,7 +22,7 @@ use crate::table::safe;
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Examples:\n  trace-cli doctor\n  trace-cli doctor ./solver ./other\n  \
-                  trace-cli doctor -o /scratch/run -- mpirun -n 4 ./solver\n  \
+                  trace-cli doctor -o /scratch/run -- mpirun -n 4 ./solver\n  trace-cli doctor --cost -o /scratch\n  \
                   trace-cli doctor --json ./solver | jq '.checks[] | select(.status != \"ok\")'"
 )]
 pub struct DoctorArguments {
@@ -33,6 +33,10 @@ pub struct DoctorArguments {
     /// The directory for recordings [default: ANNALS_DIR, or annals-run]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
+
+    /// Measure what recording an event costs here, by kind of program; takes about 10 s
+    #[arg(long)]
+    cost: bool,
 
     /// Results as JSON
     #[arg(long)]
@@ -52,6 +56,7 @@ pub fn run(arguments: &DoctorArguments, out: &mut dyn Write) -> anyhow::Result<F
         output: arguments.output.clone(),
         programs: arguments.programs.clone(),
         command: arguments.command.clone(),
+        cost: arguments.cost,
     });
     if arguments.json {
         output::json(out, &report)?;

@@ -90,7 +90,7 @@ fn check(options: &Options) -> Vec<Check> {
 }
 
 /// Returns the directory itself, or the nearest one above it that exists.
-fn nearest_existing(directory: &Path) -> Result<PathBuf, String> {
+pub(super) fn nearest_existing(directory: &Path) -> Result<PathBuf, String> {
     let path = std::path::absolute(directory).map_err(|error| error.to_string())?;
     for place in path.ancestors() {
         match fs::metadata(place) {
@@ -109,10 +109,10 @@ fn nearest_existing(directory: &Path) -> Result<PathBuf, String> {
 }
 
 /// A directory that is removed when this is dropped.
-struct Probe(PathBuf);
+pub(super) struct Probe(pub(super) PathBuf);
 
 impl Probe {
-    fn create(existing: &Path) -> io::Result<Self> {
+    pub(super) fn create(existing: &Path) -> io::Result<Self> {
         // Processes of other hosts may have the same number.
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let (pid, ns) = (std::process::id(), now.unwrap_or_default().as_nanos());

@@ -5,6 +5,7 @@
 
 mod child;
 mod contents;
+mod cost;
 mod directory;
 mod elf;
 mod environment;
@@ -122,6 +123,8 @@ pub struct Request {
     pub programs: Vec<OsString>,
     /// A command line: its program, and programs among its arguments.
     pub command: Vec<OsString>,
+    /// Whether to measure what recording costs.
+    pub cost: bool,
 }
 
 /// The results of all checks.
@@ -155,6 +158,9 @@ pub fn examine(request: &Request) -> Report {
         library: library.as_deref(),
         launcher: launcher.kind,
     };
+    if request.cost {
+        checks.extend(cost::costs(&options.directory));
+    }
     let verdicts = program::programs(request, machinery);
     let mut parts = vec![of_machine(&checks)];
     for verdict in verdicts {
