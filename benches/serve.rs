@@ -266,7 +266,7 @@ impl Segments {
         let mut sum = 0;
         for column in 0..COLUMNS {
             let border =
-                |column: i64| screen.from_ns + (column * screen.bins << screen.level) / COLUMNS;
+                |column: i64| screen.from_ns + ((column * screen.bins) << screen.level) / COLUMNS;
             let (from_ns, to_ns) = (border(column), border(column + 1));
             let place = |ns: i64| self.calls.partition_point(|call| call.0 < ns);
             let best = self.query(place(from_ns), place(to_ns));
