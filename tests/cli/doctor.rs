@@ -223,7 +223,7 @@ fn what_recording_costs_is_measured_by_kind_of_program() {
     let report = report_of(doctor_json().arg("--cost").arg("-o").arg(nowhere));
     assert_eq!(report.status("cost"), "problem");
     assert!(
-        report.says("cost").contains("is not a directory"),
+        report.says("cost").contains("Not a directory"),
         "{}",
         report.says("cost")
     );
