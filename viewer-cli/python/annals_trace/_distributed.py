@@ -304,7 +304,7 @@ def _workers_of(executor: Executor) -> int:
 
 
 def _paths(inputs: Path_ | Iterable[Path_]) -> list[str]:
-    """Returns paths that are the same for workers, which may have another current directory."""
+    """Returns absolute paths: the current directory of a worker may be another one."""
     given = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
     if not given:
         raise TypeError("inputs: a path, or several")

@@ -34,7 +34,7 @@ pub struct DoctorArguments {
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 
-    /// Measure what recording an event costs here, by kind of program; takes about 10 s
+    /// Measure what recording an event costs here, by kind of program; takes some seconds
     #[arg(long)]
     cost: bool,
 

@@ -122,7 +122,7 @@ fn run(program: Program, recording: Option<&Recording>) {
     }
 }
 
-/// Returns the processor time that a thread, and that all threads, have used, nanoseconds.
+/// Returns the processor time that this thread has used, and that all threads have used, nanoseconds.
 fn used_ns() -> (i64, i64) {
     let read = |clock: ClockId| {
         let time = clock_gettime(clock);
