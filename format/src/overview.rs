@@ -183,7 +183,7 @@ pub struct OverviewDensity {
 
 impl OverviewDensity {
     /// Events of a bin, if it has those of all locations.
-    const EVENTS: u128 = 1024;
+    const EVENTS: u128 = 256;
 
     /// Begins without chunks, for a trace with a number of locations.
     pub fn new(locations: usize) -> Self {
@@ -236,11 +236,23 @@ impl OverviewDensity {
     /// Returns the least level of bins that have rows however few calls end in them, of those that begin at a time; of a lane with a number
     /// of locations. 255 without chunks: no bins are as long.
     pub fn least_level(&self, at_ns: i64, members: u64) -> u8 {
-        let spread = self
-            .spreads
-            .first()
-            .and_then(|spreads| spreads.get(self.chunk(at_ns)));
-        spread.map_or(u8::MAX, |spread| Self::level(*spread, members))
+        self.least_level_until(at_ns, members).0
+    }
+
+    /// Returns the least level of a time, as [`OverviewDensity::least_level`] does, and the last time for which it is the same at least.
+    pub fn least_level_until(&self, at_ns: i64, members: u64) -> (u8, i64) {
+        let chunk = self.chunk(at_ns);
+        let spread = self.spreads.first().and_then(|spreads| spreads.get(chunk));
+        let level = spread.map_or(u8::MAX, |spread| Self::level(*spread, members));
+        let is_last = chunk + 1 >= self.last_ns.len();
+        (
+            level,
+            if is_last {
+                i64::MAX
+            } else {
+                self.last_ns[chunk]
+            },
+        )
     }
 
     /// Returns the least of these levels from one time up to another.

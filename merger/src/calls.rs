@@ -275,4 +275,10 @@ impl Moves {
         self.next += 1;
         self.get(self.next - 1)
     }
+
+    /// Passes the next event.
+    #[inline]
+    pub const fn pass(&mut self) {
+        self.next += 1;
+    }
 }

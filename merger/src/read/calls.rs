@@ -469,6 +469,15 @@ impl Calls {
             for (stream, run) in group.runs() {
                 let number = plan.streams.get(stream);
                 let mut losses = chunk.losses_of(stream).iter().peekable();
+                if number.is_none() && losses.peek().is_none() {
+                    // Read only because its group has a stream that is needed.
+                    for place in &group.type_index[run] {
+                        if let Some((_, regions)) = &mut of_types[usize::from(*place)] {
+                            regions.pass();
+                        }
+                    }
+                    continue;
+                }
                 let events = group.type_index[run.clone()].iter();
                 let events = events.zip(&group.times_ns[run]).zip(0_u32..);
                 for ((place, time_ns), index) in events {

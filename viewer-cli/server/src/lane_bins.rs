@@ -96,20 +96,32 @@ impl LaneBin {
 struct Cell {
     calls: u64,
     longest_ns: i64,
-    /// Time by region.
-    regions: Vec<(RegionId, i64)>,
     /// How many calls have a part in it, and begin and end of the last part.
     parts: u32,
     part_ns: (i64, i64),
+    /// A region with time, and that.
+    first: Option<(RegionId, i64)>,
+    /// The others: most bins have none, so that nothing is allocated for them.
+    others: Vec<(RegionId, i64)>,
 }
 
 impl Cell {
     #[inline]
     fn add_time(&mut self, region: RegionId, ns: i64) {
-        match self.regions.iter_mut().find(|known| known.0 == region) {
+        let known = match &mut self.first {
+            Some(first) if first.0 == region => Some(first),
+            Some(_) => self.others.iter_mut().find(|known| known.0 == region),
+            None => Some(self.first.insert((region, 0))),
+        };
+        match known {
             Some(known) => known.1 = known.1.saturating_add(ns),
-            None => self.regions.push((region, ns)),
+            None => self.others.push((region, ns)),
         }
+    }
+
+    /// Returns the regions with time, and that.
+    fn regions(&self) -> impl Iterator<Item = &(RegionId, i64)> {
+        self.first.iter().chain(&self.others)
     }
 }
 
@@ -219,7 +231,7 @@ impl LaneSum {
                 own.parts += theirs.parts;
                 own.part_ns = theirs.part_ns;
             }
-            for (region, ns) in &theirs.regions {
+            for (region, ns) in theirs.regions() {
                 own.add_time(*region, *ns);
             }
         }
@@ -228,24 +240,21 @@ impl LaneSum {
 
     /// Returns the wanted bins that are not empty, in order.
     fn finish(self) -> Vec<LaneBin> {
-        let mut changes: BTreeMap<u32, Vec<(RegionId, i64)>> = BTreeMap::new();
-        for whole in &self.wholes {
-            changes
-                .entry(whole.from)
-                .or_default()
-                .push((whole.region, 1));
-            changes
-                .entry(whole.to)
-                .or_default()
-                .push((whole.region, -1));
-        }
+        let changes = self.wholes.iter().flat_map(|whole| {
+            let Whole { from, to, region } = *whole;
+            [(from, region, 1), (to, region, -1)]
+        });
+        let mut changes: Vec<(u32, RegionId, i64)> = changes.collect();
+        changes.sort_unstable();
+        let mut changes = changes.into_iter().peekable();
         let mut open: BTreeMap<RegionId, i64> = BTreeMap::new();
         let mut bins: Vec<LaneBin> = Vec::new();
+        let mut times: Vec<(RegionId, i64)> = Vec::new();
         for (place, number) in (0..).zip(&self.numbers) {
-            let change = changes.remove(&place);
-            let is_same = change.is_none();
-            for (region, change) in change.into_iter().flatten() {
+            let mut is_same = true;
+            while let Some((_, region, change)) = changes.next_if(|change| change.0 == place) {
                 *open.entry(region).or_default() += change;
+                is_same = false;
             }
             if !is_same {
                 open.retain(|_, count| *count != 0);
@@ -267,25 +276,34 @@ impl LaneSum {
                         only.1 = self.range.start_ns(i64::from(place) + 1);
                     }
                 }
-                _ => bins.push(self.bin(place, cell, &open)),
+                _ => bins.push(self.bin(place, cell, &open, &mut times)),
             }
         }
         bins
     }
 
-    fn bin(&self, place: u32, cell: Option<&Cell>, open: &BTreeMap<RegionId, i64>) -> LaneBin {
+    /// Returns the values of a bin. `times` is memory for the time of each region.
+    fn bin(
+        &self,
+        place: u32,
+        cell: Option<&Cell>,
+        open: &BTreeMap<RegionId, i64>,
+        times: &mut Vec<(RegionId, i64)>,
+    ) -> LaneBin {
         let length_ns = self.range.length_ns();
         let whole = open
             .iter()
             .map(|(region, count)| (*region, count.saturating_mul(length_ns)));
-        let mut times: BTreeMap<RegionId, i64> = whole.collect();
-        for (region, ns) in cell.iter().flat_map(|cell| &cell.regions) {
-            let sum = times.entry(*region).or_default();
-            *sum = sum.saturating_add(*ns);
+        times.clear();
+        times.extend(whole);
+        let opened = times.len();
+        for (region, ns) in cell.iter().flat_map(|cell| cell.regions()) {
+            match times[..opened].binary_search_by_key(region, |known| known.0) {
+                Ok(at) => times[at].1 = times[at].1.saturating_add(*ns),
+                Err(_) => times.push((*region, *ns)),
+            }
         }
-        let most = times
-            .iter()
-            .max_by_key(|known| (*known.1, Reverse(*known.0)));
+        let most = times.iter().max_by_key(|known| (known.1, Reverse(known.0)));
         let parts = open.values().sum::<i64>() + cell.map_or(0, |cell| cell.parts.into());
         let start_ns = self.range.start_ns(place.into());
         let whole_ns = (start_ns, start_ns.saturating_add(length_ns));
@@ -295,9 +313,9 @@ impl LaneSum {
             count: 1,
             is_whole: cell.is_none(),
             calls: cell.map_or(0, |cell| cell.calls),
-            busy_ns: times.values().fold(0, |sum, ns| sum.saturating_add(*ns)),
-            region: most.map(|known| *known.0),
-            region_ns: most.map_or(0, |known| *known.1),
+            busy_ns: times.iter().fold(0, |sum, time| sum.saturating_add(time.1)),
+            region: most.map(|known| known.0),
+            region_ns: most.map_or(0, |known| known.1),
             longest_ns: cell.map_or(0, |cell| cell.longest_ns),
             only_ns: (parts == 1).then_some(part_ns.unwrap_or(whole_ns)),
         }
@@ -377,31 +395,45 @@ pub(crate) struct LaneRows {
 }
 
 impl LaneRows {
-    /// Returns the places of bins of which the overview says nothing, from one to before another. From `least` on, a level has rows of all
-    /// bins that are not empty and begin at a time.
-    fn unknown(&self, range: BinRange, life: Window, least: impl Fn(i64) -> u8) -> Vec<(u32, u32)> {
+    /// Returns the places of bins of which the overview says nothing, from one to before another. From the level that `least` has for a
+    /// time on, levels have rows of all bins that are not empty and begin then; it has the last time for which that is so, too.
+    fn unknown(
+        &self,
+        range: BinRange,
+        life: Window,
+        least: impl Fn(i64) -> (u8, i64),
+    ) -> Vec<(u32, u32)> {
         let mut unknown: Vec<(u32, u32)> = Vec::new();
-        let mut own = self.own.iter().peekable();
+        let mut add = |from: i64, to: i64| match unknown.last_mut() {
+            Some(last) if i64::from(last.1) == from => last.1 = to as u32,
+            _ => unknown.push((from as u32, to as u32)),
+        };
         let first = range.place(life.from_ns).max(0);
         let end = range.place(life.to_ns.saturating_sub(1)).saturating_add(1);
         let end = end.min(range.count.into());
-        for place in first..end {
-            let bin = range.first + place;
-            while own.peek().is_some_and(|row| row.bin < bin) {
-                own.next();
+        let mut from = first;
+        while from < end {
+            let (level, until_ns) = least((range.first + from) << range.level);
+            let to = range.place(until_ns).saturating_add(1).clamp(from + 1, end);
+            let is_known = !self.is_damaged && range.level >= level;
+            match is_known {
+                true => {}
+                // Of thousands of bins on low levels.
+                false if self.own.is_empty() && self.above.is_empty() => add(from, to),
+                false => {
+                    let unknown = (from..to).filter(|place| !self.has(range.first + place));
+                    unknown.for_each(|place| add(place, place + 1));
+                }
             }
-            let has_row = own.peek().is_some_and(|row| row.bin == bin);
-            let is_known = || range.level >= least(bin << range.level) || self.is_empty(bin);
-            if has_row || (!self.is_damaged && is_known()) {
-                continue;
-            }
-            let place = place as u32;
-            match unknown.last_mut() {
-                Some(last) if last.1 == place => last.1 += 1,
-                _ => unknown.push((place, place + 1)),
-            }
+            from = to;
         }
         unknown
+    }
+
+    /// Returns whether a bin has a row or, as far as rows are there, is empty.
+    fn has(&self, bin: i64) -> bool {
+        let row = self.own.binary_search_by_key(&bin, |row| row.bin);
+        row.is_ok() || (!self.is_damaged && self.is_empty(bin))
     }
 
     /// Returns whether all that is in the bin above is in the other half of it.
@@ -413,6 +445,49 @@ impl LaneRows {
         let above = row(&self.above, bin >> 1);
         above.is_some() && above == row(&self.own, bin ^ 1)
     }
+}
+
+/// Cuts the bins of a lane in a range into those of ranges with a number of bins, which it is a multiple of.
+pub(crate) fn split_bins(
+    bins: Vec<LaneBin>,
+    range: BinRange,
+    count: u32,
+) -> Vec<(BinRange, Vec<LaneBin>)> {
+    let starts = (0..range.count).step_by(count as usize);
+    let mut parts: Vec<(BinRange, Vec<LaneBin>)> = starts
+        .map(|start| {
+            let first = range.first + i64::from(start);
+            (
+                BinRange {
+                    first,
+                    count,
+                    ..range
+                },
+                Vec::new(),
+            )
+        })
+        .collect();
+    for mut bin in bins {
+        while bin.count != 0 {
+            let (number, place) = (bin.place / count, bin.place % count);
+            let (part, bins) = &mut parts[number as usize];
+            let inside = bin.count.min(count - place);
+            let end_ns = part.start_ns(i64::from(place + inside));
+            let is_cut = inside < bin.count;
+            bins.push(LaneBin {
+                place,
+                count: inside,
+                only_ns: bin
+                    .only_ns
+                    .map(|only| (only.0, if is_cut { end_ns } else { only.1 })),
+                ..bin
+            });
+            bin.place += inside;
+            bin.count -= inside;
+            bin.only_ns = bin.only_ns.map(|only| (only.0.max(end_ns), only.1));
+        }
+    }
+    parts
 }
 
 /// Returns the bins of lanes, by lane, in order. Bins of which `rows` says nothing are read from the calls.
@@ -433,7 +508,9 @@ pub(crate) fn lane_bins(
     };
     let unknown = rows.iter().zip(lanes).map(|(rows, lane)| {
         let of_lane = groups.members(lane.kind, lane.id).count() as u64;
-        rows.unknown(range, life, |at_ns| density.least_level(at_ns, of_lane))
+        rows.unknown(range, life, |at_ns| {
+            density.least_level_until(at_ns, of_lane)
+        })
     });
     let unknown: Vec<Vec<(u32, u32)>> = unknown.collect();
     let mut found = vec![Vec::new(); lanes.len()];

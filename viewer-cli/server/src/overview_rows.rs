@@ -110,25 +110,19 @@ impl OverviewRows {
         bins: (u8, (i64, i64)),
         take: &mut dyn FnMut(usize, Option<OverviewRow>),
     ) {
-        let (Some(first), Some(last)) = (lanes.first(), lanes.last()) else {
-            return;
-        };
         let (level, (from, to)) = bins;
-        let (first, last) = ((level, *first), (level, *last));
         for entry in reader.overview() {
-            let is_near = entry.first <= last
-                && first <= entry.last
-                && entry.from_ns >> level < to
-                && from <= entry.to_ns >> level;
+            // Only if it has rows of one of the lanes: those in between may be thousands.
+            let before = lanes.partition_point(|lane| (level, *lane) < entry.first);
+            let until = lanes.partition_point(|lane| (level, *lane) <= entry.last);
+            let is_near =
+                before < until && entry.from_ns >> level < to && from <= entry.to_ns >> level;
             if !is_near {
                 continue;
             }
             let rows = self.block(reader, entry);
-            for (number, lane) in lanes.iter().enumerate() {
+            for (number, lane) in lanes.iter().enumerate().take(until).skip(before) {
                 let key = (level, *lane);
-                if key < entry.first || entry.last < key {
-                    continue;
-                }
                 let Some(rows) = &rows else {
                     take(number, None);
                     continue;

@@ -10,7 +10,7 @@ use annals_merger::{LaneGroups, Reader, Result, StopFlag, Symbols};
 use quick_cache::sync::Cache;
 use sha2::{Digest as _, Sha256};
 
-use crate::lane_bins::{BinRange, LaneBin, LaneRows, lane_bins};
+use crate::lane_bins::{BinRange, LaneBin, LaneRows, lane_bins, split_bins};
 use crate::overview_rows::OverviewRows;
 use crate::parameters::RowLanes;
 use crate::tile;
@@ -29,6 +29,9 @@ impl quick_cache::Weighter<(BinRange, LaneKey), Arc<Vec<LaneBin>>> for ByBytes {
 
 /// Bins that were asked for, by range and lane.
 type BinCache = Cache<(BinRange, LaneKey), Arc<Vec<LaneBin>>, ByBytes>;
+
+/// Events up to which neighbours of a tile are read with it: two chunks of most traces, and what the chunk has that they begin in.
+const MOST_NEIGHBOURS: u64 = 1 << 17;
 
 /// What distinguishes a file from another one, or from what it was.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -178,26 +181,59 @@ impl ServedTrace {
         missing.sort_unstable();
         missing.dedup();
         if !missing.is_empty() {
-            let known: Vec<LaneRows> = self.rows.of(self.overview(), &missing, range);
+            let wide = self.neighbours(range);
+            let known: Vec<LaneRows> = self.rows.of(self.overview(), &missing, wide);
             let bins = lane_bins(
                 &self.reader,
                 &self.groups,
                 &self.density,
-                range,
+                wide,
                 &missing,
                 &known,
             )?;
-            let bins: Vec<Arc<Vec<LaneBin>>> = bins.into_iter().map(Arc::new).collect();
-            for (lane, bins) in missing.iter().zip(&bins) {
-                self.bins.insert((range, *lane), Arc::clone(bins));
+            let mut asked = Vec::with_capacity(missing.len());
+            for (lane, bins) in missing.iter().zip(bins) {
+                for (part, bins) in split_bins(bins, wide, range.count) {
+                    let bins = Arc::new(bins);
+                    if part == range {
+                        asked.push(Arc::clone(&bins));
+                    }
+                    self.bins.insert((part, *lane), bins);
+                }
             }
             for (lane, found) in lanes.iter().zip(&mut found) {
                 if let Ok(at) = missing.binary_search(lane) {
-                    *found = Some(Arc::clone(&bins[at]));
+                    *found = Some(Arc::clone(&asked[at]));
                 }
             }
         }
         Ok(found.into_iter().flatten().collect())
+    }
+
+    /// Returns the range that is read with a range: that of several of its length, if they have few events. A screen shows some that follow
+    /// each other, and all of them may be in the same chunk.
+    fn neighbours(&self, range: BinRange) -> BinRange {
+        let length = i64::from(range.count);
+        let whole = [8, 4, 2].into_iter().filter_map(|ranges: u32| {
+            let count = range.count.checked_mul(ranges)?;
+            let first = range.first.div_euclid(length * i64::from(ranges));
+            let first = first.checked_mul(count.into())?;
+            Some(BinRange {
+                first,
+                count,
+                ..range
+            })
+        });
+        let before = |ns: i64| self.reader.events_before(ns);
+        let has_few = |wide: &BinRange| {
+            let window = wide.window();
+            let length_ns = i128::from(wide.count) << wide.level;
+            let is_in_time = i128::from(window.to_ns) - i128::from(window.from_ns) == length_ns;
+            is_in_time
+                && before(window.to_ns).saturating_sub(before(window.from_ns)) <= MOST_NEIGHBOURS
+        };
+        let is_aligned = range.first % length == 0;
+        whole.filter(|_| is_aligned).find(has_few).unwrap_or(range)
     }
 
     /// Returns a tile of the lanes of rows.
