@@ -314,7 +314,7 @@ impl<'a> Raiser<'a> {
     /// # Errors
     /// Why they are not.
     pub fn state(self) -> Result<(), Refusal> {
-        if self.shared.guard.is_on() {
+        if self.shared.guard.is_open() {
             Ok(())
         } else if self.shared.is_finishing() {
             Err(Refusal::Finished)
@@ -340,7 +340,7 @@ impl<'a> Raiser<'a> {
     /// Refuses and counts events after the recording's end or a fork.
     #[inline(always)]
     fn check_open(self) -> Result<(), Refusal> {
-        if self.shared.guard.is_on() {
+        if self.shared.guard.is_open() {
             return Ok(());
         }
         self.shared.count_unrecorded();

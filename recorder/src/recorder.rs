@@ -408,6 +408,13 @@ impl Recorder {
         self.status()
     }
 
+    /// Has a function called before the recording is finished, by [`Recorder::finish`] or when the process ends: first while events
+    /// are recorded, then again when none is any more, and definitions can still be added. It runs in the thread that finishes. It
+    /// is not called in a forked child, nor when the process is killed.
+    pub fn before_finish(&self, call: fn()) {
+        self.handle.session.before_finish(call);
+    }
+
     /// Returns the number that identifies this recorder in its process; never 0, and never used
     /// again.
     pub fn number(&self) -> u32 {

@@ -45,6 +45,8 @@ pub(crate) struct Session {
     /// The process that may finish the recording.
     pid: u32,
     writer: Mutex<Option<JoinHandle<()>>>,
+    /// Called before the recording is finished.
+    before_finish: Mutex<Vec<fn()>>,
 }
 
 /// Recorders that process exit must finish.
@@ -126,6 +128,7 @@ impl Session {
             stop,
             pid: std::process::id(),
             writer: Mutex::new(Some(writer)),
+            before_finish: Mutex::default(),
         });
         lock(&RUNNING).push(Arc::downgrade(&session));
         sys::on_process_exit(finish_all);
@@ -245,6 +248,16 @@ impl Session {
         std::process::id() != self.pid
     }
 
+    /// Has a function called before the recording is finished.
+    pub(crate) fn before_finish(&self, call: fn()) {
+        lock(&self.before_finish).push(call);
+    }
+
+    fn prepare(&self) {
+        let calls = lock(&self.before_finish).clone();
+        calls.into_iter().for_each(|call| call());
+    }
+
     /// Finishes the recording: waits for threads that are in the middle of a raise, then for the
     /// writer.
     pub(crate) fn finish(&self) {
@@ -252,8 +265,10 @@ impl Session {
         if self.is_inherited() {
             return;
         }
+        // Twice: what is lost can be counted only now, and only later all events are there.
+        self.prepare();
         shared.begin_to_finish();
-        if !shared.guard.switch_off() {
+        if !shared.guard.begin_to_finish() {
             // Another thread is at it, or was.
             let begun = Instant::now();
             while !shared.is_writer_gone.load(Ordering::Acquire) && begun.elapsed() < LONGEST_FINISH
@@ -273,6 +288,8 @@ impl Session {
         while !shared.is_settled() && Instant::now() < deadline {
             std::thread::yield_now();
         }
+        self.prepare();
+        shared.guard.switch_off();
         self.stop.store(true, Ordering::Release);
         shared.wake_writer();
         if let Some(writer) = lock(&self.writer).take() {

@@ -215,7 +215,7 @@ impl Shared {
     #[cold]
     #[inline(never)]
     pub(crate) fn count_unrecorded(&self) {
-        if !self.guard.is_on() {
+        if !self.guard.is_open() {
             self.status.after_cut.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -20,6 +20,9 @@ pub(crate) const GUARD_RECORDING: u32 = 1;
 /// Value of the guard's word while the user has switched recording off.
 const GUARD_PAUSED: u32 = 2;
 
+/// Value of the guard's word while the recording is being finished: what was recorded may still be defined.
+const GUARD_FINISHING: u32 = 3;
+
 /// A word that reads 0 in every child of `fork` (and of raw clone): a recorder's permission to
 /// touch memory that the child shares with its parent.
 #[derive(Debug)]
@@ -45,10 +48,17 @@ impl ForkGuard {
         unsafe { AtomicU32::from_ptr(self.map.as_ptr().cast_mut().cast()) }
     }
 
-    /// Returns whether the recording is this process's and not finished.
+    /// Returns whether the recording is this process's and not finished: it may be defined what was recorded.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.word().load(Ordering::Relaxed) != GUARD_OFF
+    }
+
+    /// Returns whether the recording is this process's and events are recorded, or will be after a pause.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        let word = self.word().load(Ordering::Relaxed);
+        word == GUARD_RECORDING || word == GUARD_PAUSED
     }
 
     /// Switches recording off and on again, unless it is off for good.
@@ -62,9 +72,16 @@ impl ForkGuard {
         let _ = self.word().compare_exchange(from, to, order, seen);
     }
 
-    /// Switches off for good; true for the call that did it.
-    pub(crate) fn switch_off(&self) -> bool {
-        self.word().swap(GUARD_OFF, Ordering::SeqCst) != GUARD_OFF
+    /// Ends the recording of events, before [`ForkGuard::switch_off`]; true for the call that did it.
+    pub(crate) fn begin_to_finish(&self) -> bool {
+        let open = |word| matches!(word, GUARD_RECORDING | GUARD_PAUSED).then_some(GUARD_FINISHING);
+        let (order, seen) = (Ordering::SeqCst, Ordering::SeqCst);
+        self.word().fetch_update(order, seen, open).is_ok()
+    }
+
+    /// Switches off for good.
+    pub(crate) fn switch_off(&self) {
+        self.word().store(GUARD_OFF, Ordering::SeqCst);
     }
 }
 

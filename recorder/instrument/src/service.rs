@@ -6,7 +6,7 @@
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::Thread;
 use std::time::Duration;
 
@@ -45,6 +45,9 @@ static SERVICE: OnceLock<Thread> = OnceLock::new();
 /// Period in which the thread checks without being woken. A wake-up has no effect between its check
 /// and the begin of its sleep, or when a signal handler ran before the thread was known.
 const PERIOD: Duration = Duration::from_millis(200);
+
+/// Longest wait for the thread when the recording is finished.
+const LONGEST_WAIT: Duration = Duration::from_millis(200);
 
 /// A module, as it was added.
 #[derive(Debug)]
@@ -114,7 +117,7 @@ fn try_start() -> Result<(), Failure> {
             record_nothing_here();
             let _inside = Inside::begin();
             while recorder.raiser().state().is_ok() {
-                define_all_of(recorder);
+                define_all_of(recorder, &mut progress());
                 std::thread::park_timeout(PERIOD);
             }
         })
@@ -122,9 +125,7 @@ fn try_start() -> Result<(), Failure> {
     if let Ok(thread) = spawned {
         let _ = SERVICE.set(thread.thread().clone());
     }
-    // Before the recorder's own, which was asked for earlier.
-    // SAFETY: the function stays where it is: the library is never unloaded.
-    unsafe { libc::atexit(at_exit) };
+    recorder.before_finish(define_the_last);
     RECORDER.store(std::ptr::from_ref(recorder).cast_mut(), Ordering::Release);
     if records_functions() {
         NUMBER.store(recorder.number(), Ordering::Release);
@@ -157,9 +158,25 @@ fn with_signals_blocked<T>(spawn: impl FnOnce() -> T) -> T {
     spawned
 }
 
-extern "C" fn at_exit() {
-    // A panic must not cross into the C library.
-    let _ = std::panic::catch_unwind(define_all);
+/// Defines what the thread has not defined yet, when the recording is about to be finished: within a call of the library mostly.
+fn define_the_last() {
+    // Other recorders are finished, too: a panic must not prevent that.
+    let _ = std::panic::catch_unwind(|| {
+        let _inside = Inside::begin();
+        let Some(recorder) = own_recorder() else {
+            return;
+        };
+        // The thread is done soon. A handler of a signal that ends the process may have interrupted the one that has the lock.
+        for _ in 0..LONGEST_WAIT.as_millis() {
+            match PROGRESS.try_lock() {
+                Ok(mut progress) => return define_all_of(recorder, &mut progress),
+                Err(TryLockError::Poisoned(progress)) => {
+                    return define_all_of(recorder, &mut progress.into_inner());
+                }
+                Err(TryLockError::WouldBlock) => annals_recorder::pause(Duration::from_millis(1)),
+            }
+        }
+    });
 }
 
 /// Wakes the thread.
@@ -183,18 +200,17 @@ pub(crate) fn define_all() {
     if let Some(recorder) = own_recorder() {
         let inside = Inside::begin();
         if !inside.was_inside() {
-            define_all_of(recorder);
+            define_all_of(recorder, &mut progress());
         }
     }
 }
 
-fn define_all_of(recorder: &Recorder) {
-    let mut progress = progress();
+fn define_all_of(recorder: &Recorder, progress: &mut Progress) {
     while let Some((address, region)) = functions::met(progress.defined) {
         let holds = |known: &&Known| known.loaded.range.contains(&address);
         if !progress.modules.iter().any(|known| holds(&known)) {
             // Loaded since.
-            add_modules(recorder, &mut progress, loaded());
+            add_modules(recorder, progress, loaded());
         }
         // When nothing can be defined any more, numbers stay numbers.
         let _ = match progress.modules.iter().find(holds) {
