@@ -56,6 +56,14 @@ impl TableKind {
         Self::Locations,
     ];
 
+    /// Returns whether each row is of one rank, and follows from what that rank recorded.
+    pub const fn is_by_rank(self) -> bool {
+        matches!(
+            self,
+            Self::Events | Self::Calls | Self::Regions | Self::Metrics | Self::Drops
+        )
+    }
+
     /// Describes its rows in a few words.
     pub const fn description(self) -> &'static str {
         match self {

@@ -10,7 +10,7 @@ accepted, too.
 
 from __future__ import annotations
 
-from ._distributed import Merged, UnfinishedError, analyse, merge
+from ._distributed import Dataset, Merged, UnfinishedError, analyse, export, merge
 from ._native import __version__
 from ._programs import executable, include, library
 from ._recording import EventType, Metric, Recorder, region, traced
@@ -18,6 +18,7 @@ from ._table import Table
 from ._trace import Trace, open
 
 __all__ = [
+    "Dataset",
     "EventType",
     "Merged",
     "Metric",
@@ -28,6 +29,7 @@ __all__ = [
     "__version__",
     "analyse",
     "executable",
+    "export",
     "include",
     "library",
     "merge",

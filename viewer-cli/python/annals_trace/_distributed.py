@@ -10,6 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -18,14 +20,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Union
 
-from . import _native
+from . import _native, _programs
 
 if TYPE_CHECKING:
     Path_ = Union[str, "os.PathLike[str]"]
 
 T = TypeVar("T")
 
-#: Gets the step (``plan``, ``slices`` or ``join``), and how many of its tasks are done, of how many.
+#: Gets the step (``plan``, ``slices``, ``join``; ``ranks``, ``tables``), and how many of its tasks are done, of how many.
 Progress = Callable[[str, int, int], None]
 
 #: Most slices of a merge: its borders are not known more finely.
@@ -34,6 +36,8 @@ _MOST_SLICES = 4096
 _SLICE_BYTES = 64 << 20
 #: How long a file that another process has written may take to appear here, seconds.
 _PATIENCE_S = 60.0
+#: Exit code of ``trace-cli`` when its input has losses.
+_WITH_LOSSES = 3
 #: Bytes at the beginning of a recording that contain its identity.
 _IDENTITY_BYTES = 64
 
@@ -66,6 +70,20 @@ class Merged:
     slices: int
     #: Whether nothing was lost and no rank is missing.
     is_complete: bool
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What ``export`` wrote."""
+
+    #: Its directory.
+    path: Path
+    #: Rows of each table.
+    rows: dict[str, int]
+    #: Number of its files.
+    files: int
+    #: Their length together.
+    bytes: int
 
 
 class _ThisProcess(Executor):
@@ -111,6 +129,25 @@ class _Work:
     def read_inputs(self) -> list[str]:
         paths: list[str] = json.loads(_when_there(self.inputs, _read))
         return paths
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A part of an exported dataset: some tables of some ranks. Small: it is an argument of a task."""
+
+    input: str
+    #: Directory that the tables are written to. It has its name only when it is whole.
+    directory: str
+    tables: tuple[str, ...]
+    #: First and last rank. ``None`` means all.
+    ranks: tuple[int, int] | None
+    #: Threads; 0 means one for each processor.
+    jobs: int
+
+    @property
+    def result(self) -> str:
+        """File with what was written. It is there when the directory is."""
+        return self.directory + ".json"
 
 
 def _read(path: str) -> bytes:
@@ -176,6 +213,44 @@ def count_regions(paths: list[str], number: int, of: int) -> bytes | None:
 def answer(paths: list[str], what: str) -> str:
     """Returns the answer of an analysis."""
     return _native.answer(paths, what, 1)
+
+
+def list_ranks(path: str) -> list[int]:
+    """Returns the ranks of an input, ascending."""
+    info = json.loads(_trace_cli("info", path, "--json"))
+    return sorted({process["rank"] for process in info["processes"]})
+
+
+def export_part(part: _Part) -> dict[str, Any]:
+    """Writes a part of a dataset, unless it is there. Returns rows by table, and the files below its directory with their lengths."""
+    if not os.path.exists(part.result):
+        shutil.rmtree(part.directory, ignore_errors=True)
+        os.makedirs(part.directory)
+        # Of one table, the output is the table's directory.
+        single = len(part.tables) == 1
+        to = os.path.join(part.directory, part.tables[0]) if single else os.path.join(part.directory, "tables")
+        arguments = ["export", part.input, "-o", to, "--format", "parquet", "--partition", "rank", "--json", "--quiet"]
+        arguments += ["--table", ",".join(part.tables)]
+        if part.ranks is not None:
+            arguments += ["--rank", f"{part.ranks[0]}-{part.ranks[1]}"]
+        if part.jobs != 0:
+            arguments += ["--jobs", str(part.jobs)]
+        rows = json.loads(_trace_cli(*arguments))["rows"]
+        at = part.directory if single else to
+        files = [[os.path.relpath(file, at), os.path.getsize(file)] for file in _below(at)]
+        _write(part.result, json.dumps({"at": at, "rows": rows, "files": files}).encode())
+    found: dict[str, Any] = json.loads(_read(part.result))
+    return found
+
+
+def _trace_cli(*arguments: str) -> str:
+    """Returns what ``trace-cli`` prints. Losses are no failure: the tables have them."""
+    done = subprocess.run([_programs.executable(), *arguments], capture_output=True, text=True, errors="replace")
+    if done.returncode not in (0, _WITH_LOSSES):
+        lines = [line for line in done.stderr.splitlines() if line.startswith("trace-cli: ")]
+        why = lines[-1].removeprefix("trace-cli: ") if lines else f"trace-cli ended with {done.returncode}"
+        raise ValueError(why)
+    return done.stdout
 
 
 # ---- The calls ----
@@ -292,6 +367,117 @@ def analyse(
     return _native.regions_of_sums(sums)
 
 
+#: Tables of which each row is of one rank: each group of ranks is a task.
+_BY_RANK = ("events", "calls", "regions", "metrics", "drops")
+#: Tables of which a row is of several ranks: each table is a task.
+_OF_ALL = ("messages", "collectives", "wait_states")
+#: Describes a dataset. Engines leave out files whose names begin so.
+_MANIFEST = "_manifest.json"
+
+
+def export(
+    input: Path_,
+    output: Path_,
+    *,
+    executor: Executor | None = None,
+    tables: Iterable[str] = ("events", "calls"),
+    groups: int | None = None,
+    progress: Progress | None = None,
+) -> Dataset:
+    """Writes tables as a dataset of Parquet files, partitioned by rank, by tasks of an executor.
+
+    ``output/events/rank=0/part-0.parquet`` and so on: Spark, DuckDB, Polars and Dask take the rank from the name of the directory, and
+    read only the ranks that a query asks for. The columns are those of ``trace-cli export``, and the same in all files of a table; ``call`` and
+    ``parent`` of calls are numbers within their group of ranks. ``output/_manifest.json`` lists the tables with their rows, and the files with
+    their lengths in bytes.
+
+    Until it is done, its parts are in the directory ``<output>.parts``. If a task fails, the others are done nevertheless, and the
+    parts stay: the same call again does only what is missing. The input is only read.
+
+    Args:
+        input: A trace, a recording, a directory of recordings, or an OTF2 archive. Of recordings, a task decodes only its ranks'.
+        output: The directory that is written. One that ``export`` wrote earlier is replaced.
+        executor: Runs the tasks, as of ``merge``. Default: this process, with a thread for each processor.
+        tables: ``events``, ``calls``, ``regions``, ``metrics``, ``drops``, which are exported by groups of ranks; ``messages``,
+            ``collectives``, ``wait_states``, each of which is one task.
+        groups: Number of groups of ranks, at most one for each rank. Default: four for each worker.
+        progress: Called with the step, the number of its tasks that are done, and their number. Default: a bar on standard error,
+            if that is a terminal.
+
+    Raises:
+        FileNotFoundError: The input does not exist.
+        FileExistsError: The output exists, and ``export`` did not write it.
+        ValueError: Nothing in the input can be read, or an argument has no usable value.
+        UnfinishedError: Tasks failed; it names them. Nothing is left under the name of the output then.
+    """
+    path, to = os.path.abspath(os.fspath(input)), os.path.abspath(os.fspath(output))
+    asked = [tables] if isinstance(tables, str) else list(dict.fromkeys(tables))
+    for table in asked:
+        if table not in _BY_RANK + _OF_ALL:
+            raise ValueError(f"tables are {', '.join(_BY_RANK + _OF_ALL)}, not {table!r}")
+    if not asked:
+        raise ValueError("tables: name at least one")
+    if groups is not None and groups < 1:
+        raise ValueError(f"groups is at least 1, not {groups}")
+    if os.path.lexists(to) and not os.path.isfile(os.path.join(to, _MANIFEST)):
+        raise FileExistsError(f"{to} exists, and is no dataset that export wrote: name another output")
+    parts = to + ".parts"
+    found = [os.fspath(file) for file in _native.merge_inputs([path], os.path.join(parts, "none"))]
+    of = groups or 4 * (_workers_of(executor) if executor else 1)
+    name, _ = _identity(found, repr((asked, of)))
+    os.makedirs(parts, exist_ok=True)
+    run = _Run(executor or _ThisProcess(), progress or _bar(), [path])
+    try:
+        [ranks] = run.all("ranks", [("the ranks", list_ranks, (path,))])
+    except UnfinishedError as error:
+        if isinstance(error.__cause__, ValueError):
+            raise error.__cause__ from None
+        raise
+    of = max(min(of, len(ranks)), 1)
+    by_rank = tuple(table for table in asked if table in _BY_RANK)
+    jobs = 1 if executor else 0
+    tasks: list[tuple[str, Callable[..., dict[str, Any]], tuple[Any, ...]]] = []
+    for number in range(of if by_rank else 0):
+        group = ranks[len(ranks) * number // of : len(ranks) * (number + 1) // of]
+        at = os.path.join(parts, f"group-{name}-{number + 1}")
+        tasks.append((f"group {number + 1} of {of}", export_part, (_Part(path, at, by_rank, (group[0], group[-1]), jobs),)))
+    for table in asked:
+        if table in _OF_ALL:
+            at = os.path.join(parts, f"table-{name}-{table}")
+            tasks.append((f"table {table}", export_part, (_Part(path, at, (table,), None, jobs),)))
+    return _put_together(to, os.path.join(parts, f"dataset-{name}"), asked, run.all("tables", tasks))
+
+
+def _put_together(to: str, staged: str, tables: list[str], parts: list[dict[str, Any]]) -> Dataset:
+    """Moves the files of parts into one directory, which gets its name at last."""
+    rows = dict.fromkeys(tables, 0)
+    files: list[dict[str, Any]] = []
+    for part in parts:
+        for table, count in part["rows"].items():
+            rows[table] += count
+        for file, length in part["files"]:
+            files.append({"path": file.replace(os.sep, "/"), "bytes": length})
+            moved = os.path.join(staged, file)
+            # A call that was interrupted here has moved some.
+            if not os.path.exists(moved):
+                os.makedirs(os.path.dirname(moved), exist_ok=True)
+                _when_there(os.path.join(part["at"], file), lambda path, moved=moved: os.replace(path, moved))  # type: ignore[misc]
+    os.makedirs(staged, exist_ok=True)
+    files.sort(key=lambda file: str(file["path"]))
+    by_table = {
+        table: {"rows": rows[table], "files": [file for file in files if str(file["path"]).startswith(table + "/")]}
+        for table in tables
+    }
+    manifest = {"format": "parquet", "partition": "rank", "annals_trace": _native.__version__, "tables": by_table}
+    _write(os.path.join(staged, _MANIFEST), json.dumps(manifest, indent=1).encode())
+    directory = os.path.dirname(staged)
+    if os.path.lexists(to):
+        os.replace(to, os.path.join(directory, f"replaced-{os.getpid()}"))
+    os.replace(staged, to)
+    _remove_parts(directory)
+    return Dataset(Path(to), rows, len(files), sum(int(file["bytes"]) for file in files))
+
+
 def _workers_of(executor: Executor) -> int:
     """Returns the number of workers as pools of Python, mpi4py and Dask have it, or else of processors."""
     for name in ("_max_workers", "num_workers"):
@@ -402,11 +588,15 @@ def _bar() -> Progress:
 
 
 def _remove_parts(directory: str) -> None:
-    """Removes the parts of a merge that is done, and those that it left when its inputs were others."""
+    """Removes the parts of a merge or dataset that is done, and those that it left when its inputs were others."""
     for entry in os.listdir(directory):
-        if entry.startswith(("inputs-", "plan-", "slice-", "trace-")):
+        path = os.path.join(directory, entry)
+        if entry.startswith(("inputs-", "plan-", "slice-", "trace-", "group-", "table-", "dataset-", "replaced-")):
+            if os.path.isdir(path):
+                shutil.rmtree(path, ignore_errors=True)
+                continue
             try:
-                os.remove(os.path.join(directory, entry))
+                os.remove(path)
             except FileNotFoundError:
                 pass
     try:

@@ -1,8 +1,9 @@
-"""Merging by many processes: process pools, Dask, MPI; workers that are killed, damaged parts, full disks."""
+"""Merging and exporting by many processes: process pools, Dask, MPI; workers that are killed, damaged parts, full disks."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import multiprocessing
 import os
 import random
@@ -533,3 +534,163 @@ def test_ctrl_c_ends_a_merge_in_this_process(run: Path, joined: bytes, tmp_path:
     assert of_merge(output) == ["run.annals.parts"]
     annals_trace.merge(run, output, slices=SLICES)
     assert output.read_bytes() == joined
+
+
+# ---- Datasets ----
+
+TABLES = ("events", "calls", "regions", "metrics", "drops", "messages")
+#: Columns that are numbers within a group of ranks.
+NUMBERS = ["call", "parent"]
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Recordings of four ranks that call different regions."""
+    directory = tmp_path_factory.mktemp("ranks") / "run"
+    for rank in range(4):
+        environment = {**os.environ, "ANNALS_RANK": str(rank), "ANNALS_RANKS": "4"}
+        script = RECORD.replace('"inner"', f'"inner {rank}"')
+        if rank == 2:
+            script += "    recorder.metric('load', 'K').record(1.5)\n"
+        done = run_python(script, directory, 1000 * (rank + 1), env=environment)
+        assert done.returncode == 0, done.stderr
+    return directory
+
+
+def read(dataset: Path, table: str) -> Any:
+    polars = pytest.importorskip("polars")
+    frame = polars.read_parquet(dataset / table / "**/*.parquet", hive_partitioning=True)
+    columns = sorted(set(frame.columns) - set(NUMBERS))
+    return frame.select(columns).sort(columns)
+
+
+@pytest.mark.parametrize("workers", [None, 2])
+def test_a_dataset_by_tasks_has_the_rows_of_one_export(workers: int | None, ranks: Path, tmp_path: Path) -> None:
+    before = state(ranks)
+    output, whole = tmp_path / "tables", tmp_path / "whole"
+    done = trace_cli("export", ranks, "-o", whole, "--format", "parquet", "--partition", "rank", "--table", ",".join(TABLES))
+    assert done.returncode == 0, done.stderr
+    executor = pool(workers) if workers else None
+    exported = annals_trace.export(ranks, output, executor=executor, tables=TABLES, groups=3)
+    if executor:
+        executor.shutdown()
+    assert exported.rows["events"] == 4 * 10_000 + 1
+    assert exported.rows["metrics"] == 1
+    assert exported.rows["messages"] == exported.rows["drops"] == 0
+    manifest = json.loads((output / "_manifest.json").read_text())
+    assert list(manifest["tables"]) == list(TABLES)
+    polars = pytest.importorskip("polars")
+    listed = []
+    for table, of in manifest["tables"].items():
+        assert of["rows"] == exported.rows[table]
+        schemas = set()
+        for file in of["files"]:
+            listed.append(output / file["path"])
+            assert listed[-1].stat().st_size == file["bytes"]
+            schemas.add(tuple(polars.read_parquet_schema(listed[-1]).items()))
+        assert len(schemas) == (of["rows"] != 0), f"{table}: {schemas}"
+        if of["rows"] != 0:
+            assert read(output, table).equals(read(whole, table)), table
+    assert sorted(output.rglob("*.parquet")) == sorted(listed)
+    assert exported.files == len(listed)
+    assert of_merge(output) == ["tables"]
+    assert state(ranks) == before
+
+
+def test_a_dataset_of_damaged_recordings_has_their_losses(ranks: Path, tmp_path: Path) -> None:
+    copy, output, whole = tmp_path / "run", tmp_path / "tables", tmp_path / "whole"
+    shutil.copytree(ranks, copy)
+    damaged = sorted(copy.glob("*.annals"))[1]
+    damaged.write_bytes(flip(0.3)(damaged.read_bytes()))
+    tables = ["events", "calls", "drops"]
+    done = trace_cli("export", copy, "-o", whole, "--format", "parquet", "--partition", "rank", "--table", ",".join(tables))
+    assert done.returncode == 3, done.stderr
+    exported = annals_trace.export(copy, output, tables=tables)
+    assert exported.rows["events"] < 40_001
+    assert exported.rows["drops"] != 0
+    for table in tables:
+        assert read(output, table).equals(read(whole, table)), table
+
+
+def test_engines_read_only_the_ranks_that_are_asked_for(ranks: Path, tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    output = tmp_path / "tables"
+    annals_trace.export(ranks, output, tables="calls")
+    source = f"read_parquet('{output}/calls/*/*.parquet', hive_partitioning = true)"
+    counts = duckdb.sql(f"select rank, count(*) from {source} group by rank order by rank").fetchall()
+    assert counts == [(rank, 2000 * (rank + 1)) for rank in range(4)]
+    # Files of other ranks are not even opened, but for the first, which has the columns.
+    for rank in (1, 3):
+        for file in (output / "calls" / f"rank={rank}").iterdir():
+            file.write_bytes(b"no Parquet")
+    assert duckdb.sql(f"select count(*) from {source} where rank = 2").fetchall() == [(6000,)]
+
+
+class Refusing(Executor):
+    """Runs tasks in this process, and fails that of a part."""
+
+    def __init__(self, part: str) -> None:
+        self._part = part
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        if fn is _distributed.export_part and args[0].directory.endswith(self._part):
+            future.set_exception(ConnectionError("the worker is gone"))
+        else:
+            future.set_result(fn(*args, **kwargs))
+        return future
+
+
+def test_the_same_export_does_only_what_is_missing(ranks: Path, tmp_path: Path) -> None:
+    output, parts = tmp_path / "tables", tmp_path / "tables.parts"
+    with pytest.raises(UnfinishedError, match="group 2 of 4: ConnectionError: the worker is gone"):
+        annals_trace.export(ranks, output, executor=Refusing("-2"), groups=4)
+    assert of_merge(output) == ["tables.parts"]
+    before = {file: file.stat().st_mtime_ns for file in parts.rglob("*.parquet")}
+    assert len(before) == 6
+    # What a killed worker leaves has no result.
+    (part,) = parts.glob("group-*-3.json")
+    part.unlink()
+    with pytest.raises(UnfinishedError, match="group 2 of 4"):
+        annals_trace.export(ranks, output, executor=Refusing("-2"), groups=4)
+    after = {file: file.stat().st_mtime_ns for file in parts.rglob("*.parquet")}
+    assert after.keys() == before.keys()
+    assert sum(after[file] == before[file] for file in before) == 4
+    exported = annals_trace.export(ranks, output, groups=4)
+    assert exported.rows == {"events": 40_001, "calls": 20_000}
+    assert of_merge(output) == ["tables"]
+    # A dataset is replaced by one, and by nothing else.
+    assert annals_trace.export(ranks, output, tables=["calls"]).rows == {"calls": 20_000}
+    assert sorted(entry.name for entry in output.iterdir()) == ["_manifest.json", "calls"]
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(FileExistsError, match="mine exists, and is no dataset that export wrote"):
+        annals_trace.export(ranks, tmp_path / "mine")
+    with pytest.raises(ValueError, match="tables are events, .*, not 'call'"):
+        annals_trace.export(ranks, output, tables=["call"])
+    with pytest.raises(ValueError, match="name at least one"):
+        annals_trace.export(ranks, output, tables=[])
+    with pytest.raises(FileNotFoundError, match="gone"):
+        annals_trace.export(tmp_path / "gone", output)
+    assert (output / "_manifest.json").exists()
+
+
+def test_workers_of_an_export_are_killed(ranks: Path, tmp_path: Path) -> None:
+    output = tmp_path / "tables"
+    failed: list[object] = []
+    for _ in attempts(failed):
+        shutil.rmtree(output, ignore_errors=True)
+        executor = pool(2)
+        executor.submit(os.getpid).result()
+        processes = executor._processes
+        killer = kill_after(random.uniform(0, 0.4), lambda: list(processes))
+        try:
+            annals_trace.export(ranks, output, executor=executor)
+        except UnfinishedError as error:
+            failed.append(error)
+            assert not output.exists()
+        killer.join()
+        executor.shutdown(wait=False)
+        for process in list(processes.values()):
+            process.kill()
+        assert annals_trace.export(ranks, output).rows == {"events": 40_001, "calls": 20_000}
+        assert of_merge(output) == ["tables"]

@@ -13,15 +13,32 @@ import pytest
 BOOK = Path(__file__).resolve().parents[3] / "viewer-cli" / "book" / "src"
 
 
+def run_blocks(page: str, least: int, name: str) -> None:
+    """Runs the Python of a page, as the module `name`."""
+    text = (BOOK / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len(blocks) >= least
+    names: dict[str, object] = {"__name__": name}
+    for block in blocks:
+        exec(compile("import annals_trace\n" + block, page, "exec"), names)
+
+
+def test_every_block_about_many_machines_runs(
+    demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(demo, tmp_path / "heat")
+    monkeypatch.chdir(tmp_path)
+    run_blocks("many-machines.md", 4, "__main__")
+    printed = capsys.readouterr().out
+    assert "slices=4" in printed
+    assert "'events': " in printed
+    assert (tmp_path / "heat-dataset" / "calls" / "rank=1").is_dir()
+
+
 def test_every_block_of_the_chapter_runs(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(demo, tmp_path / "run.annals")
     monkeypatch.chdir(tmp_path)
-    text = (BOOK / "python.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    assert len(blocks) >= 5
-    names: dict[str, object] = {"__name__": "chapter"}
-    for block in blocks:
-        exec(compile(block, "python.md", "exec"), names)
+    run_blocks("python.md", 5, "chapter")
     assert (tmp_path / "timeline.svg").read_text(encoding="utf-8").startswith("<svg")
     assert "<html" in (tmp_path / "report.html").read_text(encoding="utf-8")
     import annals_trace

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use annals_export::{Exported, Format, Partition, Root, Settings, TableKind};
 use annals_format::units;
+use annals_merger::EventFilter;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -29,7 +30,7 @@ pub struct ExportArguments {
     #[arg(value_name = "INPUT", required_unless_present = "list_formats")]
     input: Option<PathBuf>,
 
-    /// Print a JSON summary of the output
+    /// Print a JSON summary of the output: format, name, rows of each table
     #[arg(long)]
     json: bool,
 
@@ -278,7 +279,16 @@ pub fn run(arguments: &ExportArguments, out: &mut dyn Write) -> anyhow::Result<F
         symbols: arguments.symbols.clone(),
         jobs: arguments.jobs,
     };
-    let (opened, window) = source.open_window(&arguments.window)?;
+    let (mut opened, window) = source.open_window(&arguments.window)?;
+    let tables = &arguments.table;
+    if !tables.is_empty() && tables.iter().all(|table| table.is_by_rank()) {
+        // What other ranks recorded has no part in these tables, and is not read.
+        let ranks = EventFilter {
+            ranks: arguments.filter.events.rank.clone(),
+            ..EventFilter::default()
+        };
+        opened.narrow(&ranks)?;
+    }
     let same = std::fs::canonicalize(input)
         .ok()
         .zip(std::fs::canonicalize(to).ok());
@@ -309,9 +319,12 @@ pub fn run(arguments: &ExportArguments, out: &mut dyn Write) -> anyhow::Result<F
         tell_of_tables(&exported, to);
     }
     if arguments.json {
+        let tables = exported.tables.iter();
+        let tables = tables.map(|(kind, rows)| (kind.name().to_owned(), (*rows).into()));
         let result = serde_json::json!({
             "format": format.name(),
             "output": to,
+            "rows": tables.collect::<serde_json::Map<String, serde_json::Value>>(),
         });
         output::json(out, &result)?;
     }
