@@ -39,6 +39,9 @@ static OPEN_FILES: LazyLock<Mutex<OpenFiles>> = LazyLock::new(|| {
     })
 });
 
+/// Most files that are open, however many the system allows: opening one again takes microseconds, and a chunk is read for much longer.
+const MOST_FILES: usize = 240;
+
 /// Returns the maximum number of open files: half of the system's limit, the rest is for other
 /// uses.
 fn most_files() -> usize {
@@ -48,7 +51,7 @@ fn most_files() -> usize {
         .find(|line| line.starts_with("Max open files"));
     let soft = line.and_then(|line| line.split_whitespace().nth(3));
     let soft = soft.map_or(Some(1024), |soft| soft.parse::<usize>().ok());
-    (soft.unwrap_or(usize::MAX) / 2).clamp(4, 4096)
+    (soft.unwrap_or(usize::MAX) / 2).clamp(4, MOST_FILES)
 }
 
 impl OpenFiles {
