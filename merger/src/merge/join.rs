@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use annals_format::{
-    BlockKind, CompressionLevel, Definitions, Footer, FormatError, OrderHash, Slice, StreamId,
-    StreamTotals, TraceIndexEntry, TraceLoss, read_stored_trace_chunk,
+    BlockKind, CompressionLevel, Definitions, Footer, FormatError, OrderHash, RecordingId, Slice,
+    StreamId, StreamTotals, TraceIndexEntry, TraceLoss, read_stored_trace_chunk,
 };
 
 use crate::axis::proof::SortedStreams;
@@ -91,32 +91,47 @@ pub fn check_slice(
     Ok(())
 }
 
-/// Opens slices and brings them into their order.
-fn in_order(paths: &[PathBuf]) -> Result<Vec<(Slice, InputTrace)>> {
-    let slices = paths.iter().map(|path| open_slice(path));
-    let mut slices = slices.collect::<Result<Vec<_>>>()?;
-    slices.sort_by_key(|(slice, _)| slice.number);
-    Ok(slices)
+/// A slice. Its definitions are those of all: they may be hundreds of megabytes, and are kept once.
+struct Opened {
+    slice: Slice,
+    input: InputTrace,
+    /// It is of the same merge as the first that was opened.
+    is_alike: bool,
 }
 
-fn without_slice(definitions: &Definitions) -> Definitions {
-    let mut definitions = definitions.clone();
-    definitions.slice = None;
-    definitions
+/// Opens slices and brings them into their order. Returns their definitions, too.
+fn in_order(paths: &[PathBuf]) -> Result<(Vec<Opened>, Definitions)> {
+    let mut of_all: Option<(RecordingId, Definitions)> = None;
+    let mut slices = Vec::with_capacity(paths.len());
+    for path in paths {
+        let (slice, mut input) = open_slice(path)?;
+        let mut definitions = std::mem::take(&mut input.trace.definitions);
+        definitions.slice = None;
+        let id = input.trace.header.recording_id;
+        let is_alike = match &of_all {
+            Some(first) => first.0 == id && first.1 == definitions,
+            None => {
+                of_all = Some((id, definitions));
+                true
+            }
+        };
+        slices.push(Opened {
+            slice,
+            input,
+            is_alike,
+        });
+    }
+    slices.sort_by_key(|opened| opened.slice.number);
+    Ok((slices, of_all.map(|first| first.1).unwrap_or_default()))
 }
 
-fn check(slices: &[(Slice, InputTrace)], definitions: &Definitions) -> Result<()> {
+fn check(slices: &[Opened], first: &Path) -> Result<()> {
     let mut end_ns = None;
-    let (whole, first) = &slices[0];
-    for (expected, (slice, input)) in (1..).zip(slices) {
-        let is_alike = slice.of == whole.of
-            && input.trace.header.recording_id == first.trace.header.recording_id
-            && without_slice(&input.trace.definitions) == *definitions;
-        if !is_alike {
-            let why = format!(
-                "this is a slice of another merge than {}",
-                first.path.display()
-            );
+    let of = slices[0].slice.of;
+    for (expected, opened) in (1..).zip(slices) {
+        let Opened { slice, input, .. } = opened;
+        if !opened.is_alike || slice.of != of {
+            let why = format!("this is a slice of another merge than {}", first.display());
             return Err(refuse(input, why));
         }
         if slice.number < expected {
@@ -139,10 +154,11 @@ fn check(slices: &[(Slice, InputTrace)], definitions: &Definitions) -> Result<()
         }
         end_ns = slice.to_ns;
     }
-    if let Some((slice, input)) = slices.last().filter(|(slice, _)| slice.number < slice.of) {
-        let (number, of) = (slice.number + 1, slice.of);
+    let last = slices.last();
+    if let Some(last) = last.filter(|last| last.slice.number < last.slice.of) {
+        let (number, of) = (last.slice.number + 1, last.slice.of);
         return Err(refuse(
-            input,
+            &last.input,
             format!("slice {number} of {of} is missing after this one"),
         ));
     }
@@ -151,10 +167,10 @@ fn check(slices: &[(Slice, InputTrace)], definitions: &Definitions) -> Result<()
 
 /// Returns the totals of all slices: each counts what is in it, and everything else as it is in the
 /// whole.
-fn sum(slices: &[(Slice, InputTrace)], definitions: &Definitions) -> Vec<StreamTotals> {
+fn sum(slices: &[Opened], definitions: &Definitions) -> Vec<StreamTotals> {
     let sorted = SortedStreams::of(definitions);
     let mut sums: BTreeMap<StreamId, (StreamTotals, OrderHash)> = BTreeMap::new();
-    for (_, input) in slices {
+    for Opened { input, .. } in slices {
         for totals in &input.trace.totals {
             let present = totals.rows.iter().map(|row| row.present());
             let present = present.fold(0, u64::wrapping_add);
@@ -229,17 +245,16 @@ fn join(
     mut progress: impl FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Joined> {
     let level = options.compression;
-    let slices = in_order(paths)?;
-    let Some((_, first)) = slices.first() else {
+    let (slices, definitions) = in_order(paths)?;
+    let (Some(first), Some(first_path)) = (slices.first(), paths.first()) else {
         let path = output.to_owned();
         return Err(MergeError::NoRecordings { path });
     };
-    let definitions = without_slice(&first.trace.definitions);
-    check(&slices, &definitions)?;
+    check(&slices, first_path)?;
     let mut file = TraceFile::create(output, options.force)?;
     start_trace(
         &mut file,
-        first.trace.header.recording_id,
+        first.input.trace.header.recording_id,
         &definitions,
         level,
     )?;
@@ -248,7 +263,7 @@ fn join(
     let mut snapshots = SnapshotWriter::new(&types, &definitions, level, output)?;
     let (mut events, mut losses) = (0_u64, Vec::new());
     let (mut head, mut block) = (Vec::new(), Vec::new());
-    for (_, input) in &slices {
+    for Opened { input, .. } in &slices {
         let format = |source: FormatError| MergeError::Format {
             path: input.path.clone(),
             error: source,
