@@ -33,6 +33,9 @@ type BinCache = Cache<(BinRange, LaneKey), Arc<Vec<LaneBin>>, ByBytes>;
 /// Events up to which neighbours of a tile are read with it: two chunks of most traces, and what the chunk has that they begin in.
 const MOST_NEIGHBOURS: u64 = 1 << 17;
 
+/// Bins of all lanes up to which neighbours are read: a screen's 64 lanes of eight tiles. Each takes some bytes while events are read.
+const MOST_NEIGHBOUR_BINS: u64 = 1 << 19;
+
 /// What distinguishes a file from another one, or from what it was.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Identity {
@@ -181,7 +184,7 @@ impl ServedTrace {
         missing.sort_unstable();
         missing.dedup();
         if !missing.is_empty() {
-            let wide = self.neighbours(range);
+            let wide = self.neighbours(range, missing.len());
             let known: Vec<LaneRows> = self.rows.of(self.overview(), &missing, wide);
             let bins = lane_bins(
                 &self.reader,
@@ -210,9 +213,9 @@ impl ServedTrace {
         Ok(found.into_iter().flatten().collect())
     }
 
-    /// Returns the range that is read with a range: that of several of its length, if they have few events. A screen shows some that follow
-    /// each other, and all of them may be in the same chunk.
-    fn neighbours(&self, range: BinRange) -> BinRange {
+    /// Returns the range that is read with a range of some lanes: that of several of its length, if they have few events and bins. A screen
+    /// shows some that follow each other, and all of them may be in the same chunk.
+    fn neighbours(&self, range: BinRange, lanes: usize) -> BinRange {
         let length = i64::from(range.count);
         let whole = [8, 4, 2].into_iter().filter_map(|ranges: u32| {
             let count = range.count.checked_mul(ranges)?;
@@ -230,6 +233,7 @@ impl ServedTrace {
             let length_ns = i128::from(wide.count) << wide.level;
             let is_in_time = i128::from(window.to_ns) - i128::from(window.from_ns) == length_ns;
             is_in_time
+                && u64::from(wide.count) * lanes as u64 <= MOST_NEIGHBOUR_BINS
                 && before(window.to_ns).saturating_sub(before(window.from_ns)) <= MOST_NEIGHBOURS
         };
         let is_aligned = range.first % length == 0;
