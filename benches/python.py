@@ -8,7 +8,7 @@
 and annals_trace does not unless asked to. A callback that does nothing shows the least that sys.monitoring costs. Each figure has
 minimum and median of interleaved rounds.
 
-Beside Pipit (its main branch, one process), by hand, an archive of 400 000 events in 4 locations, two processors at work for others, too (28
+Beside Pipit (its main branch, one process), by hand, an archive of 400 000 events in 4 locations, on a busy machine with two processors (28
 November 2026): reading it takes Pipit 4.6 s, opening it and making a pandas table of all events 0.14 s here; with a flat profile 5.4 s
 and 0.14 s.
 """

@@ -182,7 +182,7 @@ pub struct OverviewDensity {
 }
 
 impl OverviewDensity {
-    /// Events of a bin, if it has those of all locations.
+    /// Events of each location in a bin of the least level, if all locations have as many.
     const EVENTS: u128 = 256;
 
     /// Begins without chunks, for a trace with a number of locations.
@@ -245,14 +245,12 @@ impl OverviewDensity {
         let spread = self.spreads.first().and_then(|spreads| spreads.get(chunk));
         let level = spread.map_or(u8::MAX, |spread| Self::level(*spread, members));
         let is_last = chunk + 1 >= self.last_ns.len();
-        (
-            level,
-            if is_last {
-                i64::MAX
-            } else {
-                self.last_ns[chunk]
-            },
-        )
+        let until_ns = if is_last {
+            i64::MAX
+        } else {
+            self.last_ns[chunk]
+        };
+        (level, until_ns)
     }
 
     /// Returns the least of these levels from one time up to another.

@@ -253,6 +253,7 @@ impl Session {
         lock(&self.before_finish).push(call);
     }
 
+    /// Calls the functions that must be called before the recording is finished.
     fn prepare(&self) {
         let calls = lock(&self.before_finish).clone();
         calls.into_iter().for_each(|call| call());
@@ -265,7 +266,7 @@ impl Session {
         if self.is_inherited() {
             return;
         }
-        // Twice: what is lost can be counted only now, and only later all events are there.
+        // Now, because losses can be counted only while events are recorded; and again when all events are there.
         self.prepare();
         shared.begin_to_finish();
         if !shared.guard.begin_to_finish() {

@@ -48,7 +48,7 @@ impl ForkGuard {
         unsafe { AtomicU32::from_ptr(self.map.as_ptr().cast_mut().cast()) }
     }
 
-    /// Returns whether the recording is this process's and not finished: it may be defined what was recorded.
+    /// Returns whether the recording is this process's and not finished: what was recorded can still be defined.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.word().load(Ordering::Relaxed) != GUARD_OFF

@@ -20,7 +20,7 @@ fn open_each(
     paths: &[PathBuf],
     mut each: impl FnMut(&mut InputRecording) -> Result<()>,
 ) -> Result<(Vec<InputRecording>, Vec<RejectedInput>)> {
-    // An input takes a kilobyte: growing would hold half as many more.
+    // An input takes a kilobyte: a list that grew could have room for as many again.
     let mut inputs = Vec::with_capacity(paths.len());
     let mut rejected = Vec::new();
     for path in paths {

@@ -82,7 +82,7 @@ class Dataset:
     rows: dict[str, int]
     #: Number of its files.
     files: int
-    #: Their length together.
+    #: Length of these files together, bytes.
     bytes: int
 
 
@@ -136,7 +136,7 @@ class _Part:
     """A part of an exported dataset: some tables of some ranks. Small: it is an argument of a task."""
 
     input: str
-    #: Directory that the tables are written to. It has its name only when it is whole.
+    #: Directory that the tables are written to. It is whole when there is the file of its result.
     directory: str
     tables: tuple[str, ...]
     #: First and last rank. ``None`` means all.
@@ -146,7 +146,7 @@ class _Part:
 
     @property
     def result(self) -> str:
-        """File with what was written. It is there when the directory is."""
+        """File with what was written. It is the last that is written."""
         return self.directory + ".json"
 
 

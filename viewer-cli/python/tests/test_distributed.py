@@ -216,7 +216,7 @@ def kill_after(seconds: float, workers: Callable[[], list[int]]) -> threading.Th
 
 
 def attempts(failed: list[object]) -> Iterator[int]:
-    """Yields as many numbers as workers are to be killed, and goes on until a worker was killed early enough for a call to fail."""
+    """Yields a number for each worker that is to be killed, and more numbers until a call has failed for a killed worker."""
     number = 0
     while number < KILLS or (not failed and number < 100):
         yield number

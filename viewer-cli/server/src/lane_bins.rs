@@ -447,7 +447,7 @@ impl LaneRows {
     }
 }
 
-/// Cuts the bins of a lane in a range into those of ranges with a number of bins, which it is a multiple of.
+/// Cuts the bins of a lane in a range into ranges of `count` bins each. The range has a multiple of these.
 pub(crate) fn split_bins(
     bins: Vec<LaneBin>,
     range: BinRange,
