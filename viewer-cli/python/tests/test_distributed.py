@@ -280,7 +280,7 @@ def test_after_a_killed_rank_the_next_call_finishes_the_merge(run: Path, joined:
     for _ in attempts(failed):
         output.unlink(missing_ok=True)
         launched = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        killer = kill_after(random.uniform(0.2, 1.2), lambda: ranks(launched.pid))
+        killer = kill_after(random.uniform(0.2, 1.2), lambda: processes_of(launched.pid))
         if launched.wait(timeout=300) != 0:
             failed.append(launched)
         killer.join()
@@ -291,7 +291,7 @@ def test_after_a_killed_rank_the_next_call_finishes_the_merge(run: Path, joined:
     assert of_merge(output) == ["run.annals"]
 
 
-def ranks(launcher: int) -> list[int]:
+def processes_of(launcher: int) -> list[int]:
     """Returns the Python processes below a launcher."""
     parents: dict[int, list[int]] = {}
     names: dict[int, str] = {}
