@@ -35,7 +35,7 @@ install() {
         "${missing[@]}"
 }
 install strace g++ pkg-config binutils uftrace tmux python3-venv graphviz otf2-tools libopen-trace-format2-dev \
-    eztrace gfortran openmpi-bin libopenmpi-dev mpich libmpich-dev
+    eztrace gfortran openmpi-bin libopenmpi-dev mpich libmpich-dev slurm-wlm munge
 
 # Open MPI and MPICH with mpi4py, each in a separate directory.
 for mpi in openmpi mpich; do

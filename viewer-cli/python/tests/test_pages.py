@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import nbclient
 import nbformat
 import pytest
+
+import annals_trace
 
 BOOK = Path(__file__).resolve().parents[3] / "viewer-cli" / "book" / "src"
 
@@ -35,14 +39,29 @@ def test_every_block_about_many_machines_runs(
     assert (tmp_path / "heat-dataset" / "calls" / "rank=1").is_dir()
 
 
+def test_the_makefile_merges_recordings_with_losses(demo: Path, tmp_path: Path) -> None:
+    text = (BOOK / "many-machines.md").read_text(encoding="utf-8")
+    (makefile,) = re.findall(r"^```make\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (tmp_path / "Makefile").write_text(makefile)
+    (tmp_path / "heat").mkdir()
+    for recording in demo.parent.glob("demo-*.annals"):
+        shutil.copy(recording, tmp_path / "heat")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "trace-merge").symlink_to(annals_trace.executable())
+    environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+    made = subprocess.run(["make", "-j", "2", "made.annals"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    # The join's exit code 3 is the only one that make reports.
+    assert re.findall(r"\*\*\* \[(.*)\] (.*)", made.stderr) == [("Makefile:6: made.annals", "Error 3")], made.stderr
+    assert (tmp_path / "made.annals").exists()
+
+
 def test_every_block_of_the_chapter_runs(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(demo, tmp_path / "run.annals")
     monkeypatch.chdir(tmp_path)
     run_blocks("python.md", 5, "chapter")
     assert (tmp_path / "timeline.svg").read_text(encoding="utf-8").startswith("<svg")
     assert "<html" in (tmp_path / "report.html").read_text(encoding="utf-8")
-    import annals_trace
-
     with annals_trace.open("python-run") as recorded:
         assert recorded.calls(regions="sweep").count() == 100
         assert recorded.events("request").count() == 100
