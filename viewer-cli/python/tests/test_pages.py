@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import nbclient
@@ -14,7 +15,8 @@ import pytest
 
 import annals_trace
 
-BOOK = Path(__file__).resolve().parents[3] / "viewer-cli" / "book" / "src"
+ROOT = Path(__file__).resolve().parents[3]
+BOOK = ROOT / "viewer-cli" / "book" / "src"
 
 
 def run_blocks(page: str, least: int, name: str) -> None:
@@ -54,6 +56,20 @@ def test_the_makefile_merges_recordings_with_losses(demo: Path, tmp_path: Path) 
     # The join's exit code 3 is the only one that make reports.
     assert re.findall(r"\*\*\* \[(.*)\] (.*)", made.stderr) == [("Makefile:6: made.annals", "Error 3")], made.stderr
     assert (tmp_path / "made.annals").exists()
+
+
+def test_the_tables_of_the_cost_model_are_what_its_program_prints(tmp_path: Path) -> None:
+    page, model = BOOK / "cost-model.md", ROOT / "benches" / "cost_model.py"
+    copy = tmp_path / "page.md"
+    copy.write_text(re.sub(r"^(\| .*\n)+", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE), encoding="utf-8")
+    updated = subprocess.run([sys.executable, model, "--update", copy], capture_output=True, text=True)
+    assert updated.returncode == 0, updated.stderr
+    assert copy.read_text(encoding="utf-8") == page.read_text(encoding="utf-8"), f"run {model} --update {page}"
+    # The command of the page prints one of them.
+    (command,) = re.findall(r"^python3 benches/cost_model\.py (--ranks .*)$", copy.read_text(encoding="utf-8"), re.MULTILINE)
+    printed = subprocess.run([sys.executable, model, *command.split()], capture_output=True, text=True)
+    assert printed.returncode == 0, printed.stderr
+    assert printed.stdout.split("\n\n")[1].strip() in page.read_text(encoding="utf-8")
 
 
 def test_every_block_of_the_chapter_runs(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
