@@ -447,7 +447,7 @@ fn what_sampling_and_limits_leave_out_is_counted_as_suppressed() {
 fn a_recording_keeps_to_its_size_and_counts_what_it_leaves_out() {
     let scratch = tempfile::tempdir().expect("a directory");
     let mut options = options(scratch.path());
-    options.compression = annals_recorder::CompressionLevel::None;
+    options.compression = annals_recorder::CompressionLevel::None.into();
     options.max_file_bytes = Some(100_000);
     options.overflow = Overflow::Block;
     options.block_limit = Duration::from_secs(20);

@@ -11,13 +11,13 @@ use annals_format::{
     EventTypeId, FileHeader, FileKind, Filter, Footer, ForeignRecord, Function, LaneKey, LaneKind,
     LiveHeader, LiveImage, LocationId, LocationState, MapCursor, MessageRow, MetricRow, Module,
     ModuleId, OrderHash, OrderedChunk, OverviewRow, ProcessId, ROW_OBSERVATION, RecordingId,
-    RecordingIndex, Reference, RegionId, RegionStatistics, Role, SharedClockMap, Slice, Snapshot,
-    SnapshotHeader, Step, StreamGroup, StreamId, StreamTotals, StringId, Symbol, TraceChunk,
-    TraceChunkHeader, TraceLoss, TypeColumns, Value, Verbosity, World, decode_index_block,
-    decode_messages, decode_metrics, decode_overview, decode_tail, encode_messages,
-    encode_messages_head, encode_metrics, encode_metrics_head, encode_overview,
-    encode_overview_head, encode_tail, live, names, put_dropped_row, put_ints, put_row_start,
-    read_ints,
+    RecordingIndex, Reference, RegionId, RegionStatistics, Role, RowScanner, Schema,
+    SharedClockMap, Slice, Snapshot, SnapshotHeader, Step, StreamGroup, StreamId, StreamTotals,
+    StringId, Symbol, TraceChunk, TraceChunkHeader, TraceLoss, TypeColumns, Value, Verbosity,
+    World, decode_index_block, decode_messages, decode_metrics, decode_overview, decode_tail,
+    encode_messages, encode_messages_head, encode_metrics, encode_metrics_head, encode_overview,
+    encode_overview_head, encode_tail, live, names, put_before_rows, put_dropped_row, put_ints,
+    put_row_start, read_ints,
 };
 use serde_json::{Value as Json, json};
 
@@ -238,14 +238,20 @@ fn dropped_row() -> Vec<u8> {
 }
 
 /// Returns the chunk of the example, built from its rows.
-fn chunk() -> (ChunkHeader, Chunk) {
+/// Returns the rows of the example chunk, from tick 1000 on, with their schema.
+fn chunk_rows() -> (Schema, Vec<u8>) {
     let mut types = Definitions::default();
     for event_type in event_types() {
         types.add(Definition::EventType(event_type));
     }
     let rows = [enter_row(0, 4), user_row(), dropped_row(), enter_row(15, 5)].concat();
+    (types.schema(), rows)
+}
+
+fn chunk() -> (ChunkHeader, Chunk) {
+    let (schema, rows) = chunk_rows();
     let mut builder = ChunkBuilder::new(u64::MAX);
-    let events = builder.push_rows(&types.schema(), 1000, &rows).unwrap();
+    let events = builder.push_rows(&schema, 1000, &rows).unwrap();
     assert_eq!(events, 3);
     let (mut header, chunk) = builder.finish(StreamId::new(0));
     header.sequence = 2;
@@ -620,6 +626,49 @@ fn a_chunk_has_events_in_columns_and_its_dropped_records() {
             "events": events,
             "dropped": dropped,
             "observations": read.observations,
+        })
+    });
+}
+
+#[test]
+fn a_row_chunk_has_the_head_and_the_events_of_the_chunk_in_columns() {
+    let (header, chunk) = chunk();
+    let (schema, rows) = chunk_rows();
+    let scanned = RowScanner::default().scan(&schema, header.stream, 1000, &rows);
+    let scanned = scanned.expect("rows of a row chunk");
+    assert_eq!(
+        ChunkHeader {
+            sequence: header.sequence,
+            open_reference_ns: header.open_reference_ns,
+            close_reference_ns: header.close_reference_ns,
+            before: header.before,
+            predecessor_counts: header.predecessor_counts.clone(),
+            ..scanned
+        },
+        header
+    );
+    let (mut head, mut body) = (Vec::new(), Vec::new());
+    header.encode(&mut head);
+    put_before_rows(&header, &schema, 1000, &mut body);
+    body.extend_from_slice(&rows);
+    let block = write_block(BlockKind::RowChunk, &head, &body);
+    assert_example("row-chunk", &block, |bytes| {
+        let (head, body) = open_block(bytes, BlockKind::RowChunk);
+        let h = ChunkHeader::decode(&mut Wire::new(&head)).unwrap();
+        let read = Chunk::decode_rows(&h, &body).unwrap();
+        assert_eq!(read, chunk);
+        let events = events_json(&read.types, &read.type_index, &read.ordinals());
+        let events = events.iter().zip(&read.ticks);
+        let events = events.map(|((event_type, values), tick)| json!([tick, event_type, values]));
+        let dropped = read.dropped.iter();
+        let dropped = dropped.map(|(index, record)| json!([index, record.count]));
+        json!({
+            "stream": h.stream.get(),
+            "sequence": h.sequence,
+            "event_count": h.event_count,
+            "dropped_count": h.dropped_count,
+            "events": events.collect::<Json>(),
+            "dropped": dropped.collect::<Json>(),
         })
     });
 }

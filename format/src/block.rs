@@ -172,6 +172,7 @@ pub enum BlockKind {
     Overview,
     Messages,
     Metrics,
+    RowChunk,
     Unknown(u8),
 }
 
@@ -191,6 +192,7 @@ impl BlockKind {
             10 => Self::Overview,
             11 => Self::Messages,
             12 => Self::Metrics,
+            13 => Self::RowChunk,
             other => Self::Unknown(other),
         }
     }
@@ -210,6 +212,7 @@ impl BlockKind {
             Self::Overview => 10,
             Self::Messages => 11,
             Self::Metrics => 12,
+            Self::RowChunk => 13,
             Self::Unknown(other) => other,
         }
     }
@@ -313,7 +316,7 @@ impl BlockHeader {
     /// Returns the most bytes that a body of this kind may have once decompressed.
     const fn max_raw_len(&self) -> usize {
         match self.kind {
-            BlockKind::Chunk | BlockKind::TraceChunk => MAX_CHUNK_BODY_LEN,
+            BlockKind::Chunk | BlockKind::RowChunk | BlockKind::TraceChunk => MAX_CHUNK_BODY_LEN,
             BlockKind::Index => MAX_INDEX_LEN,
             _ => MAX_BODY_LEN,
         }
@@ -653,10 +656,6 @@ impl StoredBody {
     /// # Panics
     /// If the head exceeds the format's limits: the caller that builds it must respect them.
     pub fn put_block(&self, kind: BlockKind, head: &[u8], out: &mut Vec<u8>) {
-        assert!(
-            head.len() <= MAX_HEAD_LEN,
-            "a head's builder keeps to the limits"
-        );
         let header = BlockHeader {
             kind,
             compression: self.compression,
@@ -666,10 +665,42 @@ impl StoredBody {
             head_crc: crc32fast::hash(head),
             body_crc: self.crc,
         };
-        out.extend_from_slice(&header.encode());
-        out.extend_from_slice(head);
-        out.extend_from_slice(&self.bytes);
+        put_parts(&header, head, &[&self.bytes], out);
     }
+}
+
+/// Appends a block whose body, these parts one after the other, is not compressed, and copies it once.
+///
+/// # Panics
+/// If head or body exceed the format's limits: the caller that builds them must respect them.
+pub fn put_plain_block(kind: BlockKind, head: &[u8], body: &[&[u8]], out: &mut Vec<u8>) {
+    let length: usize = body.iter().map(|part| part.len()).sum();
+    assert!(
+        length <= MAX_BODY_LEN,
+        "a body's builder keeps to the limits"
+    );
+    let mut crc = crc32fast::Hasher::new();
+    body.iter().for_each(|part| crc.update(part));
+    let header = BlockHeader {
+        kind,
+        compression: 0,
+        head_len: head.len() as u32,
+        body_len: length as u32,
+        raw_len: length as u32,
+        head_crc: crc32fast::hash(head),
+        body_crc: crc.finalize(),
+    };
+    put_parts(&header, head, body, out);
+}
+
+fn put_parts(header: &BlockHeader, head: &[u8], body: &[&[u8]], out: &mut Vec<u8>) {
+    assert!(
+        head.len() <= MAX_HEAD_LEN,
+        "a head's builder keeps to the limits"
+    );
+    out.extend_from_slice(&header.encode());
+    out.extend_from_slice(head);
+    body.iter().for_each(|part| out.extend_from_slice(part));
 }
 
 /// Returns the tail that follows a footer block at `footer_offset`.

@@ -2,12 +2,15 @@
 
 mod builder;
 mod row;
+mod row_chunk;
 
 pub use builder::ChunkBuilder;
 pub use row::{
     ROW_DROPPED, ROW_EVENT, ROW_FAR_TICK, ROW_OBSERVATION, put_dropped_row, put_row_start,
     row_element, visit_rows,
 };
+pub(crate) use row_chunk::read_row_chunk;
+pub use row_chunk::{RowScanner, put_before_rows};
 
 use crate::column::Column;
 use crate::definitions::MAX_ELEMENTS;

@@ -73,14 +73,14 @@ pub use bin_blocks::{BinBlock, BinKey};
 pub use block::{
     BLOCK_HEADER_LEN, BlockHeader, BlockKind, BlockWriter, CompressionLevel, FILE_HEADER_LEN,
     FileHeader, FileKind, MAGIC, MAJOR, MAX_BODY_LEN, MAX_CHUNK_BODY_LEN, MAX_HEAD_LEN, MINOR,
-    SYNC, StoredBody, TAIL_LEN, decode_tail, encode_tail,
+    SYNC, StoredBody, TAIL_LEN, decode_tail, encode_tail, put_plain_block,
 };
 #[doc(hidden)]
 pub use cache::fetch_ahead;
 pub use chunk::{
     Chunk, ChunkBuilder, ChunkHeader, ChunkRow, Cumulative, MAX_CHUNK_EVENTS, MAX_CHUNK_VALUES,
-    ROW_DROPPED, ROW_EVENT, ROW_FAR_TICK, ROW_OBSERVATION, TypeColumns, ordinals, put_dropped_row,
-    put_row_start, row_element, visit_rows,
+    ROW_DROPPED, ROW_EVENT, ROW_FAR_TICK, ROW_OBSERVATION, RowScanner, TypeColumns, ordinals,
+    put_before_rows, put_dropped_row, put_row_start, row_element, visit_rows,
 };
 pub use clock_map::MapCursor;
 pub use column::Column;

@@ -5,7 +5,7 @@ mod stream_losses;
 use std::collections::BTreeMap;
 
 use crate::block::{BlockKind, FileHeader};
-use crate::chunk::{Chunk, ChunkBuilder, ChunkHeader};
+use crate::chunk::{Chunk, ChunkBuilder, ChunkHeader, read_row_chunk};
 use crate::definitions::{Definition, Definitions, Ended, Location, LocationKind, Schema, Stream};
 use crate::error::{FormatError, Result};
 use crate::file_limits::FileLimits;
@@ -290,8 +290,9 @@ impl Recording {
         totals: &mut BTreeMap<StreamId, StreamTotals>,
         chunks: &mut BTreeMap<(StreamId, u64), StoredChunk>,
     ) -> Result<()> {
-        const KINDS: [BlockKind; 5] = [
+        const KINDS: [BlockKind; 6] = [
             BlockKind::Chunk,
+            BlockKind::RowChunk,
             BlockKind::Definitions,
             BlockKind::Totals,
             BlockKind::Index,
@@ -315,8 +316,8 @@ impl Recording {
         for block in blocks {
             let length = block.header.block_len();
             let outcome = match block.header.kind {
-                BlockKind::Chunk => decode_with(&block.head, block.offset, ChunkHeader::decode)
-                    .map(|header| {
+                BlockKind::Chunk | BlockKind::RowChunk => {
+                    decode_with(&block.head, block.offset, ChunkHeader::decode).map(|header| {
                         let place = if block.is_cut {
                             ChunkPlace::Cut
                         } else {
@@ -324,7 +325,8 @@ impl Recording {
                         };
                         let key = (header.stream, header.sequence);
                         chunks.entry(key).or_insert(StoredChunk { header, place });
-                    }),
+                    })
+                }
                 BlockKind::Definitions if !block.is_cut => read_block(file, block.offset)
                     .and_then(|(_, _, body)| self.definitions.add_all_within(&body, limits)),
                 BlockKind::Totals if !block.is_cut => {
@@ -567,7 +569,8 @@ impl Recording {
                 // may name one large block many times.
                 let (block, head) = read_block_head(file, offset)?;
                 let header = decode_with(&head, offset, ChunkHeader::decode)?;
-                if block.kind != BlockKind::Chunk || header != chunk.header {
+                let is_chunk = matches!(block.kind, BlockKind::Chunk | BlockKind::RowChunk);
+                if !is_chunk || header != chunk.header {
                     return Err(FormatError::Invalid {
                         offset,
                         expected: "the chunk that the index names",
@@ -576,7 +579,11 @@ impl Recording {
                 }
                 let body = read_body(file, offset, &block)?;
                 let max_items = Content::max_items(block.body_len as usize);
-                let chunk = Chunk::decode_within(&header, &body, max_items).and_then(|chunk| {
+                let chunk = match block.kind {
+                    BlockKind::RowChunk => read_row_chunk(&header, &body, max_items),
+                    _ => Chunk::decode_within(&header, &body, max_items),
+                };
+                let chunk = chunk.and_then(|chunk| {
                     block.check_content(chunk.content())?;
                     Ok(chunk)
                 });

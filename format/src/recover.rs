@@ -1,15 +1,16 @@
-//! One clean recording out of what a killed process left: its recording and its live file.
+//! One clean recording out of what a killed process left, its recording and its live file; or out of one with row chunks.
 
 use std::collections::BTreeMap;
 
 use crate::block::{BlockKind, BlockWriter, CompressionLevel, check_len, encode_tail};
 use crate::chunk::ChunkHeader;
-use crate::definitions::{Definition, ProcessEnd};
+use crate::definitions::{Definition, Definitions, ProcessEnd};
 use crate::error::{FormatError, Result};
 use crate::footer::RecordingIndex;
 use crate::ids::{ProcessId, StreamId};
 use crate::read::ReadAt;
-use crate::recording::{ChunkPlace, Recording, StreamContents};
+use crate::recording::{ChunkPlace, Recording, StoredChunk, StreamContents};
+use crate::scan::{check_block, read_block_header};
 
 /// The data that completes a recording.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -91,23 +92,84 @@ impl Recording {
         }
         check_len(&totals)?;
         blocks.write(BlockKind::Totals, &[], &totals, &mut recovery.bytes);
-        for (offset, header) in chunks {
-            let mut head = Vec::new();
-            header.encode(&mut head);
-            index.add_chunk(offset, &head);
-            if let Some(body) = index.full_block() {
-                let offset = kept + recovery.bytes.len() as u64;
-                blocks.write(BlockKind::Index, &[], &body, &mut recovery.bytes);
-                index.block_written(offset);
+        let chunks = chunks.iter().map(|(offset, header)| (*offset, header));
+        let bytes = &mut recovery.bytes;
+        put_end(kept, index, &definitions, chunks, &mut blocks, bytes)?;
+        Ok(Some(recovery))
+    }
+
+    /// Returns whether the events of a chunk are stored as rows, which [`Recording::in_columns`] compresses.
+    ///
+    /// # Errors
+    /// If its block cannot be read.
+    pub fn is_of_rows(&self, file: &dyn ReadAt, chunk: &StoredChunk) -> Result<bool> {
+        let ChunkPlace::Block(offset) = chunk.place else {
+            return Ok(false);
+        };
+        Ok(read_block_header(file, offset)?.kind == BlockKind::RowChunk)
+    }
+
+    /// Returns the block of a chunk, with its events in columns, compressed; one that has them so is copied.
+    ///
+    /// # Errors
+    /// If it cannot be read, is damaged, or is in no block of the file.
+    pub fn in_columns(
+        &self,
+        file: &dyn ReadAt,
+        chunk: &StoredChunk,
+        blocks: &mut BlockWriter,
+    ) -> Result<Vec<u8>> {
+        let mut out = Vec::new();
+        match chunk.place {
+            ChunkPlace::Block(offset) if !self.is_of_rows(file, chunk)? => {
+                let length = check_block(file, offset)?;
+                out.resize(length as usize, 0);
+                file.read_exact_at(offset, &mut out)?;
+            }
+            _ => {
+                let events = self.load(file, chunk)?;
+                let (mut head, mut body) = (Vec::new(), Vec::new());
+                chunk.header.encode(&mut head);
+                events.encode(&mut body);
+                blocks.write_with(BlockKind::Chunk, &head, &body, events.content(), &mut out);
             }
         }
-        let offset = kept + recovery.bytes.len() as u64;
-        let mut body = Vec::new();
-        index.encode(&definitions, &mut body);
-        check_len(&body)?;
-        blocks.write(BlockKind::Footer, &[], &body, &mut recovery.bytes);
-        recovery.bytes.extend_from_slice(&encode_tail(offset));
-        Ok(Some(recovery))
+        Ok(out)
+    }
+
+    /// Returns the first block of a recording that is written anew: all definitions.
+    ///
+    /// # Errors
+    /// If there are more than a block can have.
+    pub fn definitions_block(&self, blocks: &mut BlockWriter) -> Result<Vec<u8>> {
+        let (mut records, mut out) = (Vec::new(), Vec::new());
+        self.definitions.encode(&mut records);
+        check_len(&records)?;
+        blocks.write(BlockKind::Definitions, &[], &records, &mut out);
+        Ok(out)
+    }
+
+    /// Returns the last blocks of a recording that is written anew, from `offset` on: totals, index and footer, with the tail. `chunks`: the
+    /// offsets and heads of all of its chunks, in the order of the file.
+    ///
+    /// # Errors
+    /// If there are more definitions or counts than a block can have.
+    pub fn last_blocks<'a>(
+        &self,
+        offset: u64,
+        chunks: impl Iterator<Item = (u64, &'a ChunkHeader)>,
+        blocks: &mut BlockWriter,
+    ) -> Result<Vec<u8>> {
+        let mut index = RecordingIndex::default();
+        let (mut totals, mut out) = (Vec::new(), Vec::new());
+        for contents in self.streams.values() {
+            contents.totals.encode(&mut totals);
+            index.add_totals(&contents.totals);
+        }
+        check_len(&totals)?;
+        blocks.write(BlockKind::Totals, &[], &totals, &mut out);
+        put_end(offset, index, &self.definitions, chunks, blocks, &mut out)?;
+        Ok(out)
     }
 
     /// Writes the chunks of a stream that are in the live file.
@@ -174,4 +236,32 @@ impl Recording {
         }
         Ok(())
     }
+}
+
+/// Appends index, footer and tail to bytes that are at `start` in the file. `index` has the totals.
+fn put_end<'a>(
+    start: u64,
+    mut index: RecordingIndex,
+    definitions: &Definitions,
+    chunks: impl Iterator<Item = (u64, &'a ChunkHeader)>,
+    blocks: &mut BlockWriter,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    for (offset, header) in chunks {
+        let mut head = Vec::new();
+        header.encode(&mut head);
+        index.add_chunk(offset, &head);
+        if let Some(body) = index.full_block() {
+            let offset = start + out.len() as u64;
+            blocks.write(BlockKind::Index, &[], &body, out);
+            index.block_written(offset);
+        }
+    }
+    let offset = start + out.len() as u64;
+    let mut body = Vec::new();
+    index.encode(definitions, &mut body);
+    check_len(&body)?;
+    blocks.write(BlockKind::Footer, &[], &body, out);
+    out.extend_from_slice(&encode_tail(offset));
+    Ok(())
 }

@@ -171,7 +171,7 @@ pub(crate) fn find_footer(
     // Of two that say the same, the first counts.
     for block in blocks.iter().rev() {
         match block.header.kind {
-            BlockKind::Chunk => {
+            BlockKind::Chunk | BlockKind::RowChunk => {
                 let head = decode_with(&block.head, block.offset, ChunkHeader::decode).ok()?;
                 let Some(index) = of_recording.get(&key(&head)) else {
                     unnamed = unnamed.checked_sub(1)?;
@@ -381,7 +381,10 @@ pub(crate) fn scan(
                 if kinds.contains(&block.header.kind) {
                     let has_head = matches!(
                         block.header.kind,
-                        BlockKind::Chunk | BlockKind::TraceChunk | BlockKind::Snapshot
+                        BlockKind::Chunk
+                            | BlockKind::RowChunk
+                            | BlockKind::TraceChunk
+                            | BlockKind::Snapshot
                     );
                     if !has_head {
                         block.head = Vec::new();

@@ -95,6 +95,7 @@ pub use exact_sum::ExactSum;
 pub use explain::{EventName, Explanation, FoundEvent, Hop, Rule, explain};
 pub use filter::{EventFilter, FilterError, Selection, globs, nearest, regions_like, some_match};
 pub use index::IndexOptions;
+pub use input::compress::{Compressed, compress};
 pub use input::find::{Found, RejectedInput, find, is_annals};
 pub use input::program::{Program, ProgramFunction};
 pub use input::recording::InputRecording;

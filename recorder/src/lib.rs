@@ -60,7 +60,7 @@
 //! | `ANNALS_BUFFER` | size of the buffer per process, as `16M` or `256K` | `16M` |
 //! | `ANNALS_PAGE` | size of one buffer page | 1/64 of the buffer, between 4K and 64K |
 //! | `ANNALS_LIVE_DIR` | directory for the live file | next to the recording; `/dev/shm` when that is a network file system |
-//! | `ANNALS_COMPRESSION` | `none`, or a zstd level from -7 to 22 | 1 |
+//! | `ANNALS_COMPRESSION` | `none`, `later` (when the program has ended), or a zstd level from -7 to 22 | `later` under `trace-cli record`, else 1 |
 //! | `ANNALS_CLOCK` | `auto`, `tsc` or `monotonic` | `auto` |
 //! | `ANNALS_CALIBRATION` | time between calibration points, as `1s` or `250ms` | `1s` |
 //! | `ANNALS_OVERFLOW` | what happens when no page is free: `drop`, `block` or `overwrite` | `drop`; `overwrite` with triggers |
@@ -82,7 +82,7 @@
 // | floor | modules |
 // |---|---|
 // | what programs use | `events` → `global`, `module` → `recorder` |
-// | a recording from its start to its finish | `session` → `writer` → `snapshot` |
+// | a recording from its start to its finish | `session` → `writer` → `snapshot`, `deferral` |
 // | raising by numbers; defining | `raiser`, `definer` |
 // | streams of the calling thread | `thread_streams` |
 // | what threads share | `shared`, `stream`, `streams` need each other: a stream counts in what all share |
@@ -92,6 +92,7 @@
 
 mod builtin;
 mod clock;
+mod deferral;
 mod definer;
 mod elements;
 mod error;
@@ -134,7 +135,7 @@ pub use error::{RecorderError, Result};
 pub use event_type::{DynamicEventType, EventType, Metric};
 pub use global::{NoRegion, RegionSite, SiteGuard};
 pub use module::ModuleSpec;
-pub use options::{ENVIRONMENT, Options, Overflow};
+pub use options::{Compression, ENVIRONMENT, Options, Overflow};
 pub use raiser::{Raise, Raiser, Refusal};
 pub use recorder::{Recorder, RegionGuard};
 pub use row::RowCursor;

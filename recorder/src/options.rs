@@ -35,8 +35,8 @@ pub const ENVIRONMENT: &[(&str, &str, &str)] = &[
     ),
     (
         "ANNALS_COMPRESSION",
-        "`none`, or a zstd level from -7 to 22",
-        "1",
+        "`none`, `later` (when the program has ended), or a zstd level from -7 to 22",
+        "later under trace-cli record, else 1",
     ),
     ("ANNALS_CLOCK", "`auto`, `tsc` or `monotonic`", "auto"),
     (
@@ -140,6 +140,56 @@ impl Overflow {
     }
 }
 
+/// How the chunks of a recording are compressed, and when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Compression {
+    /// As they are written. With [`CompressionLevel::None`] they are stored as their rows are in memory, and stay so.
+    Now(CompressionLevel),
+    /// When the program has ended, by `trace-cli record` or `trace-cli recover`: while it runs, chunks are stored as their rows are in
+    /// memory, which costs the least, and takes 3 to 4 times the bytes. Where the file system has less than 8 GiB or a twentieth
+    /// of its size free, or is too slow, and of a recording with a maximum size, chunks are compressed as they are written.
+    Later,
+}
+
+impl Compression {
+    /// Returns how blocks are compressed as they are written that are no rows.
+    pub(crate) fn level(self) -> CompressionLevel {
+        match self {
+            Self::Now(level) => level,
+            Self::Later => CompressionLevel::default(),
+        }
+    }
+
+    /// Returns whether nothing is compressed.
+    pub(crate) fn is_none(self) -> bool {
+        self == Self::Now(CompressionLevel::None)
+    }
+}
+
+impl Default for Compression {
+    fn default() -> Self {
+        Self::Now(CompressionLevel::default())
+    }
+}
+
+impl From<CompressionLevel> for Compression {
+    fn from(level: CompressionLevel) -> Self {
+        Self::Now(level)
+    }
+}
+
+impl std::str::FromStr for Compression {
+    type Err = String;
+
+    /// Reads `later`, or a [`CompressionLevel`].
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        match text {
+            "later" => Ok(Self::Later),
+            _ => text.parse().map(Self::Now),
+        }
+    }
+}
+
 /// Settings of a recorder.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -155,8 +205,8 @@ pub struct Options {
     /// `None` means next to the recording, or in memory when the recording is on a network file
     /// system.
     pub live_directory: Option<PathBuf>,
-    /// How chunks are compressed.
-    pub compression: CompressionLevel,
+    /// How chunks are compressed, and when.
+    pub compression: Compression,
     /// Which clock stamps events.
     pub clock: ClockChoice,
     /// Time between calibration points.
@@ -213,7 +263,7 @@ impl Options {
             buffer_bytes: 16 << 20,
             page_bytes: None,
             live_directory: None,
-            compression: CompressionLevel::default(),
+            compression: Compression::default(),
             clock: ClockChoice::Auto,
             calibration_period: Duration::from_secs(1),
             overflow: Overflow::default(),
@@ -294,7 +344,7 @@ impl Options {
             }
             "ANNALS_LIVE_DIR" => self.live_directory = Some(value.into()),
             "ANNALS_COMPRESSION" => {
-                let expected = "`none` or a zstd level from -7 to 22";
+                let expected = "`none`, `later` or a zstd level from -7 to 22";
                 self.compression = setting.parse(expected, |text| text.parse().ok())?;
             }
             "ANNALS_CLOCK" => {

@@ -151,7 +151,8 @@ fn share(
     id: RecordingId,
 ) -> Result<(Arc<Shared>, Option<String>)> {
     let (path, live_path) = (&files.path, &files.live_path);
-    let storage = Storage::start(sink, id, options.compression).map_err(in_file("write", path))?;
+    let storage =
+        Storage::start(sink, id, options.compression.level()).map_err(in_file("write", path))?;
     let division = Division::of(options.buffer_bytes, options.page_bytes);
     let (memory, failure) =
         LiveMemory::create(live_path, division).map_err(in_file("map memory for", live_path))?;

@@ -12,6 +12,7 @@ use std::time::SystemTime;
 use annals_format::{
     BlockKind, BlockWriter, ChunkHeader, CompressionLevel, Content, Definitions, FileHeader,
     FileKind, MAX_BODY_LEN, RecordingId, RecordingIndex, StreamTotals, encode_tail,
+    put_plain_block,
 };
 
 /// Where the bytes of a recording go.
@@ -271,6 +272,11 @@ impl Storage {
         self.blocks
             .write_with(kind, head, body, content, &mut self.buffer);
         self.buffer.extend_from_slice(follower);
+        self.append_buffer()
+    }
+
+    /// Appends what is in the buffer; false when this write failed.
+    fn append_buffer(&mut self) -> bool {
         match self.sink.write_at(self.offset, &self.buffer) {
             Ok(()) => {
                 self.advance(self.buffer.len());
@@ -295,12 +301,39 @@ impl Storage {
         body: &[u8],
         content: Content,
     ) -> bool {
-        let offset = self.offset;
         let mut head = Vec::with_capacity(128);
         header.encode(&mut head);
-        let is_written = self.append_with(BlockKind::Chunk, &head, body, content);
+        self.append_to_index(&head, |storage| {
+            storage.append_with(BlockKind::Chunk, &head, body, content)
+        })
+    }
+
+    /// Appends a row chunk, whose body are rows and what is before them.
+    pub(crate) fn append_row_chunk(
+        &mut self,
+        header: &ChunkHeader,
+        before_rows: &[u8],
+        rows: &[u8],
+    ) -> bool {
+        let mut head = Vec::with_capacity(128);
+        header.encode(&mut head);
+        self.append_to_index(&head, |storage| {
+            if storage.failure().is_some() {
+                return false;
+            }
+            let buffer = &mut storage.buffer;
+            buffer.clear();
+            put_plain_block(BlockKind::RowChunk, &head, &[before_rows, rows], buffer);
+            storage.append_buffer()
+        })
+    }
+
+    /// Appends a chunk with this head, and notes it in the index.
+    fn append_to_index(&mut self, head: &[u8], append: impl FnOnce(&mut Self) -> bool) -> bool {
+        let offset = self.offset;
+        let is_written = append(self);
         if is_written {
-            self.index.add_chunk(offset, &head);
+            self.index.add_chunk(offset, head);
             self.append_index();
         } else {
             // A head without its body would count events that are counted as dropped, too.

@@ -2,8 +2,10 @@
 //! in other threads, end of process and thread, facts about the process.
 #![expect(unsafe_code, reason = "system calls and C library functions")]
 
-use std::ffi::c_void;
+use std::ffi::{CString, c_void};
 use std::fs;
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -263,6 +265,32 @@ pub(crate) fn yield_to_the_program() {
     // SAFETY: the parameters are valid; 0 is the calling thread. Where it is refused, nothing
     // changes.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameters) };
+}
+
+/// Returns the free bytes of the file system of a file, for users without privileges, and its size in bytes; `None` if it
+/// does not say.
+pub(crate) fn room(path: &Path) -> Option<(u64, u64)> {
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    let mut room = MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: `path` is a string that ends with 0, and `room` is valid to write to.
+    let code = unsafe { libc::statvfs(path.as_ptr(), room.as_mut_ptr()) };
+    if code != 0 {
+        return None;
+    }
+    // SAFETY: the call has succeeded, so it has written the whole.
+    let room = unsafe { room.assume_init() };
+    let bytes = |blocks: u64| blocks.saturating_mul(room.f_frsize);
+    Some((bytes(room.f_bavail), bytes(room.f_blocks)))
+}
+
+/// Returns how often the calling thread has waited for something other than a processor (`ru_nvcsw`, getrusage(2)).
+pub(crate) fn waits() -> i64 {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: `usage` is valid to write to, and zeros are a valid value of it.
+    unsafe {
+        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+        usage.assume_init().ru_nvcsw
+    }
 }
 
 /// Returns the calling thread's name as the system has it, filled up with zeros.

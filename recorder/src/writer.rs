@@ -9,13 +9,15 @@ use std::time::{Duration, Instant};
 
 use annals_format::live::layout as l;
 use annals_format::{
-    Cause, ChunkBuilder, CompressionLevel, Cumulative, EventTypeId, StreamId, StreamTotals,
+    Cause, ChunkBuilder, Cumulative, EventTypeId, RowScanner, StreamId, StreamTotals,
+    put_before_rows,
 };
 
 use crate::clock::{TickSource, reference_ns};
+use crate::deferral::Deferral;
 use crate::definer::Definer;
 use crate::memory::{Page, PageCopy};
-use crate::options::Options;
+use crate::options::{Compression, Options};
 use crate::shared::Shared;
 use crate::snapshot;
 use crate::stream::Stream;
@@ -57,6 +59,8 @@ pub(crate) struct Writer {
     announced: u64,
     closed: u64,
     builder: ChunkBuilder,
+    scanner: RowScanner,
+    deferral: Deferral,
     body: Vec<u8>,
     /// The recording has as many bytes as it may.
     is_full: bool,
@@ -70,7 +74,7 @@ pub(crate) struct Settings {
     flush_interval: Duration,
     /// With the time at which each was served last.
     flush_signals: Vec<(i32, i64)>,
-    compression: CompressionLevel,
+    compression: Compression,
     pre_trigger: Option<Duration>,
     post_trigger: Duration,
     max_file_bytes: Option<u64>,
@@ -99,6 +103,9 @@ impl Settings {
 
 impl Writer {
     pub(crate) fn new(shared: Arc<Shared>, stop: Arc<AtomicBool>, settings: Settings) -> Self {
+        let has_size_limit = settings.max_file_bytes.is_some();
+        let mut deferral = Deferral::new(settings.compression, has_size_limit);
+        deferral.look(&settings.path);
         Self {
             syncer: snapshot::Syncer::new(Arc::clone(&shared)),
             shared,
@@ -108,6 +115,8 @@ impl Writer {
             announced: 0,
             closed: 0,
             builder: ChunkBuilder::new(u64::MAX),
+            scanner: RowScanner::default(),
+            deferral,
             body: Vec::new(),
             is_full: false,
         }
@@ -147,6 +156,7 @@ impl Writer {
                 if !lock(&self.shared.storage).check() {
                     self.note_failure();
                 }
+                self.deferral.look(&self.settings.path);
                 let _ = Definer::lock(&self.shared).calibrate_all();
                 wait = (wait * 10).min(self.settings.calibration_period);
                 due = now + wait;
@@ -360,14 +370,25 @@ impl Writer {
         } else {
             StreamTotals::new(stream)
         };
+        let base_tick = field(l::PAGE_BASE_TICK);
+        let schema = shared.schema();
+        let may_be_rows =
+            !overwrites && owner.max_ticks() == u64::MAX && self.deferral.stores_rows();
+        let as_rows = match may_be_rows {
+            true => self.scanner.scan(&schema, stream, base_tick, rows),
+            false => None,
+        };
+        let is_rows = as_rows.is_some();
         let builder = &mut self.builder;
-        builder.restart(owner.max_ticks());
-        let outcome = builder.push_rows(&shared.schema(), field(l::PAGE_BASE_TICK), rows);
-        debug_assert!(
-            outcome.is_ok(),
-            "rows are written by this crate: {outcome:?}"
-        );
-        let mut header = builder.complete(stream);
+        let mut header = as_rows.unwrap_or_else(|| {
+            builder.restart(owner.max_ticks());
+            let outcome = builder.push_rows(&schema, base_tick, rows);
+            debug_assert!(
+                outcome.is_ok(),
+                "rows are written by this crate: {outcome:?}"
+            );
+            builder.complete(stream)
+        });
         let progress = self.progress.entry(stream).or_default();
         header.sequence = field(l::PAGE_SEQUENCE);
         header.open_reference_ns = field(l::PAGE_OPEN_REFERENCE) as i64;
@@ -406,9 +427,17 @@ impl Writer {
         let (inversions, lateness) = (header.inversions, header.largest_lateness);
         let (event_count, last_tick) = (header.event_count, header.last_tick);
         self.body.clear();
-        builder.encode(&mut self.body);
-        let content = builder.content();
-        if !lock(&shared.storage).append_chunk(&header, &self.body, content) {
+        let is_written = if is_rows {
+            put_before_rows(&header, &schema, base_tick, &mut self.body);
+            self.deferral.watch(rows.len(), || {
+                lock(&shared.storage).append_row_chunk(&header, &self.body, rows)
+            })
+        } else {
+            builder.encode(&mut self.body);
+            let content = builder.content();
+            lock(&shared.storage).append_chunk(&header, &self.body, content)
+        };
+        if !is_written {
             return false;
         }
         for (event_type, count) in &counts {
@@ -565,7 +594,7 @@ impl Writer {
         };
         let path = snapshot::path(&self.settings.path, number);
         let pages = self.copy_pages();
-        let level = self.settings.compression;
+        let level = self.settings.compression.level();
         let outcome = snapshot::write(&shared, &path, level, &request, &pages);
         self.syncer.hand_over(outcome);
     }

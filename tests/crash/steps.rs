@@ -54,7 +54,7 @@ fn child() {
     options.buffer_bytes = 64 << 10;
     options.page_bytes = Some(4096);
     options.calibration_period = std::time::Duration::from_secs(60);
-    options.compression = CompressionLevel::None;
+    options.compression = CompressionLevel::None.into();
     if policy == "overwrite" {
         options.overflow = Overflow::Overwrite;
     }

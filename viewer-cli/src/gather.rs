@@ -5,6 +5,7 @@ use annals_format::names;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
+use std::ops::ControlFlow::Continue;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -159,6 +160,17 @@ pub struct Ends {
     pub others: Processes,
 }
 
+/// What recordings are completed with.
+#[derive(Debug)]
+pub struct Completion<'a> {
+    /// Names of functions.
+    pub symbols: &'a Symbols,
+    /// How processes ended.
+    pub ends: &'a Ends,
+    /// Whether chunks that were stored as rows are compressed.
+    pub compresses: bool,
+}
+
 /// Makes everything whole that programs started with this token have recorded into a directory. `note` gets the definitions of
 /// each recording. Returns also the files that cannot be read, of any program.
 ///
@@ -168,8 +180,7 @@ pub fn gather(
     directory: &Path,
     token: &str,
     since: SystemTime,
-    symbols: &Symbols,
-    ends: &Ends,
+    with: &Completion<'_>,
     note: &mut dyn FnMut(&Definitions),
 ) -> anyhow::Result<(Vec<Gathered>, Vec<Unreadable>)> {
     let (inputs, mut unreadable) = open_all(directory, Some(since))?;
@@ -183,14 +194,19 @@ pub fn gather(
     let own = inputs.into_iter().filter(|input| {
         property(&input.recording.definitions, names::property::RECORDED_BY) == Some(token)
     });
-    let gathered = own.map(|input| gather_one(input, symbols, ends, note));
+    let gathered = own.map(|input| {
+        let mut gathered = gather_one(input, with, note);
+        if with.compresses && gathered.ended != Ended::Running {
+            compress(&mut gathered);
+        }
+        gathered
+    });
     Ok((gathered.collect(), unreadable))
 }
 
 fn gather_one(
     mut input: InputRecording,
-    symbols: &Symbols,
-    ends: &Ends,
+    with: &Completion<'_>,
     note: &mut dyn FnMut(&Definitions),
 ) -> Gathered {
     let mut problems = Vec::new();
@@ -212,7 +228,7 @@ fn gather_one(
             }
         }
     }
-    let mut records = symbols.resolve(&input.recording.definitions);
+    let mut records = with.symbols.resolve(&input.recording.definitions);
     let definitions = &mut input.recording.definitions;
     records
         .iter()
@@ -220,7 +236,7 @@ fn gather_one(
         .for_each(|record| definitions.add(record));
     let noted = ProcessEnd::from_properties(|key| property(&input.recording.definitions, key));
     let process_end = ProcessEnd {
-        system: system_end(&input, ends, noted.is_noted()),
+        system: system_end(&input, with.ends, noted.is_noted()),
         ..noted
     };
     if let Some(end) = &process_end.system {
@@ -261,6 +277,26 @@ fn gather_one(
         functions: (definitions.functions.len(), unnamed.count()),
         problems,
         path: input.path,
+    }
+}
+
+/// Compresses a whole recording, where it was stored as rows.
+fn compress(gathered: &mut Gathered) {
+    let outcome = InputRecording::open(&gathered.path).and_then(|input| {
+        annals_merger::compress(&input, CompressionLevel::default(), |_| Continue(()))
+    });
+    match outcome {
+        Ok(Some(compressed)) => {
+            let saved = compressed.from_bytes.saturating_sub(compressed.to_bytes);
+            gathered.bytes = gathered.bytes.saturating_sub(saved);
+        }
+        Ok(None) => {}
+        Err(error) => {
+            let error = anyhow::Error::from(error);
+            let path = gathered.path.display();
+            let problem = format!("{path}: whole, but not compressed: {error:#}");
+            gathered.problems.push(problem);
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use annals_merger::{Reader, Sums};
 use annals_recorder::{
-    CompressionLevel, EventType, EventTypeSpec, Metric, Options, Recorder, RegionId, Status, Text,
+    Compression, EventType, EventTypeSpec, Metric, Options, Recorder, RegionId, Status, Text,
 };
 
 use crate::contestant::{Check, Contestant, Lane, MessageLane};
@@ -32,11 +32,11 @@ impl Program {
     ///
     /// # Errors
     /// Those of the recorder.
-    pub(crate) fn start(directory: &Path, compression: CompressionLevel) -> Result<Self, String> {
+    pub(crate) fn start(directory: &Path, compression: Compression) -> Result<Self, String> {
         Self::try_start(directory, compression).map_err(|error| error.to_string())
     }
 
-    fn try_start(directory: &Path, compression: CompressionLevel) -> annals_recorder::Result<Self> {
+    fn try_start(directory: &Path, compression: Compression) -> annals_recorder::Result<Self> {
         let mut options = Options::new(directory);
         options.rank = Some(0);
         options.compression = compression;
@@ -133,7 +133,7 @@ impl Annals {
     /// Those of the recorder.
     pub(crate) fn start(directory: &Path) -> Result<Self, String> {
         Ok(Self {
-            program: Arc::new(Program::start(directory, CompressionLevel::default())?),
+            program: Arc::new(Program::start(directory, Compression::default())?),
             raised: 0,
         })
     }

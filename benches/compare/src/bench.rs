@@ -194,16 +194,19 @@ fn whole_costs(
 ) {
     let calls = WHOLE_CALLS * arguments.calls;
     for program in WholeProgram::ALL {
-        let mut costs: [Vec<Cost>; 5] = Default::default();
-        let mut failures = [None, None, None, None];
+        const COUNT: usize = Recording::ALL.len();
+        // With what is compressed afterwards, too.
+        let (mut costs, mut afterwards): ([Vec<Cost>; COUNT], [Vec<Cost>; COUNT]) =
+            Default::default();
+        let mut failures = [const { None }; COUNT];
         for number in 0..arguments.rounds {
             eprint!(
                 "\rwhole costs, round {} of {}",
                 number + 1,
                 arguments.rounds
             );
-            for turn in 0..Recording::ALL.len() {
-                let index = (turn + number as usize) % Recording::ALL.len();
+            for turn in 0..COUNT {
+                let index = (turn + number as usize) % COUNT;
                 if failures[index].is_some() {
                     continue;
                 }
@@ -214,7 +217,7 @@ fn whole_costs(
                 match run() {
                     Ok((cost, compressed)) => {
                         costs[index].push(cost);
-                        costs[4].extend(compressed);
+                        afterwards[index].extend(compressed);
                     }
                     Err(reason) => failures[index] = Some(reason),
                 }
@@ -240,14 +243,24 @@ fn whole_costs(
             Some((cpu, bytes, dropped, raised))
         };
         let rows = [
-            ("annals, zstd (default)", 1, 4),
-            ("annals, not compressed", 2, 3),
-            ("otf2, then zstd level 1", 4, 4),
-            ("otf2", 3, 3),
+            ("annals, zstd", &costs[1], &afterwards[4]),
+            (
+                "annals, later: until the program ends",
+                &costs[2],
+                &afterwards[4],
+            ),
+            (
+                "annals, later: with its compression",
+                &afterwards[2],
+                &afterwards[4],
+            ),
+            ("annals, not compressed", &costs[3], &costs[4]),
+            ("otf2, then zstd level 1", &afterwards[4], &afterwards[4]),
+            ("otf2", &costs[4], &costs[4]),
         ];
-        for (contestant, index, reference) in rows {
-            let reference = summary(&costs[reference]);
-            if let Some((cpu_ns, bytes_per_event, dropped, raised)) = summary(&costs[index]) {
+        for (contestant, costs, reference) in rows {
+            let reference = summary(reference);
+            if let Some((cpu_ns, bytes_per_event, dropped, raised)) = summary(costs) {
                 report.lines.push(Line::Whole {
                     contestant: contestant.to_owned(),
                     cpu_ns,

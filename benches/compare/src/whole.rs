@@ -1,11 +1,13 @@
 //! The whole cost of an event: processor time of all threads, from starting the recorder to the
 //! finished files, the program's own work subtracted; and the bytes on disk.
 
+use std::ops::ControlFlow::Continue;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use annals_recorder::CompressionLevel;
+use annals_merger::InputRecording;
+use annals_recorder::{Compression, CompressionLevel};
 
 use crate::annals::{self, AnnalsLane, Program};
 use crate::contestant::MessageLane;
@@ -37,8 +39,10 @@ pub(crate) struct Cost {
 pub(crate) enum Recording {
     /// The program alone.
     Nothing,
-    /// Annals with its default compression.
+    /// Annals, compressing as it writes: the default of the library.
     AnnalsZstd,
+    /// Annals, compressing when the program has ended: the default of `trace-cli record`.
+    AnnalsLater,
     /// Annals without compression.
     AnnalsPlain,
     /// OTF2; its files are compressed afterwards with zstd, level 1.
@@ -47,9 +51,10 @@ pub(crate) enum Recording {
 
 impl Recording {
     /// All, the reference first.
-    pub(crate) const ALL: [Self; 4] = [
+    pub(crate) const ALL: [Self; 5] = [
         Self::Nothing,
         Self::AnnalsZstd,
+        Self::AnnalsLater,
         Self::AnnalsPlain,
         Self::Otf2,
     ];
@@ -58,13 +63,14 @@ impl Recording {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Nothing => "program alone",
-            Self::AnnalsZstd => "annals, zstd (default)",
+            Self::AnnalsZstd => "annals, zstd",
+            Self::AnnalsLater => "annals, later",
             Self::AnnalsPlain => "annals, not compressed",
             Self::Otf2 => "otf2",
         }
     }
 
-    /// Runs a program; for OTF2 the second cost has the compression in it.
+    /// Runs a program; the second cost has the compression in it of what is compressed afterwards.
     ///
     /// # Errors
     /// If a recorder fails, or the counts do not add up.
@@ -88,12 +94,10 @@ impl Recording {
                 };
                 Ok((cost, None))
             }
-            Self::AnnalsZstd => {
-                annals(directory, program, calls, seed, CompressionLevel::default())
-            }
+            Self::AnnalsZstd => annals(directory, program, calls, seed, Compression::default()),
+            Self::AnnalsLater => annals(directory, program, calls, seed, Compression::Later),
             Self::AnnalsPlain => {
-                let none = "none".parse();
-                let none = none.map_err(|_| "`none` is no compression level".to_owned())?;
+                let none = CompressionLevel::None.into();
                 annals(directory, program, calls, seed, none)
             }
             Self::Otf2 => otf2(directory, program, calls, seed),
@@ -119,7 +123,7 @@ fn annals(
     program: WholeProgram,
     calls: u64,
     seed: u64,
-    compression: CompressionLevel,
+    compression: Compression,
 ) -> Result<(Cost, Option<Cost>), String> {
     let directory = directory.join("annals");
     let before = process_cpu_ns();
@@ -130,14 +134,26 @@ fn annals(
     let cpu_ns = process_cpu_ns() - before;
     let check = annals::check(&status, raised)?;
     let bytes = std::fs::metadata(&status.path).map_err(|error| error.to_string())?;
-    std::fs::remove_dir_all(&directory).map_err(|error| error.to_string())?;
     let cost = Cost {
         cpu_ns,
         raised,
         dropped: check.lost,
         bytes: bytes.len(),
     };
-    Ok((cost, None))
+    let before = process_cpu_ns();
+    let input = InputRecording::open(&status.path);
+    let compressed = input.and_then(|input| {
+        annals_merger::compress(&input, CompressionLevel::default(), |_| Continue(()))
+    });
+    let compressed = compressed.map_err(|error| error.to_string())?;
+    let afterwards = compressed.map(|compressed| Cost {
+        cpu_ns: cpu_ns + process_cpu_ns() - before,
+        bytes: compressed.to_bytes,
+        ..cost
+    });
+    annals::check(&status, raised)?;
+    std::fs::remove_dir_all(&directory).map_err(|error| error.to_string())?;
+    Ok((cost, afterwards))
 }
 
 #[cfg(not(otf2))]

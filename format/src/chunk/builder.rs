@@ -91,12 +91,12 @@ struct Batch {
 const PLACE_SHIFT: u32 = 32;
 
 /// Bytes of input that a plain row may need, as it is read in words: event type, tick, and eight elements of at most eight bytes.
-const PLAIN_ROW: usize = MOST_BEFORE_WORD + 8;
+pub(super) const PLAIN_ROW: usize = MOST_BEFORE_WORD + 8;
 /// Where in a row a word may begin. A power of 2 less 1, so that processors need not compare.
 const MOST_BEFORE_WORD: usize = 127;
 
 /// Most ticks of a step: twice as many must fit, too.
-const MOST_STEP: u64 = (1 << 31) - 1;
+pub(super) const MOST_STEP: u64 = (1 << 31) - 1;
 
 /// Takes plain rows, up to the first of another kind, and at most as many as there are places for in a batch. Of these, the type is
 /// in the chunk already, and at least [`PLAIN_ROW`] bytes of input are left. Returns their number and their length in bytes.
@@ -138,7 +138,7 @@ fn take_plain_rows(
 }
 
 /// In the word that a row with a near tick begins with: the first element's varint is longer than a byte.
-const CONTINUED: u64 = 0x8000_0000;
+pub(super) const CONTINUED: u64 = 0x8000_0000;
 
 /// Takes the elements of a plain row. Returns its step since a tick, and its length in bytes; `None` if it is no plain row.
 #[inline(never)]
@@ -168,7 +168,7 @@ fn take_plain_row(
 }
 
 #[inline]
-fn word_at(row: &[u8; PLAIN_ROW], from: usize) -> u64 {
+pub(super) fn word_at(row: &[u8; PLAIN_ROW], from: usize) -> u64 {
     let bytes = row[from & MOST_BEFORE_WORD..].first_chunk();
     bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
@@ -705,15 +705,19 @@ const fn is_signed(kind: ElementType) -> bool {
     matches!(kind, ElementType::I32 | ElementType::I64)
 }
 
+/// Returns whether the elements of an event type are at most eight integers that are always there.
+pub(super) fn is_plain(schema: &EventTypeSchema) -> bool {
+    use ElementType::{I32, I64, U32, U64};
+    let elements = &schema.elements;
+    let mut each = elements.iter();
+    elements.len() <= 8
+        && each.all(|(kind, is_optional)| matches!(kind, I32 | U32 | I64 | U64) && !is_optional)
+}
+
 /// Returns the first byte of the rows of an event type, if it is a plain one.
 fn plain_code(event_type: EventTypeId, schema: &EventTypeSchema) -> Option<u8> {
-    use ElementType::{I32, I64, U32, U64};
-    let is_plain = |(kind, is_optional): &(ElementType, bool)| {
-        matches!(kind, I32 | U32 | I64 | U64) && !is_optional
-    };
-    let elements = &schema.elements;
     let code = u8::try_from(u64::from(event_type.get()) + ROW_EVENT).ok()?;
-    (code < 0x80 && elements.len() <= 8 && elements.iter().all(is_plain)).then_some(code)
+    (code < 0x80 && is_plain(schema)).then_some(code)
 }
 
 #[cfg(test)]
@@ -721,7 +725,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::chunk::put_row_start;
+    use crate::chunk::{RowScanner, put_before_rows, put_row_start};
     use crate::ints::testing::interesting;
     use crate::value::Value;
     use crate::wire::Put;
@@ -823,6 +827,7 @@ mod tests {
             max_ticks in prop_oneof![4 => Just(u64::MAX), 1 => Just(1_000_000_u64)],
         ) {
             let schema = schema();
+            let mut scanner = RowScanner::default();
             let mut again = ChunkBuilder::new(max_ticks);
             for (events, base) in chunks {
                 let (rows, expected) = rows(&events, base);
@@ -841,10 +846,21 @@ mod tests {
                 // So is the chunk that is made in the memory of another.
                 again.restart(max_ticks);
                 again.push_rows(&schema, base, &rows).unwrap();
-                prop_assert_eq!(again.complete(StreamId::new(0)), header);
+                prop_assert_eq!(again.complete(StreamId::new(0)), header.clone());
                 let mut other = Vec::new();
                 again.encode(&mut other);
                 prop_assert_eq!(other, body);
+                // A row chunk has the same head and events; one whose ticks go back cannot be.
+                let is_narrow = max_ticks != u64::MAX;
+                let scanned = scanner.scan(&schema, StreamId::new(0), base, &rows).filter(|_| !is_narrow);
+                let is_row_chunk = !events.is_empty() && header.inversions == 0;
+                prop_assert_eq!(scanned.as_ref(), Some(&header).filter(|_| is_row_chunk && !is_narrow));
+                if let Some(header) = scanned {
+                    let mut body = Vec::new();
+                    put_before_rows(&header, &schema, base, &mut body);
+                    body.extend_from_slice(&rows);
+                    prop_assert_eq!(Chunk::decode_rows(&header, &body).unwrap(), chunk);
+                }
             }
         }
     }

@@ -162,14 +162,19 @@ impl Schema {
 
     /// Adds an event type, or ignores it if its id is [`Schema::MAX_EVENT_TYPES`] or higher.
     pub fn add(&mut self, event_type: &EventType) {
-        let index = event_type.id.index();
+        self.set(event_type.id, EventTypeSchema::of(event_type));
+    }
+
+    /// Sets the schema of an event type, as [`Schema::add`] does.
+    pub(crate) fn set(&mut self, id: EventTypeId, schema: EventTypeSchema) {
+        let index = id.index();
         if index >= Self::MAX_EVENT_TYPES {
             return;
         }
         if self.event_types.len() <= index {
             self.event_types.resize(index + 1, None);
         }
-        self.event_types[index] = Some(EventTypeSchema::of(event_type));
+        self.event_types[index] = Some(schema);
     }
 
     /// Returns the schema of an event type, or `None` if [`Schema::add`] was not called for it or ignored it.

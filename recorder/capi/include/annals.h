@@ -98,7 +98,7 @@ typedef struct annals_clock { uint64_t bits; } annals_clock;
  *   ANNALS_BUFFER        size of the buffer per process, as 16M (16M)
  *   ANNALS_PAGE          size of one buffer page (1/64 of the buffer, between 4K and 64K)
  *   ANNALS_LIVE_DIR      directory for the live file (next to the recording)
- *   ANNALS_COMPRESSION   none, or a zstd level from -7 to 22 (1)
+ *   ANNALS_COMPRESSION   none, later (when the program has ended), or a zstd level from -7 to 22 (1)
  *   ANNALS_CLOCK         auto, tsc or monotonic (auto)
  *   ANNALS_CALIBRATION   time between calibration points, as 250ms (1s)
  *   ANNALS_OVERFLOW      when no page is free: drop, block or overwrite (drop)

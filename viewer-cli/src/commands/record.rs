@@ -11,13 +11,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use annals_format::{Cause, Definitions, Ended};
 use annals_merger::{MergeOptions, Program, Symbols, no_progress};
-use annals_recorder::{Options, RECORDED_BY, RecorderError};
+use annals_recorder::{Compression, Options, RECORDED_BY, RecorderError};
 use anyhow::Context;
 use clap::Args;
 
 use crate::file::trace_beside;
 use crate::function_rules::{FunctionRules, programs};
-use crate::gather::{self, Ends, Gathered, Known};
+use crate::gather::{self, Completion, Ends, Gathered, Known};
 use crate::launch::{self, Launched};
 use crate::merge_summary::{Asked, of_merge};
 use crate::output::UsageError;
@@ -164,7 +164,8 @@ settings! {
     flush, "ANNALS_FLUSH", "TIME";
     /// Signals that have all pages written, as SIGUSR1,SIGTERM [ANNALS_FLUSH_SIGNAL]
     flush_signal, "ANNALS_FLUSH_SIGNAL", "SIGNALS";
-    /// `none`, or a zstd level from -7 to 22 [ANNALS_COMPRESSION]
+    /// `later` (when the program has ended, the default), `none`, or a zstd level from -7 to 22
+    /// [ANNALS_COMPRESSION]
     compression, "ANNALS_COMPRESSION", "LEVEL";
     /// `auto`, `tsc` or `monotonic` [ANNALS_CLOCK]
     clock, "ANNALS_CLOCK", "CLOCK";
@@ -185,6 +186,11 @@ pub struct ProgramEnd {
     pub signal: Option<i32>,
 }
 
+/// Why `--merge` is refused to a rank.
+const MERGE_OF_ONE_RANK: &str = "--merge: this is one rank of several, and each would merge its own recording alone: put \
+     the launcher after it (trace-cli record --merge -- mpirun ...), or merge the directory when all have ended \
+     (trace-merge)";
+
 /// Runs the command.
 ///
 /// # Errors
@@ -193,10 +199,7 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<ProgramEnd> {
     let symbols = Symbols::of_host_and(&arguments.symbols)?;
     let options = options(&arguments.settings)?;
     if arguments.merge && is_one_rank_of_several(&options) {
-        let why = "--merge: this is one rank of several, and each would merge its own recording alone: put the \
-                   launcher after it (trace-cli record --merge -- mpirun ...), or merge the directory when all have \
-                   ended (trace-merge)";
-        return Err(UsageError(why.to_owned()).into());
+        return Err(UsageError(MERGE_OF_ONE_RANK.to_owned()).into());
     }
     let library = library()?;
     let output = &arguments.output;
@@ -209,7 +212,7 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<ProgramEnd> {
     let started = SystemTime::now();
     let since_1970 = started.duration_since(UNIX_EPOCH).unwrap_or_default();
     let token = format!("{}-{}", std::process::id(), since_1970.as_nanos());
-    let mut command = recorded_command(arguments, &directory, &token);
+    let mut command = recorded_command(arguments, &options, &directory, &token);
     if options.run.is_none() {
         // One name for all processes that it starts.
         command.env("ANNALS_RUN", format!("{:x}", since_1970.as_millis()));
@@ -243,7 +246,12 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<ProgramEnd> {
     // Clocks of file systems may be coarse, or late.
     let since = started - Duration::from_secs(10);
     let mut note = |definitions: &Definitions| rules.note_definitions(definitions);
-    let gathered = gather::gather(&directory, &token, since, &symbols, &ends, &mut note);
+    let with = Completion {
+        symbols: &symbols,
+        ends: &ends,
+        compresses: options.compression == Compression::Later,
+    };
+    let gathered = gather::gather(&directory, &token, since, &with, &mut note);
     let mut has_failed = false;
     let (gathered, unreadable) = gathered.unwrap_or_else(|error| {
         has_failed = true;
@@ -290,11 +298,19 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<ProgramEnd> {
 
 /// Returns the command of the program, with the settings of its recorder in the environment. `token` is in the recordings
 /// of this run only.
-fn recorded_command(arguments: &RecordArguments, directory: &Path, token: &str) -> Command {
+fn recorded_command(
+    arguments: &RecordArguments,
+    options: &Options,
+    directory: &Path,
+    token: &str,
+) -> Command {
     let mut command = Command::new(&arguments.command[0]);
     command.args(&arguments.command[1..]);
     for setting in arguments.settings.given() {
         command.env(setting.variable, setting.value);
+    }
+    if options.compression == Compression::Later {
+        command.env("ANNALS_COMPRESSION", "later");
     }
     command.env("ANNALS_DIR", directory);
     command.env(RECORDED_BY, token);
@@ -388,6 +404,8 @@ fn is_one_rank_of_several(options: &Options) -> bool {
 /// Parses the settings like the program's recorder will, so that errors are reported before the program runs.
 fn options(settings: &Settings) -> anyhow::Result<Options> {
     let mut options = Options::new("");
+    // Unless the user says otherwise: no other mode costs a program less.
+    options.compression = Compression::Later;
     let wrong = |error: RecorderError| UsageError(error.to_string());
     options.set_from_env().map_err(wrong)?;
     for setting in settings.given() {

@@ -1,9 +1,10 @@
 //! `trace-cli recover`: one clean recording out of what a killed process left.
 
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use annals_format::Ended;
+use annals_format::{CompressionLevel, Ended};
 use annals_merger::{InputRecording, MergeError, find, recover};
 use anyhow::Context;
 use clap::Args;
@@ -15,8 +16,8 @@ use crate::table::safe;
 /// Folds the live files of killed processes into their recordings.
 ///
 /// Each recording is then complete and has its footer; its live file is removed. Events, counts and losses are the same
-/// as before, when readers read both files. Complete recordings are not changed, nor are those of processes that still
-/// run. A live file with an unreadable part is never removed: without --output, both files stay unchanged. Exit code 3
+/// as before, when readers read both files. Chunks that a recorder stored without compression (`record --compression later`, `none`)
+/// are compressed. Other complete recordings are not changed, nor are those of processes that still run. A live file with an unreadable part is never removed: without --output, both files stay unchanged. Exit code 3
 /// when a recording ends early and has no live file, or when a part cannot be read. Chunks that a footer lists are not
 /// read: `verify` checks them.
 #[derive(Clone, Debug, Args)]
@@ -40,7 +41,7 @@ pub struct RecoverArguments {
 struct Line {
     /// Its file.
     path: PathBuf,
-    /// `recovered`, `whole`, `running`, `truncated`, `incomplete` or `unreadable`.
+    /// `recovered`, `whole`, `compressed`, `running`, `truncated`, `incomplete` or `unreadable`.
     state: &'static str,
     /// The recording that was written.
     output: Option<PathBuf>,
@@ -156,5 +157,23 @@ fn recover_one(path: PathBuf, arguments: &RecoverArguments) -> anyhow::Result<Li
         None if !input.recording.has_footer => line.state = "truncated",
         None => {}
     }
+    compress_rows(&mut line, arguments)?;
     Ok(line)
+}
+
+/// Compresses what a recorder stored as rows: of a recording that is whole now.
+fn compress_rows(line: &mut Line, arguments: &RecoverArguments) -> anyhow::Result<()> {
+    let path = match &line.output {
+        Some(output) => output,
+        // The original recordings stay.
+        None if arguments.output.is_some() => return Ok(()),
+        None => &line.path,
+    };
+    let input = InputRecording::open(path)?;
+    let level = CompressionLevel::default();
+    let compressed = annals_merger::compress(&input, level, |_| ControlFlow::Continue(()))?;
+    if compressed.is_some() && line.state == "whole" {
+        line.state = "compressed";
+    }
+    Ok(())
 }

@@ -1,10 +1,13 @@
 //! What recording costs on this machine, by kind of program.
 
 use std::hint::black_box;
+use std::ops::ControlFlow::Continue;
 use std::path::Path;
 
+use annals_format::CompressionLevel;
+use annals_merger::InputRecording;
 use annals_recorder::{
-    EventType, EventTypeSpec, Metric, Options, Overflow, Recorder, RegionId, Result,
+    Compression, EventType, EventTypeSpec, Metric, Options, Overflow, Recorder, RegionId,
 };
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
@@ -65,9 +68,10 @@ struct Recording {
 }
 
 impl Recording {
-    fn start(directory: &Path) -> Result<Self> {
+    fn start(directory: &Path) -> annals_recorder::Result<Self> {
         let mut options = Options::new(directory);
         options.overflow = Overflow::Block;
+        options.compression = Compression::Later;
         let recorder = Recorder::start(&options)?;
         let names = [
             "receiver",
@@ -82,7 +86,7 @@ impl Recording {
             .fold(EventTypeSpec::new("sent"), EventTypeSpec::element);
         let regions = (0..REGIONS).map(|number| recorder.add_region(&format!("region {number}")));
         Ok(Self {
-            regions: regions.collect::<Result<_>>()?,
+            regions: regions.collect::<annals_recorder::Result<_>>()?,
             sent: recorder.add_event_type(&sent)?,
             load: recorder.add_metric("load", "")?,
             recorder,
@@ -138,11 +142,13 @@ struct Cost {
     thread_ns: f64,
     /// More processor time of all threads, nanoseconds.
     all_ns: f64,
+    /// Processor time of the compression afterwards, nanoseconds.
+    compression_ns: f64,
     bytes: f64,
     lost: u64,
 }
 
-fn round(program: Program, directory: &Path) -> Result<Cost> {
+fn round(program: Program, directory: &Path) -> anyhow::Result<Cost> {
     let since = |before: (i64, i64)| {
         let now = used_ns();
         ((now.0 - before.0) as f64, (now.1 - before.1) as f64)
@@ -157,11 +163,18 @@ fn round(program: Program, directory: &Path) -> Result<Cost> {
     let status = recording.recorder.finish();
     let all_ns = since(before).1;
     let events = program.events() as f64;
+    let before = used_ns();
+    let input = InputRecording::open(&status.path)?;
+    let level = CompressionLevel::default();
+    let compressed = annals_merger::compress(&input, level, |_| Continue(()))?;
+    let compression_ns = since(before).1;
+    let bytes = compressed.map_or(status.written_bytes, |compressed| compressed.to_bytes);
     let _ = std::fs::remove_file(&status.path);
     Ok(Cost {
         thread_ns: (thread_ns - alone.0) / events,
         all_ns: (all_ns - alone.1) / events,
-        bytes: status.written_bytes as f64 / events,
+        compression_ns: compression_ns / events,
+        bytes: bytes as f64 / events,
         lost: status.dropped,
     })
 }
@@ -192,9 +205,9 @@ pub(super) fn costs(directory: &Path) -> Vec<Check> {
     let mut checks = Vec::new();
     for program in Program::ALL {
         let rounds = (0..ROUNDS).map(|_| round(program, &probe.0));
-        let rounds: Vec<Cost> = match rounds.collect::<Result<_>>() {
+        let rounds: Vec<Cost> = match rounds.collect::<anyhow::Result<_>>() {
             Ok(rounds) => rounds,
-            Err(error) => return failed(format!("{:#}", anyhow::Error::from(error))),
+            Err(error) => return failed(format!("{error:#}")),
         };
         checks.push(check(program, &rounds));
     }
@@ -204,6 +217,7 @@ pub(super) fn costs(directory: &Path) -> Vec<Check> {
 fn check(program: Program, rounds: &[Cost]) -> Check {
     let thread_ns = median(rounds, |cost| cost.thread_ns);
     let all_ns = median(rounds, |cost| cost.all_ns);
+    let compression_ns = median(rounds, |cost| cost.compression_ns);
     let bytes = median(rounds, |cost| cost.bytes);
     let lost: u64 = rounds.iter().map(|cost| cost.lost).sum();
     let found = json!({
@@ -211,11 +225,13 @@ fn check(program: Program, rounds: &[Cost]) -> Check {
         "events": program.events(),
         "thread_ns_per_event": thread_ns,
         "all_threads_ns_per_event": all_ns,
+        "compression_ns_per_event": compression_ns,
         "bytes_per_event": bytes,
         "dropped": lost,
     });
     let says = format!(
-        "{}: an event costs {thread_ns:.1} ns where a processor is free for the writer, {all_ns:.1} ns where none is, and {bytes:.2} bytes",
+        "{}: an event costs {thread_ns:.1} ns where a processor is free for the writer, {all_ns:.1} ns where none is, \
+         {compression_ns:.1} ns after the program's end, and {bytes:.2} bytes",
         program.says()
     );
     match lost {
