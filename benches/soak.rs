@@ -2,19 +2,23 @@
 //! counters.
 //!
 //!     cargo run --release --example soak -- plain 60
+//!     cargo run --release --example soak -- later 60
 //!     cargo run --release --example soak -- flight 60
 //!
-//! Arguments: `plain` (a recording of everything) or `flight` (the flight recorder, with a snapshot every ten seconds); minutes (default 1);
-//! events a second (default 2000000); directory (default: a temporary one, on the disk). Exit code 1 when something is
-//! not as it should be. The plain mode needs about 1 GB of disk for ten minutes.
+//! Arguments: `plain` (a recording of everything), `later` (the same, compressed after the end) or `flight` (the flight recorder, with a
+//! snapshot every ten seconds); minutes (default 1); events a second (default 2000000; more than the threads can raise is as fast as
+//! they can); directory (default: a temporary one, on the disk). Exit code 1 when something is not as it should be. For ten minutes, the plain
+//! mode needs about 1 GB of disk, `later` 8 GB.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use annals_merger::{Reader, Sums, Window};
-use annals_recorder::{EventTypeSpec, Options, Overflow, Recorder};
+use annals_format::CompressionLevel;
+use annals_merger::{InputRecording, Reader, Sums, Window, compress};
+use annals_recorder::{Compression, EventTypeSpec, Options, Overflow, Recorder};
 
 const THREADS: usize = 2;
 /// Events of one turn of a thread: it enters a region, marks, measures and leaves.
@@ -48,6 +52,7 @@ impl Needs {
 
 struct Plan {
     is_flight: bool,
+    is_later: bool,
     length: Duration,
     events_a_second: u64,
     directory: Option<PathBuf>,
@@ -55,11 +60,10 @@ struct Plan {
 
 fn plan() -> Option<Plan> {
     let mut arguments = std::env::args().skip(1);
-    let is_flight = match arguments.next()?.as_str() {
-        "plain" => false,
-        "flight" => true,
-        _ => return None,
-    };
+    let mode = arguments.next()?;
+    if !["plain", "later", "flight"].contains(&mode.as_str()) {
+        return None;
+    }
     let minutes = arguments
         .next()
         .map_or(Some(1.0), |text| text.parse().ok())?;
@@ -67,7 +71,8 @@ fn plan() -> Option<Plan> {
         .next()
         .map_or(Some(2_000_000), |text| text.parse().ok())?;
     Some(Plan {
-        is_flight,
+        is_flight: mode == "flight",
+        is_later: mode == "later",
         length: Duration::try_from_secs_f64(60.0 * minutes).ok()?,
         events_a_second,
         directory: arguments.next().map(PathBuf::from),
@@ -116,6 +121,9 @@ fn main() -> ExitCode {
     if plan.is_flight {
         options.overflow = Overflow::Overwrite;
     }
+    if plan.is_later {
+        options.compression = Compression::Later;
+    }
     let recorder = Recorder::start(&options).expect("a recorder");
     let raised: [AtomicU64; THREADS] = std::array::from_fn(|_| AtomicU64::new(0));
     let stop = AtomicBool::new(false);
@@ -144,6 +152,16 @@ fn main() -> ExitCode {
     }
     problems.extend(status.storage_failure.map(|why| format!("storage: {why}")));
 
+    if plan.is_later {
+        let begun = Instant::now();
+        let input = InputRecording::open(&status.path).expect("the recording");
+        let level = CompressionLevel::default();
+        let compressed = compress(&input, level, |_| ControlFlow::Continue(()));
+        println!(
+            "compressed in {:.1} s: {compressed:?}",
+            begun.elapsed().as_secs_f64()
+        );
+    }
     // What is on the disk, against the counters.
     let opened = Reader::open(&status.path).expect("the recording");
     let mut read = 0_u64;

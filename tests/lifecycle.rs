@@ -402,7 +402,7 @@ fn limited() {
     let mut options = Options::new(directory);
     options.buffer_bytes = 256 << 10;
     options.page_bytes = Some(4096);
-    options.compression = annals_recorder::CompressionLevel::None;
+    options.compression = annals_recorder::CompressionLevel::None.into();
     let recorder = Recorder::start(&options).expect("a recorder");
     let limit = libc::rlimit {
         rlim_cur: 600_000,
@@ -538,7 +538,7 @@ fn on_a_small_disk() {
     let mut options = Options::new(&directory);
     options.buffer_bytes = if is_safe { 256 << 10 } else { 4 << 20 };
     options.page_bytes = Some(4096);
-    options.compression = annals_recorder::CompressionLevel::None;
+    options.compression = annals_recorder::CompressionLevel::None.into();
     let recorder = Recorder::start(&options).expect("a recorder");
     let mark = mark(&recorder);
     for number in 0..1_500_000 {

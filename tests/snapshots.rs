@@ -120,7 +120,7 @@ fn snapshot_bytes(path: &Path) -> (u64, u64) {
 
 fn options(chunk_events: usize) -> MergeOptions {
     let mut options = MergeOptions::new();
-    options.compression = CompressionLevel::None.into();
+    options.compression = CompressionLevel::None;
     options.chunk_events = chunk_events;
     options.jobs = 2;
     options

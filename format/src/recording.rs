@@ -3,6 +3,7 @@
 mod stream_losses;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::block::{BlockKind, FileHeader};
 use crate::chunk::{Chunk, ChunkBuilder, ChunkHeader, read_row_chunk};
@@ -82,8 +83,8 @@ pub struct StreamContents {
 pub struct Recording {
     /// Header of the file.
     pub header: FileHeader,
-    /// All definitions.
-    pub definitions: Definitions,
+    /// All definitions. Shared, because a merge of many recordings leaves most without any.
+    pub definitions: Arc<Definitions>,
     /// All streams that are defined, have chunks or counters. Boxed, because a map's node reserves room for several
     /// values, and most recordings have few.
     pub streams: BTreeMap<StreamId, Box<StreamContents>>,
@@ -148,7 +149,7 @@ impl Recording {
         let header = read_file_header(file)?;
         let mut recording = Self {
             header,
-            definitions: Definitions::default(),
+            definitions: Arc::default(),
             streams: BTreeMap::new(),
             ended: Ended::Truncated,
             has_footer: false,
@@ -178,7 +179,7 @@ impl Recording {
         if let Some(live) = live.filter(|_| !recording.has_footer) {
             recording.take_live(file, live, &is_alive, &mut chunks, &mut open);
         }
-        recording.definitions.tidy();
+        Arc::make_mut(&mut recording.definitions).tidy();
         recording.assemble_streams(chunks, totals, open);
         Ok(recording)
     }
@@ -208,7 +209,7 @@ impl Recording {
     ) -> Self {
         Self {
             header,
-            definitions,
+            definitions: Arc::new(definitions),
             streams,
             ended: Ended::Finished,
             has_footer: true,
@@ -268,7 +269,7 @@ impl Recording {
         }
         let footer = found.footer;
         self.has_footer = true;
-        self.definitions = footer.definitions;
+        self.definitions = Arc::new(footer.definitions);
         let end = self.definitions.process_ends.get(&ProcessId::new(0));
         self.ended = end.map_or(Ended::Finished, |end| end.ended);
         self.last_reference_ns = end.map(|end| end.end_ns);
@@ -327,8 +328,11 @@ impl Recording {
                         chunks.entry(key).or_insert(StoredChunk { header, place });
                     })
                 }
-                BlockKind::Definitions if !block.is_cut => read_block(file, block.offset)
-                    .and_then(|(_, _, body)| self.definitions.add_all_within(&body, limits)),
+                BlockKind::Definitions if !block.is_cut => {
+                    read_block(file, block.offset).and_then(|(_, _, body)| {
+                        Arc::make_mut(&mut self.definitions).add_all_within(&body, limits)
+                    })
+                }
                 BlockKind::Totals if !block.is_cut => {
                     read_block(file, block.offset).and_then(|(_, _, body)| {
                         let mut wire = Wire::new(&body);
@@ -377,7 +381,7 @@ impl Recording {
             Ended::Killed
         };
         self.last_reference_ns = Some(live.heartbeat_ns);
-        if let Err(error) = self.definitions.add_all(&live.definitions) {
+        if let Err(error) = Arc::make_mut(&mut self.definitions).add_all(&live.definitions) {
             self.live_loss.definitions_unreadable = true;
             self.problem(0, 0, &error);
         }
@@ -434,10 +438,10 @@ impl Recording {
                     let last = self.definitions.strings.keys().next_back();
                     let id = StringId::new(last.map_or(0, |id| id.get().saturating_add(1)));
                     let string = Definition::String(id, open.name.clone());
-                    self.definitions.add(string);
+                    Arc::make_mut(&mut self.definitions).add(string);
                     id
                 });
-                self.definitions.add(Definition::Location(Location {
+                Arc::make_mut(&mut self.definitions).add(Definition::Location(Location {
                     id,
                     process,
                     name,
@@ -445,7 +449,7 @@ impl Recording {
                     system_id: open.system_id,
                 }));
             }
-            self.definitions.add(Definition::Stream(Stream {
+            Arc::make_mut(&mut self.definitions).add(Definition::Stream(Stream {
                 id: open.stream,
                 source: open.source,
                 location: open.location,

@@ -49,7 +49,7 @@ impl Recording {
             offset: length,
             error: source,
         })?;
-        let mut definitions = self.definitions.clone();
+        let mut definitions = Definitions::clone(&self.definitions);
         definitions.add(Definition::ProcessEnd(ProcessEnd {
             process: ProcessId::new(0),
             ended: self.ended,

@@ -24,8 +24,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use annals_format::{
-    BootId, ClockId, Definition, Definitions, OrderHash, ProcessEnd, ProcessId, RecordingId, Slice,
-    SourceOrder, StreamId, StreamTotals, TraceChunk, TraceLoss,
+    BootId, CalibrationPoint, ClockId, Definition, Definitions, OrderHash, ProcessEnd, ProcessId,
+    RecordingId, Slice, SourceOrder, StreamId, StreamTotals, TraceChunk, TraceLoss,
 };
 
 use crate::allocator::give_freed_memory_back;
@@ -62,6 +62,8 @@ use self::causality::{Moved, shifts_of};
 struct MergedProcess {
     /// On its own: a run may have very many.
     input: Box<InputRecording>,
+    /// The calibration points of its clocks.
+    calibration: Box<[CalibrationPoint]>,
     process: ProcessId,
     numbers: Numbers,
     start_ns: i64,
@@ -306,7 +308,8 @@ impl Merge {
         let all = Keep::default();
         let sizes = crate::merge::runs::sizes_of(&self.definitions);
         let mut points: Vec<(i64, u64)> = Vec::new();
-        for reader in self.open_readers(&all, None) {
+        let readers = self.stream_readers(&all, None);
+        for reader in readers.chain(self.trace_readers(&all, None)) {
             for (first, last, bytes) in reader.spans(&sizes) {
                 let (first, span) = (i128::from(first), i128::from(last) - i128::from(first));
                 points.extend((0..POINTS).map(|point| {
@@ -515,14 +518,27 @@ impl Merge {
         Ok(done)
     }
 
+    /// Returns readers of all inputs: of streams in their order, then of traces.
     fn open_readers<'a>(
         &'a self,
         keep: &'a Keep,
         references: Option<&'a ElementReferences>,
     ) -> Vec<InputReader<'a>> {
-        let mut readers: Vec<InputReader<'_>> = Vec::new();
-        for member in &self.members {
-            for (id, contents) in &member.input.recording.streams {
+        let mut readers: Vec<InputReader<'_>> = self.stream_readers(keep, references).collect();
+        readers.sort_by_key(InputReader::stream);
+        readers.extend(self.trace_readers(keep, references));
+        readers
+    }
+
+    /// Returns readers of the streams of recordings, one after the other: all together take much memory.
+    fn stream_readers<'a>(
+        &'a self,
+        keep: &'a Keep,
+        references: Option<&'a ElementReferences>,
+    ) -> impl Iterator<Item = InputReader<'a>> {
+        self.members.iter().flat_map(move |member| {
+            let streams = member.input.recording.streams.iter();
+            streams.map(move |(id, contents)| {
                 let stream = member.numbers.streams[id];
                 let recorded = RecordedStream {
                     stream,
@@ -532,27 +548,28 @@ impl Merge {
                     process_start_ns: member.start_ns,
                     process_end_ns: member.end_ns,
                 };
-                let reader = match self.stream_clock(member, *id) {
+                let is_sorted = self.is_sorted(stream);
+                match self.stream_clock(member, *id) {
                     Some(clock) => InputReader::Stream(Box::new(StreamReader::new(
-                        recorded,
-                        clock,
-                        keep,
-                        references,
-                        self.is_sorted(stream),
+                        recorded, clock, keep, references, is_sorted,
                     ))),
                     None => InputReader::Unplaced(Box::new(UnplacedStream::new(recorded, keep))),
-                };
-                readers.push(reader);
-            }
-        }
-        readers.sort_by_key(InputReader::stream);
-        let readers = readers.into_iter();
+                }
+            })
+        })
+    }
+
+    /// Returns readers of the traces.
+    fn trace_readers<'a>(
+        &'a self,
+        keep: &'a Keep,
+        references: Option<&'a ElementReferences>,
+    ) -> impl Iterator<Item = InputReader<'a>> {
         let sorted = SortedStreams::of(&self.definitions);
-        let traces = self.traces.iter().map(|trace| {
+        self.traces.iter().map(move |trace| {
             let reader = TraceReader::new(trace, keep, references, sorted.clone(), &self.shifts);
             InputReader::Trace(Box::new(reader))
-        });
-        readers.chain(traces).collect()
+        })
     }
 }
 

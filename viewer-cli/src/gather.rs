@@ -10,6 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use annals_format::{
@@ -229,7 +230,7 @@ fn gather_one(
         }
     }
     let mut records = with.symbols.resolve(&input.recording.definitions);
-    let definitions = &mut input.recording.definitions;
+    let definitions = Arc::make_mut(&mut input.recording.definitions);
     records
         .iter()
         .cloned()
@@ -240,7 +241,7 @@ fn gather_one(
         ..noted
     };
     if let Some(end) = &process_end.system {
-        let definitions = &mut input.recording.definitions;
+        let definitions = Arc::make_mut(&mut input.recording.definitions);
         let added = property_records(definitions, names::property::PROCESS_END, end);
         added
             .iter()

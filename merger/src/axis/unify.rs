@@ -49,7 +49,7 @@ pub(crate) fn define_lost_streams(recording: &mut Recording) {
         .filter(|id| !defined.contains_key(id));
     let lost: Vec<StreamId> = lost.copied().collect();
     for id in lost {
-        recording.definitions.add(Definition::Stream(Stream {
+        Arc::make_mut(&mut recording.definitions).add(Definition::Stream(Stream {
             id,
             source: LOST_SOURCE,
             location: None,

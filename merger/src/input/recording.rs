@@ -5,12 +5,14 @@ use super::host::is_alive;
 use crate::error::{MergeError, Result};
 use annals_format::names;
 use annals_format::{
-    Chunk, ChunkPlace, Ended, FormatError, LiveImage, ReadAt, Recording, RecordingId, StoredChunk,
+    Chunk, ChunkPlace, Definitions, Ended, FormatError, LiveImage, ReadAt, Recording, RecordingId,
+    StoredChunk,
 };
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 use std::fs::{self};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
 
 /// An opened recording.
 #[derive(Debug)]
@@ -23,12 +25,15 @@ pub struct InputRecording {
     pub file_bytes: u64,
     /// Its contents.
     pub recording: Recording,
-    /// Definitions of it that were packed.
-    packed: Vec<u8>,
+    /// All of its definitions, while they are packed.
+    packed: Option<Box<[u8]>>,
     pub(crate) origin: ChunkOrigin,
     /// The temporary directory of a recording that was converted; it is removed with the last of them.
-    pub(crate) directory: Option<std::sync::Arc<tempfile::TempDir>>,
+    pub(crate) directory: Option<Arc<tempfile::TempDir>>,
 }
+
+/// Recordings of a merge. Boxed: a list that grows would have room for twice as many of them.
+pub(crate) type Inputs = Vec<Box<InputRecording>>;
 
 /// Where the chunks of a recording are.
 #[derive(Debug)]
@@ -108,7 +113,7 @@ impl InputRecording {
             live_path: is_live_used.then_some(live_path),
             file_bytes,
             recording,
-            packed: Vec::new(),
+            packed: None,
             origin: ChunkOrigin::File(file),
             directory: None,
         })
@@ -121,7 +126,7 @@ impl InputRecording {
     /// [`MergeError::NoProcess`] if it defines no process and has no stream.
     pub fn check_has_process(&self) -> Result<()> {
         let recording = &self.recording;
-        if !recording.definitions.processes.is_empty() || !recording.streams.is_empty() {
+        if !recording.streams.is_empty() || !self.definitions().processes.is_empty() {
             return Ok(());
         }
         let at = self.file_bytes;
@@ -155,29 +160,28 @@ impl InputRecording {
         Ok(())
     }
 
-    /// Puts its definitions, but those of its process, rank and world, into the bytes that they have in a file: a run has many
-    /// recordings, and they all wait for the last one before they are put into order.
+    /// Puts its definitions into the bytes that they have in a file: a run has many recordings, and they all wait for the last one
+    /// before they are put into order.
     pub(crate) fn pack_definitions(&mut self) {
-        let definitions = &mut self.recording.definitions;
-        let (processes, ranks) = (definitions.processes.clone(), definitions.ranks.clone());
-        let worlds = definitions.worlds.clone();
-        let names = processes.values().map(|process| process.run);
-        let names = names.chain(worlds.values().map(|world| world.name));
-        let names = names.map(|name| (name, definitions.string(name).to_owned()));
-        let names: BTreeMap<_, _> = names.collect();
         let mut packed = Vec::new();
-        std::mem::take(definitions).encode(&mut packed);
-        self.packed = packed.into_boxed_slice().into_vec();
-        (definitions.processes, definitions.ranks) = (processes, ranks);
-        (definitions.worlds, definitions.strings) = (worlds, names);
+        let definitions = std::mem::replace(&mut self.recording.definitions, no_definitions());
+        Arc::unwrap_or_clone(definitions).encode(&mut packed);
+        self.packed = Some(packed.into_boxed_slice());
     }
 
-    /// Restores the definitions that were packed.
+    /// Restores the definitions, if they were packed.
     pub(crate) fn unpack_definitions(&mut self) {
-        let packed = std::mem::take(&mut self.packed);
-        // The data was encoded by this process, so it is intact.
-        let outcome = self.recording.definitions.add_all(&packed);
-        debug_assert!(outcome.is_ok(), "{outcome:?}");
+        if let Some(packed) = self.packed.take() {
+            self.recording.definitions = Arc::new(unpacked(&packed));
+        }
+    }
+
+    /// Returns its definitions, packed or not.
+    pub(crate) fn definitions(&self) -> Cow<'_, Definitions> {
+        match &self.packed {
+            Some(packed) => Cow::Owned(unpacked(packed)),
+            None => Cow::Borrowed(&self.recording.definitions),
+        }
     }
 
     /// Returns the live file of a recording that has its footer, if its process, or a recovery, was killed before it
@@ -209,7 +213,7 @@ impl InputRecording {
             live_path: None,
             file_bytes,
             recording,
-            packed: Vec::new(),
+            packed: None,
             origin: ChunkOrigin::Archive(part),
             directory: None,
         }
@@ -245,6 +249,20 @@ impl InputRecording {
             }),
         }
     }
+}
+
+/// Returns the definitions of recordings that have none any more.
+pub(crate) fn no_definitions() -> Arc<Definitions> {
+    static NONE: LazyLock<Arc<Definitions>> = LazyLock::new(Arc::default);
+    Arc::clone(&NONE)
+}
+
+fn unpacked(packed: &[u8]) -> Definitions {
+    let mut definitions = Definitions::default();
+    // The data was encoded by this process, so it is intact.
+    let outcome = definitions.add_all(packed);
+    debug_assert!(outcome.is_ok(), "{outcome:?}");
+    definitions
 }
 
 fn live_file_property(recording: &Recording) -> Option<PathBuf> {

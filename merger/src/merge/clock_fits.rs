@@ -101,7 +101,7 @@ pub(super) fn fit_clocks(
         let boot_id = member.boot_id(definitions);
         for (id, number) in &member.numbers.clocks {
             let clock = &definitions.clocks[number];
-            let calibration = &member.input.recording.definitions.calibration;
+            let calibration = &member.calibration;
             let raw: Vec<(u64, i64, u64)> = calibration
                 .iter()
                 .filter(|point| point.clock == *id)

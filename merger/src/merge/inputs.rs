@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use annals_format::{Definitions, FileKind, FormatError, ReadAt};
 
@@ -10,7 +11,7 @@ use crate::clocks::offsets::ClockOffsets;
 use crate::error::{MergeError, Result};
 use crate::input::file::FileAt;
 use crate::input::find::{Found, RejectedInput, find, header_of, kind_of};
-use crate::input::recording::InputRecording;
+use crate::input::recording::{InputRecording, Inputs};
 use crate::input::symbols::Symbols;
 use crate::input::trace::InputTrace;
 use crate::merge::Merge;
@@ -19,9 +20,8 @@ use crate::merge::Merge;
 fn open_each(
     paths: &[PathBuf],
     mut each: impl FnMut(&mut InputRecording) -> Result<()>,
-) -> Result<(Vec<InputRecording>, Vec<RejectedInput>)> {
-    // An input takes a kilobyte: a list that grew could have room for as many again.
-    let mut inputs = Vec::with_capacity(paths.len());
+) -> Result<(Inputs, Vec<RejectedInput>)> {
+    let mut inputs = Inputs::new();
     let mut rejected = Vec::new();
     for path in paths {
         let opened = InputRecording::open(path).and_then(|mut input| {
@@ -29,7 +29,7 @@ fn open_each(
             Ok(input)
         });
         match opened {
-            Ok(input) => inputs.push(input),
+            Ok(input) => inputs.push(Box::new(input)),
             Err(error) => rejected.push(RejectedInput {
                 path: path.clone(),
                 why: error.without_path(),
@@ -92,8 +92,10 @@ pub(crate) fn open(
     }
     let mut inputs = open_recordings(&recordings, symbols, &mut rejected)?;
     let copies = reject_without_process(&mut inputs, &mut rejected);
-    inputs.extend(open_archives(archives, symbols, jobs, &mut rejected));
-    inputs.extend(open_paraver(paraver, &mut rejected));
+    let archives = open_archives(archives, symbols, jobs, &mut rejected);
+    inputs.extend(archives.into_iter().map(Box::new));
+    let paraver = open_paraver(paraver, &mut rejected);
+    inputs.extend(paraver.into_iter().map(Box::new));
     let traces = open_traces(traces, symbols, &mut rejected);
     if inputs.is_empty() && traces.is_empty() {
         return Err(nothing_readable(&rejected));
@@ -149,11 +151,11 @@ fn open_recordings(
     paths: &[PathBuf],
     symbols: &Symbols,
     rejected: &mut Vec<RejectedInput>,
-) -> Result<Vec<InputRecording>> {
+) -> Result<Inputs> {
     let is_packed = paths.len() > MOST_UNPACKED;
     let (inputs, more) = open_each(paths, |input| {
         input.check_rest()?;
-        name_functions(symbols, &mut input.recording.definitions);
+        name_functions(symbols, Arc::make_mut(&mut input.recording.definitions));
         if is_packed {
             input.pack_definitions();
         }
@@ -175,7 +177,7 @@ fn open_archives(
         match crate::otf2::open(&path, jobs) {
             Ok(mut processes) => {
                 for input in &mut processes {
-                    name_functions(symbols, &mut input.recording.definitions);
+                    name_functions(symbols, Arc::make_mut(&mut input.recording.definitions));
                 }
                 inputs.extend(processes);
             }
@@ -254,17 +256,14 @@ fn partial_traces(merge: &mut Merge) -> Vec<RejectedInput> {
 
 /// Rejects recordings that do not name their process. Returns the files of those that may be copies of others, cut soon
 /// after their start.
-fn reject_without_process(
-    inputs: &mut Vec<InputRecording>,
-    rejected: &mut Vec<RejectedInput>,
-) -> Vec<PathBuf> {
+fn reject_without_process(inputs: &mut Inputs, rejected: &mut Vec<RejectedInput>) -> Vec<PathBuf> {
     let id_of = |input: &InputRecording| input.recording.header.recording_id;
     let unnamed = inputs.extract_if(.., |input| input.check_has_process().is_err());
-    let unnamed: Vec<InputRecording> = unnamed.collect();
+    let unnamed: Inputs = unnamed.collect();
     if unnamed.is_empty() {
         return Vec::new();
     }
-    let ids: BTreeSet<_> = inputs.iter().map(id_of).collect();
+    let ids: BTreeSet<_> = inputs.iter().map(|input| id_of(input)).collect();
     let mut copies = Vec::new();
     for input in unnamed {
         match input.check_has_process() {

@@ -1,11 +1,14 @@
 //! A plan: what a merge settles before it reads events, kept for merges of the same inputs elsewhere or later,
 //! slice by slice.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use annals_format::{Definition, Definitions, SharedClockMap};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::clocks::hosts::Correction;
 use crate::error::{MergeError, Result};
@@ -33,7 +36,7 @@ pub struct Plan {
     /// `off`, `check` or `repair`.
     causality: String,
     /// Clock maps, clock errors, process ends and time zero: definition records in hexadecimal digits.
-    definitions: String,
+    definitions: Digits,
     /// Between each of these and the next about equally many bytes of events happen.
     quantiles_ns: Vec<i64>,
     /// By process, how a repair moves its events: time and shift.
@@ -42,6 +45,37 @@ pub struct Plan {
     #[serde(default)]
     corrections: Vec<Correction>,
     repair: Option<PlannedRepair>,
+}
+
+/// Bytes that are hexadecimal digits in the file. They are written and read digit by digit: a plan of many recordings has megabytes of them.
+#[derive(Debug)]
+struct Digits(Vec<u8>);
+
+impl fmt::Display for Digits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl Serialize for Digits {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Digits {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        let digits = Cow::<str>::deserialize(deserializer)?;
+        let bytes = digits.as_bytes().chunks(2).map(|pair| {
+            let pair = std::str::from_utf8(pair).ok();
+            let pair = pair.filter(|pair| pair.len() == 2 && !pair.starts_with('+'))?;
+            u8::from_str_radix(pair, 16).ok()
+        });
+        let bytes: Option<Vec<u8>> = bytes.collect();
+        let bytes =
+            bytes.ok_or_else(|| D::Error::custom("its definitions are no hexadecimal digits"))?;
+        Ok(Self(bytes))
+    }
 }
 
 /// The findings of a repair before it moved anything.
@@ -80,8 +114,6 @@ fn lengths(merge: &Merge) -> impl Iterator<Item = (&Path, u64)> {
 impl Plan {
     /// Returns the plan of a merge. A repair must be planned before.
     pub(super) fn of(merge: &Merge) -> Self {
-        let definitions = settled(&merge.definitions);
-        let digits = definitions.iter().map(|byte| format!("{byte:02x}"));
         let shifts = merge.shifts.iter().map(|shifts| shifts.knots().to_vec());
         let repair = merge.repair.as_ref().map(|repair| PlannedRepair {
             processes: repair.processes,
@@ -97,7 +129,7 @@ impl Plan {
             recordings: merge.recording_ids().map(|id| id.to_string()).collect(),
             lengths: lengths(merge).map(|(_, bytes)| bytes).collect(),
             causality: merge.causality.name().to_owned(),
-            definitions: digits.collect(),
+            definitions: Digits(settled(&merge.definitions)),
             quantiles_ns: merge.quantiles(),
             shifts: shifts.collect(),
             corrections: merge.hosts.corrections().to_vec(),
@@ -156,9 +188,10 @@ impl Plan {
     /// # Errors
     /// If the file cannot be written.
     pub fn write(&self, path: &Path, replace: Replace) -> Result<()> {
-        let json = serde_json::to_vec(self);
-        let json = json.map_err(|error| OutputError::not_written(path, error.into()))?;
-        Ok(WholeFile::write(path, &json, replace)?)
+        let mut file = WholeFile::create(path, replace)?;
+        let written = serde_json::to_writer(&mut file, self);
+        written.map_err(|error| OutputError::not_written(path, error.into()))?;
+        Ok(file.finish()?)
     }
 
     /// Reads a plan.
@@ -212,18 +245,8 @@ impl Plan {
                 "it was made with causality {plan}, not {now}"
             )));
         }
-        let digits = self.definitions.as_bytes().chunks(2);
-        let bytes = digits.map(|pair| {
-            let pair = std::str::from_utf8(pair)
-                .ok()
-                .filter(|pair| pair.len() == 2)?;
-            u8::from_str_radix(pair, 16).ok()
-        });
-        let bytes: Option<Vec<u8>> = bytes.collect();
-        let bytes =
-            bytes.ok_or_else(|| refuse("its definitions are no hexadecimal digits".to_owned()))?;
         let mut planned = Definitions::default();
-        let outcome = planned.add_all(&bytes);
+        let outcome = planned.add_all(&self.definitions.0);
         outcome.map_err(|error| refuse(error.to_string()))?;
         let hosts = merge
             .follow_corrections(&self.corrections)

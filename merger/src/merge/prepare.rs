@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use annals_format::{
-    BootId, ClockId, Definition, Definitions, EventType, EventTypeId, Filter, ProcessEnd,
-    ProcessId, RecordingId, Role, TimeZero, Verbosity,
+    BootId, CalibrationPoint, ClockId, Definition, Definitions, EventType, EventTypeId, Filter,
+    ProcessEnd, ProcessId, RecordingId, Role, TimeZero, Verbosity,
 };
 
 use super::clock_fits::fit_clocks;
@@ -21,7 +21,7 @@ use crate::clocks::hosts::{HostFacts, Hosts};
 use crate::clocks::offsets::ClockOffsets;
 use crate::clocks::{ClockFit, MapMover};
 use crate::filter::{Keep, said};
-use crate::input::recording::InputRecording;
+use crate::input::recording::{InputRecording, Inputs, no_definitions};
 use crate::input::trace::{InputTrace, RenumberedTrace};
 use crate::messages::causality::{Causality, MESSAGES_IN_FLIGHT};
 
@@ -29,7 +29,7 @@ impl Merge {
     /// Prepares a merge: ranks, definitions and clocks. The order of the inputs does not matter. A recording that is given
     /// twice, or in several traces, is taken once, from its own file if that is there.
     pub(super) fn prepare(
-        inputs: Vec<InputRecording>,
+        inputs: Inputs,
         traces: Vec<InputTrace>,
         offsets: Option<&ClockOffsets>,
     ) -> Self {
@@ -169,7 +169,7 @@ impl Merge {
         let axis = |reference_ns: i64| self.hosts.axis_ns(boot_id, reference_ns);
         let process = self.definitions.processes.get(&member.process);
         let mut start = process.map(|process| axis(process.start_reference_ns));
-        let points = recording.definitions.calibration.iter();
+        let points = member.calibration.iter();
         let known = points
             .map(|point| point.reference_ns)
             .chain(recording.last_reference_ns);
@@ -233,13 +233,13 @@ enum MergedFrom {
 }
 
 /// Returns the identities of recordings.
-fn ids_of(inputs: &[InputRecording]) -> BTreeSet<RecordingId> {
+fn ids_of(inputs: &Inputs) -> BTreeSet<RecordingId> {
     let headers = inputs.iter().map(|input| &input.recording.header);
     headers.map(|header| header.recording_id).collect()
 }
 
 /// Leaves out recordings that are given already. Returns the files of those that are left out, too.
-fn dedupe_inputs(mut inputs: Vec<InputRecording>) -> (Vec<InputRecording>, Vec<PathBuf>) {
+fn dedupe_inputs(mut inputs: Inputs) -> (Inputs, Vec<PathBuf>) {
     let mut seen: BTreeSet<RecordingId> = BTreeSet::new();
     let mut duplicates = Vec::new();
     // Of two files with one identity the same one must win, whatever the order of arguments: one that
@@ -277,7 +277,7 @@ fn renumber_traces(mut traces: Vec<InputTrace>) -> Vec<RenumberedTrace> {
 
 /// Assigns ranks to the processes of recordings, and to those of traces. Returns them in the order of ranks.
 fn rank_processes(
-    inputs: Vec<InputRecording>,
+    inputs: Inputs,
     traces: &[RenumberedTrace],
     of_traces: Vec<(usize, ProcessId, RecordingId)>,
 ) -> Vec<RankedProcess<MergedFrom>> {
@@ -291,11 +291,11 @@ fn rank_processes(
     }
     for input in inputs {
         let id = input.recording.header.recording_id;
-        let definitions = &input.recording.definitions;
+        let definitions = &*input.definitions();
         let process = definitions.ranks.keys().chain(definitions.processes.keys());
         let process = process.copied().next().unwrap_or(ProcessId::new(0));
         let claim = RankClaim::of(definitions, definitions, process, id);
-        claims.push((claim, MergedFrom::Recording(Box::new(input))));
+        claims.push((claim, MergedFrom::Recording(input)));
     }
     assign_ranks(claims)
 }
@@ -335,16 +335,17 @@ fn unify_definitions(
                 input.unpack_definitions();
                 define_lost_streams(&mut input.recording);
                 let recording = &mut input.recording;
-                let definitions = &mut recording.definitions;
+                let definitions = Arc::make_mut(&mut recording.definitions);
                 let facts = host_of(definitions, definitions, recording.last_reference_ns);
                 hosts.push(facts);
                 calibration::thin(definitions, most_points);
                 let (process, mut numbers) = unifier.add(definitions, rank, first_rank);
                 let used = types_of_chunks(&input);
                 name_lost_types(&mut unifier, used, &mut numbers);
-                forget_names(&mut input);
+                let calibration = forget_definitions(&mut input);
                 members.push(MergedProcess {
                     input,
+                    calibration,
                     process,
                     numbers,
                     start_ns: 0,
@@ -444,19 +445,20 @@ fn types_of_chunks(input: &InputRecording) -> BTreeSet<EventTypeId> {
         .collect()
 }
 
-/// Leaves a recording only the definitions that clocks are fitted with, and those that live pages are read with: the
-/// others are in the trace now, and a run has many recordings.
-fn forget_names(input: &mut InputRecording) {
+/// Leaves a recording only the definitions that live pages are read with: the others are in the trace now, and a run has many
+/// recordings. Returns the calibration points, which clocks are fitted with.
+fn forget_definitions(input: &mut InputRecording) -> Box<[CalibrationPoint]> {
     let has_pages = input.recording.has_pages();
-    let definitions = &mut input.recording.definitions;
-    let mut kept = Definitions::default();
+    let definitions = std::mem::replace(&mut input.recording.definitions, no_definitions());
+    let definitions = Arc::unwrap_or_clone(definitions);
     if has_pages {
-        kept.streams = std::mem::take(&mut definitions.streams);
-        kept.sources = std::mem::take(&mut definitions.sources);
-        kept.clocks = std::mem::take(&mut definitions.clocks);
+        let mut kept = Definitions::default();
+        kept.streams = definitions.streams;
+        kept.sources = definitions.sources;
+        kept.clocks = definitions.clocks;
+        input.recording.definitions = Arc::new(kept);
     }
-    kept.calibration = std::mem::take(&mut definitions.calibration);
-    *definitions = kept;
+    definitions.calibration.into_boxed_slice()
 }
 
 /// Names event types in chunks whose definition is lost.

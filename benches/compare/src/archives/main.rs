@@ -6,8 +6,6 @@
 #[cfg(otf2)]
 #[path = "../merging/otf2.rs"]
 mod otf2;
-#[allow(dead_code, reason = "the recordings of it are not needed here")]
-
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
