@@ -6,6 +6,7 @@
 #[cfg(otf2)]
 #[path = "../merging/otf2.rs"]
 mod otf2;
+
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
