@@ -60,6 +60,7 @@ fn part(which: u8, bytes: &[u8]) {
             let mut wire = Wire::new(bytes);
             if let Ok(header) = ChunkHeader::decode(&mut wire) {
                 let _ = Chunk::decode(&header, &bytes[wire.position()..]);
+                let _ = Chunk::decode_rows(&header, &bytes[wire.position()..]);
             }
         }
         2 => {
