@@ -43,9 +43,9 @@ MANY = "plan, 16 slices and join of 100,000 recordings of 20 events"
 CONSTANTS = {
     # The plan.
     "plan_base": Constant(17 * 2**20, "B", "plan: memory of the program", "`--plan-only` of 20 recordings"),
-    "plan_recording": Constant(7.0 * 2**10, "B", "plan: memory for a recording", MANY),
+    "plan_recording": Constant(4.2 * 2**10, "B", "plan: memory for a recording", MANY),
     "plan_chunk": Constant(670, "B", "plan: memory for a chunk", "`--plan-only` of 11,400 and 45,800 chunks"),
-    "plan_recording_s": Constant(206e-6, "s", "plan: time for a recording", MANY),
+    "plan_recording_s": Constant(186e-6, "s", "plan: time for a recording", MANY),
     "plan_chunk_s": Constant(2.6e-6, "s", "plan: time for a chunk", "`--plan-only` of 11,400 and 45,800 chunks"),
     "plan_file": Constant(172, "B", "plan: its file, for a recording", "`--write-plan` of 4,096 and 8,192 recordings"),
     # Opening, by the plan and by each slice.
@@ -58,7 +58,7 @@ CONSTANTS = {
     # A slice.
     "slice_base": Constant(35 * 2**20, "B", "slice: memory of the program", "`--slice` of one recording"),
     "slice_limit": Constant(256 * 2**20, "B", "slice: memory for events", "the default of `--memory-limit`"),
-    "slice_recording": Constant(8.5 * 2**10, "B", "slice: memory for a recording", MANY),
+    "slice_recording": Constant(6.6 * 2**10, "B", "slice: memory for a recording", MANY),
     "slice_recording_s": Constant(220e-6, "s", "slice: time for a recording", MANY),
     "slice_chunk": Constant(670, "B", "slice: memory for a chunk", "`--slice 100/256` of 11,400 and 45,800 chunks"),
     "slice_chunk_s": Constant(2.6e-6, "s", "slice: time for a chunk", "`--slice 100/256` of 11,400 and 45,800 chunks"),

@@ -24,6 +24,7 @@ use annals_recorder::Recorder;
 use crate::launch;
 use crate::process_end::ProcessEnd;
 use crate::table::safe_lines;
+use crate::time;
 use crate::watch::Processes;
 
 /// Returns a property of a recording's process.
@@ -170,7 +171,12 @@ pub struct Completion<'a> {
     pub ends: &'a Ends,
     /// Whether chunks that were stored as rows are compressed.
     pub compresses: bool,
+    /// Whether nothing is said of what takes long.
+    pub is_quiet: bool,
 }
+
+/// Bytes of a recording whose compression takes so long that users should know what is waited for.
+const LONG_BYTES: u64 = 256 << 20;
 
 /// Makes everything whole that programs started with this token have recorded into a directory. `note` gets the definitions of
 /// each recording. Returns also the files that cannot be read, of any program.
@@ -198,6 +204,10 @@ pub fn gather(
     let gathered = own.map(|input| {
         let mut gathered = gather_one(input, with, note);
         if with.compresses && gathered.ended != Ended::Running {
+            if gathered.bytes >= LONG_BYTES && !with.is_quiet {
+                let (path, bytes) = (gathered.path.display(), time::bytes(gathered.bytes));
+                tell(&format!("trace-cli: compressing {path}, {bytes}\n"));
+            }
             compress(&mut gathered);
         }
         gathered

@@ -250,6 +250,7 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<ProgramEnd> {
         symbols: &symbols,
         ends: &ends,
         compresses: options.compression == Compression::Later,
+        is_quiet: arguments.quiet,
     };
     let gathered = gather::gather(&directory, &token, since, &with, &mut note);
     let mut has_failed = false;
