@@ -10,6 +10,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use annals_format::{FILE_HEADER_LEN, FileHeader, FileKind};
 
@@ -445,6 +446,37 @@ pub(crate) fn create_beside<T>(
                 attempt += 1;
             }
             created => return created.map(|created| (created, temporary)),
+        }
+    }
+}
+
+/// Removes files that [`create_beside`] named for `path` in processes that are gone: of this host, and not written to for a minute, since
+/// a process of another host may have the number.
+pub(crate) fn remove_abandoned(path: &Path) {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
+        return;
+    };
+    let directory = match directory.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => directory,
+    };
+    let Ok(entries) = fs::read_dir(directory) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let found = entry.file_name();
+        let rest = found
+            .as_encoded_bytes()
+            .strip_prefix(name.as_encoded_bytes());
+        let rest = rest.and_then(|rest| rest.strip_prefix(b".")?.strip_suffix(b".tmp"));
+        let pid = rest.and_then(|rest| rest.split(|byte| *byte == b'-').next());
+        let pid = pid.and_then(|pid| std::str::from_utf8(pid).ok()?.parse::<u32>().ok());
+        let is_gone = pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists());
+        let changed = entry.metadata().and_then(|metadata| metadata.modified());
+        let age = changed.ok().and_then(|changed| changed.elapsed().ok());
+        if is_gone && age.is_some_and(|age| age >= MINUTE) {
+            let _ = fs::remove_file(entry.path());
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod browser;
 mod causes;
+mod compression;
 mod doctor;
 mod export;
 mod golden;

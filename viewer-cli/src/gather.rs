@@ -5,7 +5,7 @@ use annals_format::names;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::ops::ControlFlow::Continue;
+use std::ops::ControlFlow::{Break, Continue};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -20,8 +20,9 @@ use annals_merger::{
     InputRecording, OutputError, OutputKind, Replace, Symbols, WholeFile, find, recover,
 };
 use annals_recorder::Recorder;
+use rayon::ThreadPoolBuilder;
 
-use crate::launch;
+use crate::launch::{self, HeldSignals};
 use crate::process_end::ProcessEnd;
 use crate::table::safe_lines;
 use crate::time;
@@ -134,6 +135,8 @@ pub struct Gathered {
     pub functions: (usize, usize),
     /// Steps that failed.
     pub problems: Vec<String>,
+    /// Why it is not compressed, if it should be: it has everything all the same.
+    pub not_compressed: Option<String>,
 }
 
 impl Gathered {
@@ -171,6 +174,8 @@ pub struct Completion<'a> {
     pub ends: &'a Ends,
     /// Whether chunks that were stored as rows are compressed.
     pub compresses: bool,
+    /// Threads that compress; 0: one for each processor.
+    pub threads: usize,
     /// Whether nothing is said of what takes long.
     pub is_quiet: bool,
 }
@@ -208,7 +213,7 @@ pub fn gather(
                 let (path, bytes) = (gathered.path.display(), time::bytes(gathered.bytes));
                 tell(&format!("trace-cli: compressing {path}, {bytes}\n"));
             }
-            compress(&mut gathered);
+            compress(&mut gathered, with.threads);
         }
         gathered
     });
@@ -287,14 +292,26 @@ fn gather_one(
         bytes: length(&input.path) + input.live_path.as_ref().map_or(0, length),
         functions: (definitions.functions.len(), unnamed.count()),
         problems,
+        not_compressed: None,
         path: input.path,
     }
 }
 
-/// Compresses a whole recording, where it was stored as rows.
-fn compress(gathered: &mut Gathered) {
+/// Compresses a whole recording, where it was stored as rows. It stays as it is if a signal asks this process to end.
+fn compress(gathered: &mut Gathered, threads: usize) {
+    let signals = HeldSignals::hold();
+    let stop = |_| match signals.has_end() {
+        true => Break(()),
+        false => Continue(()),
+    };
+    // Threads of a pool that is there already would not hold the signals.
+    let pool = ThreadPoolBuilder::new().num_threads(threads).build();
     let outcome = InputRecording::open(&gathered.path).and_then(|input| {
-        annals_merger::compress(&input, CompressionLevel::default(), |_| Continue(()))
+        let work = || annals_merger::compress(&input, CompressionLevel::default(), stop);
+        match &pool {
+            Ok(pool) => pool.install(work),
+            Err(_) => work(),
+        }
     });
     match outcome {
         Ok(Some(compressed)) => {
@@ -302,12 +319,7 @@ fn compress(gathered: &mut Gathered) {
             gathered.bytes = gathered.bytes.saturating_sub(saved);
         }
         Ok(None) => {}
-        Err(error) => {
-            let error = anyhow::Error::from(error);
-            let path = gathered.path.display();
-            let problem = format!("{path}: whole, but not compressed: {error:#}");
-            gathered.problems.push(problem);
-        }
+        Err(error) => gathered.not_compressed = Some(error.without_path()),
     }
 }
 

@@ -137,6 +137,67 @@ pub fn run(command: &mut Command) -> io::Result<Launched> {
     outcome
 }
 
+/// While it lives, signals that are passed on wait, in this thread and those that it starts: what is done meanwhile asks for them.
+pub struct HeldSignals {
+    set: libc::sigset_t,
+    before: libc::sigset_t,
+}
+
+impl HeldSignals {
+    /// Begins.
+    pub fn hold() -> Self {
+        let set = signal_set();
+        let mut before = MaybeUninit::uninit();
+        // SAFETY: the set is initialised, `before` valid to write to, which makes it complete.
+        let before = unsafe {
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, before.as_mut_ptr());
+            before.assume_init()
+        };
+        Self { set, before }
+    }
+
+    /// Returns whether a signal waits that asks this process to end.
+    pub fn has_end(&self) -> bool {
+        let mut waiting = MaybeUninit::uninit();
+        // SAFETY: `waiting` is valid to write to, which makes it complete.
+        let waiting = unsafe {
+            libc::sigpending(waiting.as_mut_ptr());
+            waiting.assume_init()
+        };
+        let ends = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
+        // SAFETY: a complete set.
+        ends.iter()
+            .any(|signal| unsafe { libc::sigismember(&raw const waiting, signal.as_raw()) } == 1)
+    }
+}
+
+impl Drop for HeldSignals {
+    fn drop(&mut self) {
+        let at_once = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // What waited has been heeded, and must not end this process before it says so.
+        // SAFETY: set and time are initialised; a null pointer requests no information about the signal.
+        while unsafe {
+            libc::sigtimedwait(
+                &raw const self.set,
+                std::ptr::null_mut(),
+                &raw const at_once,
+            )
+        } > 0
+        {}
+        // SAFETY: a complete set.
+        unsafe {
+            libc::pthread_sigmask(
+                libc::SIG_SETMASK,
+                &raw const self.before,
+                std::ptr::null_mut(),
+            )
+        };
+    }
+}
+
 fn signal_set() -> libc::sigset_t {
     let mut set = MaybeUninit::uninit();
     // SAFETY: sigemptyset initialises the set.

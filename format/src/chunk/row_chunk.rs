@@ -273,11 +273,18 @@ pub(crate) fn read_row_chunk(header: &ChunkHeader, body: &[u8], max_items: u64) 
     let outcome = builder.push_rows(&schema, base_tick, &body[start..]);
     outcome.map_err(|error| error.shifted(start as u64))?;
     let (found, chunk) = builder.finish(header.stream);
-    if (found.event_count, found.dropped_count) != (header.event_count, header.dropped_count)
-        || found.counts != header.counts
-    {
-        let expected = "the events and dropped events of the head";
-        let found = format!("{} and {}", found.event_count, found.dropped_count);
+    let of = |head: &ChunkHeader| {
+        let ticks = (
+            head.first_tick,
+            head.min_offset,
+            head.max_offset,
+            head.last_tick,
+        );
+        (head.event_count, head.dropped_count, ticks)
+    };
+    if of(&found) != of(header) || found.counts != header.counts {
+        let expected = "the events, dropped events and ticks of the head";
+        let found = format!("{:?}", of(&found));
         return Err(FormatError::invalid(start, expected, found));
     }
     Ok(chunk)

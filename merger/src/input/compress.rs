@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use crate::error::{MergeError, Result};
 use crate::input::recording::{ChunkOrigin, InputRecording};
-use crate::whole_file::{OutputError, OutputKind, Replace, WholeFile};
+use crate::whole_file::{OutputError, OutputKind, Replace, WholeFile, remove_abandoned};
 
 /// What a compression has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,6 +26,8 @@ const CHUNKS_A_THREAD: usize = 8;
 
 /// Puts the events of a recording's row chunks into columns, and compresses them: in place of the recording, once the whole is written. Readers
 /// find the same. `progress` gets the number of bytes read so far, and can stop the work.
+///
+/// Files that killed processes left of an earlier attempt are removed. Works with the threads of the current rayon pool.
 ///
 /// Returns `None` when there is nothing to do: no chunk has rows, the process still runs, or the recording is not
 /// whole (recover it first) or damaged.
@@ -74,6 +76,7 @@ pub fn compress(
     let mut start = vec![0; recording.header.header_len as usize];
     file.read_exact_at(0, &mut start).map_err(in_file)?;
     start.extend(recording.definitions_block(&mut blocks).map_err(in_file)?);
+    remove_abandoned(&input.path);
     let mut out = WholeFile::create_private(&input.path, Replace::Only(OutputKind::RECORDING))?;
     out.write_all(&start).map_err(not_written)?;
     let mut length = start.len() as u64;

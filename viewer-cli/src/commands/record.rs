@@ -250,6 +250,8 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<ProgramEnd> {
         symbols: &symbols,
         ends: &ends,
         compresses: options.compression == Compression::Later,
+        // Other ranks may still work.
+        threads: usize::from(options.rank.is_some()),
         is_quiet: arguments.quiet,
     };
     let gathered = gather::gather(&directory, &token, since, &with, &mut note);
@@ -668,6 +670,13 @@ fn report(gathered: &[Gathered], run: &Run<'_>, output: &Path) -> String {
         for problem in &one.problems {
             let _ = writeln!(text, "    {}", safe(problem));
         }
+        if let Some(why) = &one.not_compressed {
+            let _ = writeln!(
+                text,
+                "    it has everything, but is not compressed: {} (trace-cli recover compresses it)",
+                safe(why)
+            );
+        }
     }
     text.extend(ways_out(gathered, run, output));
     text
@@ -710,6 +719,7 @@ mod tests {
             is_kill_safe: true,
             functions: (0, 0),
             problems: Vec::new(),
+            not_compressed: None,
         }
     }
 

@@ -16,10 +16,12 @@ use crate::table::safe;
 /// Folds the live files of killed processes into their recordings.
 ///
 /// Each recording is then complete and has its footer; its live file is removed. Events, counts and losses are the same
-/// as before, when readers read both files. Chunks that a recorder stored without compression (`record --compression later`, `none`)
-/// are compressed. Other complete recordings are not changed, nor are those of processes that still run. A live file with an unreadable part is never removed: without --output, both files stay unchanged. Exit code 3
-/// when a recording ends early and has no live file, or when a part cannot be read. Chunks that a footer lists are not
-/// read: `verify` checks them.
+/// as before, when readers read both files. Chunks that a recorder stored as rows (`record --compression later`, `none`) are
+/// compressed, without --output also those of complete recordings; other complete recordings are not changed, nor are those
+/// of processes that still run. A live file with an unreadable part is never removed: without --output, both files stay
+/// unchanged. Exit code 3 when a recording ends early and has no live file, or when a part cannot be read; 1 when a recording
+/// could not be compressed, and is as it was. Chunks that a footer lists are only read if there are rows to compress: `verify`
+/// checks them.
 #[derive(Clone, Debug, Args)]
 pub struct RecoverArguments {
     /// Recordings, or directories with recordings
@@ -52,6 +54,9 @@ struct Line {
     /// Whether the recording itself is damaged.
     #[serde(skip)]
     is_damaged: bool,
+    /// Whether it should have been compressed, and could not be.
+    #[serde(skip)]
+    is_not_compressed: bool,
 }
 
 /// Runs the command.
@@ -64,7 +69,7 @@ pub fn run(arguments: &RecoverArguments, out: &mut dyn Write) -> anyhow::Result<
             .with_context(|| format!("cannot create {}", directory.display()))?;
     }
     let found = find(&arguments.inputs, None)?;
-    let mut has_loss = false;
+    let (mut has_loss, mut has_failed) = (false, false);
     let unreadable = found.rejected.into_iter();
     let mut lines: Vec<Line> = unreadable
         .map(|input| Line {
@@ -74,6 +79,7 @@ pub fn run(arguments: &RecoverArguments, out: &mut dyn Write) -> anyhow::Result<
             events: 0,
             why: Some(input.why),
             is_damaged: false,
+            is_not_compressed: false,
         })
         .collect();
     for path in found.recordings {
@@ -81,6 +87,7 @@ pub fn run(arguments: &RecoverArguments, out: &mut dyn Write) -> anyhow::Result<
     }
     for line in lines {
         has_loss |= line.is_damaged;
+        has_failed |= line.is_not_compressed;
         has_loss |= matches!(line.state, "truncated" | "incomplete" | "unreadable");
         if arguments.json {
             serde_json::to_writer(&mut *out, &line)?;
@@ -99,7 +106,7 @@ pub fn run(arguments: &RecoverArguments, out: &mut dyn Write) -> anyhow::Result<
     }
     Ok(Finding {
         has_loss,
-        has_failed: false,
+        has_failed: has_failed && !has_loss,
     })
 }
 
@@ -111,6 +118,7 @@ fn recover_one(path: PathBuf, arguments: &RecoverArguments) -> anyhow::Result<Li
         events: 0,
         why: None,
         is_damaged: false,
+        is_not_compressed: false,
     };
     let input = match InputRecording::open(&line.path) {
         Ok(input) => input,
@@ -157,23 +165,29 @@ fn recover_one(path: PathBuf, arguments: &RecoverArguments) -> anyhow::Result<Li
         None if !input.recording.has_footer => line.state = "truncated",
         None => {}
     }
-    compress_rows(&mut line, arguments)?;
+    compress_rows(&mut line, arguments);
     Ok(line)
 }
 
-/// Compresses what a recorder stored as rows: of a recording that is whole now.
-fn compress_rows(line: &mut Line, arguments: &RecoverArguments) -> anyhow::Result<()> {
+/// Compresses what a recorder stored as rows, of a recording that is whole now. If that fails, the recording stays as it is.
+fn compress_rows(line: &mut Line, arguments: &RecoverArguments) {
     let path = match &line.output {
         Some(output) => output,
         // The original recordings stay.
-        None if arguments.output.is_some() => return Ok(()),
+        None if arguments.output.is_some() => return,
         None => &line.path,
     };
-    let input = InputRecording::open(path)?;
     let level = CompressionLevel::default();
-    let compressed = annals_merger::compress(&input, level, |_| ControlFlow::Continue(()))?;
-    if compressed.is_some() && line.state == "whole" {
-        line.state = "compressed";
+    let compressed = InputRecording::open(path)
+        .and_then(|input| annals_merger::compress(&input, level, |_| ControlFlow::Continue(())));
+    match compressed {
+        Ok(Some(_)) if line.state == "whole" => line.state = "compressed",
+        Ok(_) => {}
+        Err(error) => {
+            line.is_damaged |= matches!(error, MergeError::Format { .. });
+            line.is_not_compressed = true;
+            let why = format!("not compressed: {}", error.without_path());
+            line.why.get_or_insert(why);
+        }
     }
-    Ok(())
 }
