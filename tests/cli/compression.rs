@@ -1,4 +1,4 @@
-//! Recordings that were stored as rows: `recover` compresses them, and what goes wrong with one does not concern the others.
+//! Recordings that were stored as rows: `recover` compresses them; one that is damaged does not keep it from the others.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

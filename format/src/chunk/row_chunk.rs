@@ -39,7 +39,17 @@ pub struct RowScanner {
 struct Scan {
     now: u64,
     first_tick: Option<u64>,
+    /// Ticks since the first event.
+    span: i64,
     dropped_count: u64,
+}
+
+impl Scan {
+    /// Adds ticks to those since the first event; `None` if they go back, or are more than a head can say.
+    fn pass(&mut self, ticks: u64) -> Option<()> {
+        self.span = self.span.checked_add(i64::try_from(ticks).ok()?)?;
+        Some(())
+    }
 }
 
 impl Default for RowScanner {
@@ -56,7 +66,7 @@ impl RowScanner {
     /// Returns the head of the chunk that has these rows of a stream of a clock of 64 bits; the fields that only the writer knows are
     /// left at 0. The schema must be that of earlier scans, or have more event types.
     ///
-    /// Returns `None` if a row chunk cannot have them: they have no event, ticks that go back, an event type that is not in the schema or
+    /// Returns `None` if a row chunk cannot have them: they have no event, ticks that go back or are more than 2⁶³ − 1 apart, an event type that is not in the schema or
     /// has a number of 4096 or more, or they cannot be read.
     pub fn scan(
         &mut self,
@@ -70,6 +80,7 @@ impl RowScanner {
         let mut scan = Scan {
             now: base_tick,
             first_tick: None,
+            span: 0,
             dropped_count: 0,
         };
         let mut wire = Wire::new(rows);
@@ -77,8 +88,10 @@ impl RowScanner {
             // The first event is met below.
             if scan.first_tick.is_some() {
                 let rest = &rows[wire.position()..];
+                let before = scan.now;
                 let length = skip_plain_rows(&self.elements, &mut self.counts, &mut scan.now, rest);
                 wire.skip(length);
+                scan.pass(scan.now.wrapping_sub(before))?;
                 if wire.is_empty() {
                     break;
                 }
@@ -109,7 +122,7 @@ impl RowScanner {
             dropped_count: scan.dropped_count,
             first_tick,
             min_offset: 0,
-            max_offset: i64::try_from(scan.now.wrapping_sub(first_tick)).ok()?,
+            max_offset: scan.span,
             last_tick: scan.now,
             inversions: 0,
             largest_lateness: 0,
@@ -144,11 +157,11 @@ impl RowScanner {
                 } else {
                     scan.now.wrapping_add(step.into())
                 };
-                if (tick.wrapping_sub(scan.now) as i64) < 0 {
-                    return None;
-                }
                 read_elements(schema, wire, |_, _| {}).ok()?;
-                scan.first_tick.get_or_insert(tick);
+                match scan.first_tick {
+                    Some(_) => scan.pass(tick.wrapping_sub(scan.now))?,
+                    None => scan.first_tick = Some(tick),
+                }
                 scan.now = tick;
                 match u8::try_from(code) {
                     Ok(code) if code < 0x80 => {

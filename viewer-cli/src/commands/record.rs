@@ -204,10 +204,7 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<ProgramEnd> {
     let library = library()?;
     let output = &arguments.output;
     let is_new = !output.exists();
-    std::fs::create_dir_all(output)
-        .with_context(|| format!("cannot create {}", output.display()))?;
-    let directory = std::path::absolute(output)?;
-    settle(&directory, arguments, &options)?;
+    let directory = create_directory(arguments, &options)?;
 
     let started = SystemTime::now();
     let since_1970 = started.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -297,6 +294,16 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<ProgramEnd> {
         code,
         signal: status.signal(),
     })
+}
+
+/// Creates the directory of the recordings, and sees to what is there already. Returns its absolute path.
+fn create_directory(arguments: &RecordArguments, options: &Options) -> anyhow::Result<PathBuf> {
+    let output = &arguments.output;
+    std::fs::create_dir_all(output)
+        .with_context(|| format!("cannot create {}", output.display()))?;
+    let directory = std::path::absolute(output)?;
+    settle(&directory, arguments, options)?;
+    Ok(directory)
 }
 
 /// Returns the command of the program, with the settings of its recorder in the environment. `token` is in the recordings
