@@ -140,6 +140,16 @@ pub struct Gathered {
 }
 
 impl Gathered {
+    /// Returns whether everything was done for it.
+    pub fn is_complete(&self) -> bool {
+        self.what_failed().next().is_none()
+    }
+
+    /// Returns what failed, the compression included.
+    pub fn what_failed(&self) -> impl Iterator<Item = &String> {
+        self.problems.iter().chain(&self.not_compressed)
+    }
+
     /// Returns how it ended, for people.
     pub fn how_ended(&self) -> String {
         let ended = self.ended.name();

@@ -259,10 +259,10 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<ProgramEnd> {
         gather::tell(&format!("trace-cli: {}: {error:#}\n", safe_path(output)));
         Default::default()
     });
-    has_failed |= gathered.iter().any(|one| !one.problems.is_empty());
+    has_failed |= !gathered.iter().all(Gathered::is_complete);
     tell_unreadable(&unreadable);
     if arguments.quiet {
-        for problem in gathered.iter().flat_map(|one| &one.problems) {
+        for problem in gathered.iter().flat_map(Gathered::what_failed) {
             gather::tell(&format!("trace-cli: {}\n", safe(problem)));
         }
     } else {
