@@ -5,15 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use annals_format::{
-    BLOCK_HEADER_LEN, BlockHeader, BlockKind, FILE_HEADER_LEN, Recording, Value, names,
-};
+use annals_format::{BlockKind, Recording, Value, names};
 use annals_merger::{ReadSummary, Reader, Sums, Window};
 use annals_recorder::{
     Blob, ClockSpec, ElementType, EventTypeSchema, EventTypeSpec, Options, Overflow, Recorder,
     RecorderError, Reference, SourceSpec, Text,
 };
 
+use annals_test_support::bodies;
 use annals_test_support::recorders::{mark, small_pages};
 
 /// An event as it is read: time, location, name, elements as text.
@@ -493,20 +492,6 @@ fn a_recording_says_where_its_live_file_is_before_anything_is_recorded() {
     let live_file = d.string(property.expect("the property").value);
     assert_eq!(Path::new(live_file).parent(), Some(elsewhere.path()));
     assert!(Path::new(live_file).exists());
-}
-
-/// Offset and length of the bodies of a file's blocks of this kind.
-fn bodies(bytes: &[u8], kind: BlockKind) -> Vec<(usize, usize)> {
-    let mut offset = FILE_HEADER_LEN;
-    let mut bodies = Vec::new();
-    while let Ok(header) = BlockHeader::decode(&bytes[offset..]) {
-        let body = offset + BLOCK_HEADER_LEN + header.head_len as usize;
-        if header.kind == kind {
-            bodies.push((body, header.body_len as usize));
-        }
-        offset = body + header.body_len as usize;
-    }
-    bodies
 }
 
 #[test]

@@ -4,14 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use annals_format::{
-    BLOCK_HEADER_LEN, BlockHeader, BlockKind, ChunkHeader, CompressionLevel, FILE_HEADER_LEN,
-    Recording, StreamId,
-};
+use annals_format::{BlockKind, ChunkHeader, CompressionLevel, Recording, StreamId};
 use annals_merger::{InputRecording, MergeError, Reader, Sums, Window, compress};
 use annals_recorder::{
     Blob, ClockSpec, Compression, EventType, EventTypeSpec, Overflow, Recorder, SourceSpec, Text,
 };
+use annals_test_support::bodies;
 use annals_test_support::recorders::{mark, small_pages};
 
 const EVENTS: u64 = 4000;
@@ -100,19 +98,6 @@ fn chunks(path: &Path) -> Vec<(ChunkHeader, String)> {
         (stored.header.clone(), format!("{rows:?} {rest:?}"))
     });
     chunks.collect()
-}
-
-/// Returns where the bodies of the blocks of a kind are, and their lengths.
-fn bodies(bytes: &[u8], kind: BlockKind) -> Vec<(usize, usize)> {
-    let (mut offset, mut bodies) = (FILE_HEADER_LEN, Vec::new());
-    while let Ok(header) = BlockHeader::decode(&bytes[offset..]) {
-        let body = offset + BLOCK_HEADER_LEN + header.head_len as usize;
-        if header.kind == kind {
-            bodies.push((body, header.body_len as usize));
-        }
-        offset = body + header.body_len as usize;
-    }
-    bodies
 }
 
 /// Returns the numbers of chunks of rows and of chunks in columns.

@@ -77,7 +77,7 @@ impl Deferral {
         if !self.is_wanted {
             return write();
         }
-        // A write that is only kept waiting by the program, for a processor, does not wait of itself.
+        // A write that waits only for a processor, which the program has, says nothing of the storage.
         let (waits, start) = (sys::waits(), Instant::now());
         let is_written = write();
         let ns = start.elapsed().as_nanos().try_into().unwrap_or(u64::MAX);

@@ -152,7 +152,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// Returns how blocks are compressed as they are written that are no rows.
+    /// Returns how blocks other than row chunks are compressed.
     pub(crate) fn level(self) -> CompressionLevel {
         match self {
             Self::Now(level) => level,

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, SystemTime};
 
-use annals_format::{BLOCK_HEADER_LEN, BlockHeader, BlockKind, CompressionLevel, FILE_HEADER_LEN};
+use annals_format::{BlockKind, CompressionLevel};
 use annals_recorder::Recorder;
+use annals_test_support::bodies;
 use annals_test_support::recorders::{mark, small_pages};
 
 /// Records into `NAME.annals`, as rows.
@@ -24,15 +25,8 @@ fn record(directory: &Path, name: &str) -> PathBuf {
 /// Returns the middle of the first row chunk's body, if there is one.
 fn in_a_row_chunk(path: &Path) -> Option<usize> {
     let bytes = fs::read(path).expect("the recording");
-    let mut offset = FILE_HEADER_LEN;
-    while let Ok(header) = BlockHeader::decode(&bytes[offset..]) {
-        let body = offset + BLOCK_HEADER_LEN + header.head_len as usize;
-        if header.kind == BlockKind::RowChunk {
-            return Some(body + header.body_len as usize / 2);
-        }
-        offset = body + header.body_len as usize;
-    }
-    None
+    let (body, length) = *bodies(&bytes, BlockKind::RowChunk).first()?;
+    Some(body + length / 2)
 }
 
 fn recover(directory: &Path) -> Output {

@@ -137,7 +137,8 @@ pub fn run(command: &mut Command) -> io::Result<Launched> {
     outcome
 }
 
-/// While it lives, signals that are passed on wait, in this thread and those that it starts: what is done meanwhile asks for them.
+/// While it exists, signals that would be passed on stay pending, for this thread and those that it starts. What is done meanwhile
+/// asks for them.
 pub struct HeldSignals {
     set: libc::sigset_t,
     before: libc::sigset_t,

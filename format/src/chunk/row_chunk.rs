@@ -63,11 +63,12 @@ impl Default for RowScanner {
 }
 
 impl RowScanner {
-    /// Returns the head of the chunk that has these rows of a stream of a clock of 64 bits; the fields that only the writer knows are
-    /// left at 0. The schema must be that of earlier scans, or have more event types.
+    /// Returns the head of the row chunk with these rows. The fields that only the writer knows are left at 0. The clock must have 64
+    /// bits, and the schema must be that of earlier scans, or have more event types.
     ///
-    /// Returns `None` if a row chunk cannot have them: they have no event, ticks that go back or are more than 2⁶³ − 1 apart, an event type that is not in the schema or
-    /// has a number of 4096 or more, or they cannot be read.
+    /// Returns `None` if a row chunk cannot have the rows: there is no event; ticks go back, or are more than 2⁶³ − 1 apart; an event
+    /// type is not in the schema, or its id is 4096 or more; there are more events or values than a chunk may have; or a row
+    /// cannot be read.
     pub fn scan(
         &mut self,
         schema: &Schema,

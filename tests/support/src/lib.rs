@@ -15,5 +15,5 @@ pub mod synthetic;
 
 pub use recording::{
     ENTER, LEAVE, MARK, NOTE, REFERENCE, REGION_NAMES, Row, TestClock, TestRecording, TestStream,
-    sums_by_type,
+    bodies, sums_by_type,
 };

@@ -4,11 +4,25 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use annals_format::{
-    BootId, CalibrationPoint, ClockKind, ClockSpec, CompressionLevel, Definition, ElementSpec,
-    ElementType, EventTypeId, LocationKind, ProcessSpec, RecordingBuilder, RecordingId, Reference,
-    Role, SourceOrder, StreamTotals, Value,
+    BLOCK_HEADER_LEN, BlockHeader, BlockKind, BootId, CalibrationPoint, ClockKind, ClockSpec,
+    CompressionLevel, Definition, ElementSpec, ElementType, EventTypeId, FILE_HEADER_LEN,
+    LocationKind, ProcessSpec, RecordingBuilder, RecordingId, Reference, Role, SourceOrder,
+    StreamTotals, Value,
 };
 use annals_merger::{Reader, Sums};
+
+/// Returns offset and length, bytes, of the stored bodies of a file's blocks of a kind.
+pub fn bodies(bytes: &[u8], kind: BlockKind) -> Vec<(usize, usize)> {
+    let (mut offset, mut bodies) = (FILE_HEADER_LEN, Vec::new());
+    while let Ok(header) = BlockHeader::decode(&bytes[offset..]) {
+        let body = offset + BLOCK_HEADER_LEN + header.head_len as usize;
+        if header.kind == kind {
+            bodies.push((body, header.body_len as usize));
+        }
+        offset = body + header.body_len as usize;
+    }
+    bodies
+}
 
 /// Returns the sums of a recording, or of several, by event type name.
 ///
