@@ -324,6 +324,7 @@ impl Stream {
         unsafe { &*self.guard.load(Ordering::Relaxed) }.load(Ordering::Relaxed)
     }
 
+    #[inline]
     pub(crate) fn shared_pointer(&self) -> *const Shared {
         self.shared.load(Ordering::Relaxed)
     }

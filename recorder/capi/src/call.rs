@@ -42,19 +42,22 @@ pub(crate) fn with_recorder(
     })
 }
 
-/// Raises an event with the recorder that has this number: no lock, no allocation. What may panic
-/// is out of line: a guard around all of it would pass the call's arguments through memory
-/// (benches/c_path).
+/// Raises an event with the recorder that has this number: no lock, no allocation. If the short way is not open, calls
+/// `otherwise`, which is to call [`raise_guarded`].
+///
+/// What may panic is out of line: a guard around all of it would pass the call's arguments through memory. So would a call
+/// of a function with more arguments than registers hold: then `otherwise` calls one that makes them (benches/c_path).
 #[inline(always)]
-pub(crate) fn raise(number: u32, what: impl Raise) -> Status {
+pub(crate) fn raise(number: u32, what: impl Raise, otherwise: impl FnOnce() -> Status) -> Status {
     match Raiser::short(number, what) {
         Some(outcome) => Status::of_raise(outcome),
-        None => raise_guarded(number, what),
+        None => otherwise(),
     }
 }
 
+/// Raises an event, the short way or the long one.
 #[inline(never)]
-fn raise_guarded(number: u32, what: impl Raise) -> Status {
+pub(crate) fn raise_guarded(number: u32, what: impl Raise) -> Status {
     let raise = || match Raiser::with_last(number, what) {
         Some(outcome) => Status::of_raise(outcome),
         None => raise_elsewhere(number, what),

@@ -11,7 +11,7 @@ use std::ffi::c_void;
 
 use annals_recorder::{EventTypeId, Raise, Raiser, RawValue, Refusal, SourceId, THREADS};
 
-use crate::call::raise;
+use crate::call::{raise, raise_guarded};
 use crate::handle::{EventType, Region, Source};
 use crate::status::Status;
 
@@ -96,12 +96,18 @@ impl Raise for Leave {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn annals_enter(region: Region) -> Status {
-    raise(region.recorder(), Enter(region))
+    let number = region.recorder();
+    raise(number, Enter(region), || {
+        raise_guarded(number, Enter(region))
+    })
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn annals_leave(region: Region) -> Status {
-    raise(region.recorder(), Leave(region))
+    let number = region.recorder();
+    raise(number, Leave(region), || {
+        raise_guarded(number, Leave(region))
+    })
 }
 
 /// An event of the process's own source, now.
@@ -118,6 +124,51 @@ impl Raise for Event<'_> {
     fn to(self, raiser: Raiser<'_>) -> Result<(), Refusal> {
         raiser.raise(THREADS, None, self.event_type, self.values)
     }
+}
+
+/// Takes registers only, which [`raise_guarded`] does not for an event.
+#[inline(never)]
+fn long_event(event_type: EventType, values: FromC<'_>) -> Status {
+    let event = Event {
+        event_type: event_type.id(),
+        values,
+    };
+    raise_guarded(event_type.recorder(), event)
+}
+
+/// Returns values from C, or `None` when they are missing.
+///
+/// # Safety
+/// - `values` is NULL, or points to `count` values whose pointers are valid.
+#[inline(always)]
+unsafe fn from_c<'a>(values: *const Value, count: usize) -> Option<FromC<'a>> {
+    let values = match (values.is_null(), count) {
+        (_, 0) => &[],
+        (true, _) => return None,
+        // SAFETY: invariant CALLER (module docs).
+        (false, _) => unsafe { std::slice::from_raw_parts(values, count) },
+    };
+    Some(FromC(values))
+}
+
+/// # Safety
+/// - As the header has it: `values` points to `count` values whose pointers are valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn annals_raise(
+    event_type: EventType,
+    values: *const Value,
+    count: usize,
+) -> Status {
+    // SAFETY: invariant CALLER (module docs).
+    let Some(values) = (unsafe { from_c(values, count) }) else {
+        return Status::ErrorNull;
+    };
+    let event = Event {
+        event_type: event_type.id(),
+        values,
+    };
+    let long = || long_event(event_type, values);
+    raise(event_type.recorder(), event, long)
 }
 
 /// An event of any source, now or at a tick.
@@ -140,29 +191,6 @@ impl Raise for EventOn<'_> {
     }
 }
 
-/// Returns an event with values from C, or `None` when they are missing.
-///
-/// # Safety
-/// - `values` is NULL, or points to `count` values whose pointers are valid.
-#[inline(always)]
-unsafe fn event<'a>(
-    recorder: u32,
-    event_type: EventType,
-    values: *const Value,
-    count: usize,
-) -> Option<Event<'a>> {
-    let values = match (values.is_null(), count) {
-        (_, 0) => &[],
-        (true, _) => return None,
-        // SAFETY: invariant CALLER (module docs).
-        (false, _) => unsafe { std::slice::from_raw_parts(values, count) },
-    };
-    Some(Event {
-        event_type: id_in(recorder, event_type),
-        values: FromC(values),
-    })
-}
-
 /// # Safety
 /// - `values` is NULL, or points to `count` values whose pointers are valid.
 unsafe fn raise_on(
@@ -174,18 +202,16 @@ unsafe fn raise_on(
 ) -> Status {
     let recorder = source.recorder();
     // SAFETY: invariant CALLER (module docs).
-    let Some(event) = (unsafe { event(recorder, event_type, values, count) }) else {
+    let Some(values) = (unsafe { from_c(values, count) }) else {
         return Status::ErrorNull;
     };
-    let source = source.id();
-    raise(
-        recorder,
-        EventOn {
-            source,
-            tick,
-            event,
-        },
-    )
+    let event_type = id_in(recorder, event_type);
+    let event = EventOn {
+        source: source.id(),
+        tick,
+        event: Event { event_type, values },
+    };
+    raise(recorder, event, || raise_guarded(recorder, event))
 }
 
 /// Returns the id of an event type for this recorder: of none when it is another's.
@@ -196,22 +222,6 @@ fn id_in(recorder: u32, event_type: EventType) -> EventTypeId {
     } else {
         EventType::NONE
     }
-}
-
-/// # Safety
-/// - As the header has it: `values` points to `count` values whose pointers are valid.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_raise(
-    event_type: EventType,
-    values: *const Value,
-    count: usize,
-) -> Status {
-    let recorder = event_type.recorder();
-    // SAFETY: invariant CALLER (module docs).
-    let Some(event) = (unsafe { event(recorder, event_type, values, count) }) else {
-        return Status::ErrorNull;
-    };
-    raise(recorder, event)
 }
 
 /// # Safety
@@ -273,7 +283,7 @@ fn miss(source: Source, event_type: EventType, missed: Missed) -> Status {
         event_type: id_in(source.recorder(), event_type),
         missed,
     };
-    raise(source.recorder(), miss)
+    raise_guarded(source.recorder(), miss)
 }
 
 #[unsafe(no_mangle)]
