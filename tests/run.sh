@@ -62,6 +62,9 @@ if ! [ -x target/otf2-python/bin/python ]; then
     target/otf2-python/bin/pip install --quiet otf2
 fi
 
+# Spark reads what is exported.
+[ "${ANNALS_LONG:-}" != 1 ] || command -v java >/dev/null || install default-jre-headless
+
 # Other readers of what is exported.
 if ! [ -x target/export-python/bin/python ]; then
     python3 -m venv target/export-python

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the wheel and passes the tests of the Python package. TESTS_BUILT_IN is Cargo's directory where everything is built
-# already, if it is. ANNALS_LONG=1 also builds the wheel for other machines, which takes some ten minutes, and checks it.
+# already, if it is. ANNALS_LONG=1 also builds the wheel for other machines, which takes some ten minutes, and checks it; and reads
+# datasets with Spark, which needs 400 MB and Java.
 # Environments for Python are kept below target/.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
@@ -28,6 +29,7 @@ fi
 
 # What builds and tests. The list is its version: another one is installed anew.
 needed='maturin>=1.9,<2 numpy pandas polars duckdb pyarrow pytest nbclient nbformat ipykernel otf2 mpich mpi4py distributed mypy'
+[ "${ANNALS_LONG:-}" != 1 ] || needed="$needed pyspark dask[dataframe]"
 if [ "$(cat target/python/needed 2>/dev/null)" != "${pythons[0]} $needed" ]; then
     step "environment of ${pythons[0]}"
     rm -rf target/python
