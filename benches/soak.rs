@@ -7,7 +7,7 @@
 //!
 //! Arguments: `plain` (a recording of everything), `later` (the same, compressed after the end) or `flight` (the flight recorder, with a
 //! snapshot every ten seconds); minutes (default 1); events a second (default 2000000; more than the threads can raise is as fast as
-//! they can); directory (default: a temporary one, on the disk). Exit code 1 when something is not as it should be. For ten minutes, the plain
+//! they can); directory (default: a temporary one, on the disk); `block` if threads wait when the buffer is full, instead of dropping. Exit code 1 when something is not as it should be. For ten minutes, the plain
 //! mode needs about 1 GB of disk, `later` 8 GB.
 
 use std::ops::ControlFlow;
@@ -53,6 +53,7 @@ impl Needs {
 struct Plan {
     is_flight: bool,
     is_later: bool,
+    is_blocking: bool,
     length: Duration,
     events_a_second: u64,
     directory: Option<PathBuf>,
@@ -70,12 +71,19 @@ fn plan() -> Option<Plan> {
     let events_a_second = arguments
         .next()
         .map_or(Some(2_000_000), |text| text.parse().ok())?;
+    let directory = arguments.next().map(PathBuf::from);
+    let is_blocking = match arguments.next() {
+        None => false,
+        Some(policy) if policy == "block" => true,
+        Some(_) => return None,
+    };
     Some(Plan {
         is_flight: mode == "flight",
         is_later: mode == "later",
+        is_blocking,
         length: Duration::try_from_secs_f64(60.0 * minutes).ok()?,
         events_a_second,
-        directory: arguments.next().map(PathBuf::from),
+        directory,
     })
 }
 
@@ -111,7 +119,7 @@ fn work(recorder: &Recorder, events_a_second: u64, stop: &AtomicBool, raised: &A
 
 fn main() -> ExitCode {
     let Some(plan) = plan() else {
-        eprintln!("soak plain|flight [MINUTES] [EVENTS A SECOND] [DIRECTORY]");
+        eprintln!("soak plain|later|flight [MINUTES [EVENTS A SECOND [DIRECTORY [block]]]]");
         return ExitCode::from(2);
     };
     let scratch = tempfile::tempdir().expect("a directory");
@@ -120,6 +128,9 @@ fn main() -> ExitCode {
     let mut options = Options::new(&directory);
     if plan.is_flight {
         options.overflow = Overflow::Overwrite;
+    }
+    if plan.is_blocking {
+        options.overflow = Overflow::Block;
     }
     if plan.is_later {
         options.compression = Compression::Later;
