@@ -19,7 +19,7 @@ mod prepare;
 mod ranks;
 mod report_builder;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -489,13 +489,9 @@ impl Merge {
         let mut sweep = Sweep::new(readers, streams, self.chunk_events, budget.strips);
         let bundle = sweep.bundle();
         let most = sweep.at_once(workers.count()).div_ceil(bundle) + 1;
-        let mut waiting = VecDeque::new();
+        // Those that are cut are worked on while the next ones are.
         let next = || {
-            if waiting.is_empty() {
-                waiting.extend(stages::during(Stage::Sweep, || sweep.next_strips(&workers)));
-            }
-            let count = bundle.min(waiting.len());
-            let strips: Vec<Strip<'a>> = waiting.drain(..count).collect();
+            let strips = stages::during(Stage::Sweep, || sweep.next_strips(&workers, bundle));
             match sweep.failure() {
                 Some(error) => Err(error),
                 None => Ok(Some(strips).filter(|strips| !strips.is_empty())),

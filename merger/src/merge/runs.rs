@@ -227,9 +227,10 @@ impl Runs<'_> {
             source,
         };
         let mut sweep = Sweep::new(readers, 0, events, budget.strips);
+        let most = sweep.at_once(self.workers.count());
         let mut run = Run::default();
         loop {
-            let mut strips = sweep.next_strips(self.workers);
+            let mut strips = sweep.next_strips(self.workers, most);
             if let Some(error) = sweep.failure() {
                 return Err(error);
             }

@@ -14,7 +14,7 @@ use crate::stages::{self, Stage};
 use crate::workers::Workers;
 
 /// Number of strips in progress for each thread, so that none waits long for the others.
-const STRIPS_PER_THREAD: usize = 2;
+const STRIPS_PER_THREAD: usize = 4;
 
 /// Number of readers from which on each has so few events in a strip that several strips are
 /// processed together.
@@ -127,16 +127,16 @@ impl<'a> Sweep<'a> {
         bundles.saturating_mul(self.bundle()).min(self.at_once)
     }
 
-    /// Returns the next strips, in order; an empty list means the end.
-    pub(crate) fn next_strips(&mut self, workers: &Workers) -> Vec<Strip<'a>> {
-        let most = self.at_once(workers.count());
+    /// Returns the next strips, in order, `most` or fewer; an empty list means the end.
+    pub(crate) fn next_strips(&mut self, workers: &Workers, most: usize) -> Vec<Strip<'a>> {
         let mut strips = Vec::with_capacity(most);
         if self.is_done {
             return strips;
         }
         let wanted = self.strip_events.saturating_mul(most);
         if self.ready <= wanted {
-            let strips = most.max(STRIPS_AHEAD.min(self.at_once));
+            let at_once = self.at_once(workers.count()).max(most);
+            let strips = at_once.max(STRIPS_AHEAD.min(self.at_once));
             let ahead = self.strip_events.saturating_mul(strips);
             self.load_events(workers, ahead);
         }
