@@ -5,6 +5,7 @@ pub(crate) mod file;
 pub(crate) mod find;
 mod host;
 pub(crate) mod program;
+pub(crate) mod rank_claim;
 pub(crate) mod reader;
 pub(crate) mod recording;
 pub(crate) mod recover;

@@ -2,11 +2,12 @@
 
 use super::file::FileAt;
 use super::host::is_alive;
+use super::rank_claim::RankClaim;
 use crate::error::{MergeError, Result};
 use annals_format::names;
 use annals_format::{
-    Chunk, ChunkPlace, Definitions, Ended, FormatError, LiveImage, ReadAt, Recording, RecordingId,
-    StoredChunk,
+    Chunk, ChunkPlace, Definitions, Ended, FormatError, LiveImage, ProcessId, ReadAt, Recording,
+    RecordingId, StoredChunk,
 };
 use std::borrow::Cow;
 use std::fs::{self};
@@ -26,10 +27,17 @@ pub struct InputRecording {
     /// Its contents.
     pub recording: Recording,
     /// All of its definitions, while they are packed.
-    packed: Option<Box<[u8]>>,
+    packed: Option<Box<Packed>>,
     pub(crate) origin: ChunkOrigin,
     /// The temporary directory of a recording that was converted; it is removed with the last of them.
     pub(crate) directory: Option<Arc<tempfile::TempDir>>,
+}
+
+/// Definitions as they are in a file, and what is asked of them before they are unpacked.
+#[derive(Debug)]
+struct Packed {
+    bytes: Box<[u8]>,
+    claim: RankClaim,
 }
 
 /// Recordings of a merge. Boxed: a list that grows would have room for twice as many of them.
@@ -163,25 +171,39 @@ impl InputRecording {
     /// Puts its definitions into the bytes that they have in a file: a run has many recordings, and they all wait for the last one
     /// before they are put into order.
     pub(crate) fn pack_definitions(&mut self) {
-        let mut packed = Vec::new();
+        let claim = self.rank_claim();
+        let mut bytes = Vec::new();
         let definitions = std::mem::replace(&mut self.recording.definitions, no_definitions());
-        Arc::unwrap_or_clone(definitions).encode(&mut packed);
-        self.packed = Some(packed.into_boxed_slice());
+        Arc::unwrap_or_clone(definitions).encode(&mut bytes);
+        let bytes = bytes.into_boxed_slice();
+        self.packed = Some(Box::new(Packed { bytes, claim }));
     }
 
     /// Restores the definitions, if they were packed.
     pub(crate) fn unpack_definitions(&mut self) {
         if let Some(packed) = self.packed.take() {
-            self.recording.definitions = Arc::new(unpacked(&packed));
+            self.recording.definitions = Arc::new(unpacked(&packed.bytes));
         }
     }
 
     /// Returns its definitions, packed or not.
-    pub(crate) fn definitions(&self) -> Cow<'_, Definitions> {
+    fn definitions(&self) -> Cow<'_, Definitions> {
         match &self.packed {
-            Some(packed) => Cow::Owned(unpacked(packed)),
+            Some(packed) => Cow::Owned(unpacked(&packed.bytes)),
             None => Cow::Borrowed(&self.recording.definitions),
         }
+    }
+
+    /// Returns what its process has to say about its rank. Of a recording that names no process, this is process 0.
+    pub(crate) fn rank_claim(&self) -> RankClaim {
+        if let Some(packed) = &self.packed {
+            return packed.claim.clone();
+        }
+        let definitions = &self.recording.definitions;
+        let process = definitions.ranks.keys().chain(definitions.processes.keys());
+        let process = process.copied().next().unwrap_or(ProcessId::new(0));
+        let id = self.recording.header.recording_id;
+        RankClaim::of(definitions, definitions, process, id)
     }
 
     /// Returns the live file of a recording that has its footer, if its process, or a recovery, was killed before it

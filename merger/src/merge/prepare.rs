@@ -13,7 +13,7 @@ use annals_format::{
 use super::clock_fits::fit_clocks;
 use super::duplicates::ChosenTraces;
 use super::options::MEMORY_LIMIT_BYTES;
-use super::ranks::{RankClaim, RankedProcess, assign_ranks};
+use super::ranks::{RankedProcess, assign_ranks};
 use super::{CHUNK_EVENTS, Merge, MergedProcess};
 use crate::axis::unify::{Numbers, Unifier, define_lost_streams};
 use crate::clocks::calibration;
@@ -21,6 +21,7 @@ use crate::clocks::hosts::{HostFacts, Hosts};
 use crate::clocks::offsets::ClockOffsets;
 use crate::clocks::{ClockFit, MapMover};
 use crate::filter::{Keep, said};
+use crate::input::rank_claim::RankClaim;
 use crate::input::recording::{InputRecording, Inputs, no_definitions};
 use crate::input::trace::{InputTrace, RenumberedTrace};
 use crate::messages::causality::{Causality, MESSAGES_IN_FLIGHT};
@@ -290,12 +291,7 @@ fn rank_processes(
         }
     }
     for input in inputs {
-        let id = input.recording.header.recording_id;
-        let definitions = &*input.definitions();
-        let process = definitions.ranks.keys().chain(definitions.processes.keys());
-        let process = process.copied().next().unwrap_or(ProcessId::new(0));
-        let claim = RankClaim::of(definitions, definitions, process, id);
-        claims.push((claim, MergedFrom::Recording(input)));
+        claims.push((input.rank_claim(), MergedFrom::Recording(input)));
     }
     assign_ranks(claims)
 }

@@ -2,49 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use annals_format::{Definitions, ProcessId, Rank, RecordingId};
+use annals_format::{ProcessId, Rank, RecordingId};
 
-/// The properties that determine a process's rank.
-pub(super) struct RankClaim {
-    /// As its world counts.
-    rank: Option<Rank>,
-    run: String,
-    world: Option<String>,
-    start_unix_ns: i64,
-    id: RecordingId,
-}
-
-impl RankClaim {
-    /// Reads the claim of a process. `texts` has the strings.
-    pub(super) fn of(
-        definitions: &Definitions,
-        texts: &Definitions,
-        process: ProcessId,
-        id: RecordingId,
-    ) -> Self {
-        let rank = definitions.ranks.get(&process).copied();
-        let world = definitions.worlds.get(&process);
-        let first_rank = definitions.first_rank(process);
-        let process = definitions.processes.get(&process);
-        let own = |rank: Rank| Rank {
-            rank: rank.rank.saturating_sub(first_rank),
-            rank_count: rank
-                .rank_count
-                .map(|count| count.saturating_sub(first_rank)),
-            ..rank
-        };
-        Self {
-            // Ranks that an earlier merge assigned are assigned anew.
-            rank: rank.filter(|rank| !rank.is_assigned).map(own),
-            run: process.map_or_else(String::new, |process| texts.string(process.run).to_owned()),
-            world: world
-                .map(|world| texts.string(world.name).to_owned())
-                .filter(|name| !name.is_empty()),
-            start_unix_ns: process.map_or(i64::MAX, |process| process.start_unix_ns),
-            id,
-        }
-    }
-}
+use crate::input::rank_claim::RankClaim;
 
 /// A process and its rank in the merge.
 pub(super) struct RankedProcess<P> {

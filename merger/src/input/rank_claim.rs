@@ -1,0 +1,46 @@
+//! What a process has to say about its rank.
+
+use annals_format::{Definitions, ProcessId, Rank, RecordingId};
+
+/// The properties that determine a process's rank.
+#[derive(Clone, Debug)]
+pub(crate) struct RankClaim {
+    /// As its world counts.
+    pub(crate) rank: Option<Rank>,
+    pub(crate) run: String,
+    pub(crate) world: Option<String>,
+    pub(crate) start_unix_ns: i64,
+    pub(crate) id: RecordingId,
+}
+
+impl RankClaim {
+    /// Reads the claim of a process. `texts` has the strings.
+    pub(crate) fn of(
+        definitions: &Definitions,
+        texts: &Definitions,
+        process: ProcessId,
+        id: RecordingId,
+    ) -> Self {
+        let rank = definitions.ranks.get(&process).copied();
+        let world = definitions.worlds.get(&process);
+        let first_rank = definitions.first_rank(process);
+        let process = definitions.processes.get(&process);
+        let own = |rank: Rank| Rank {
+            rank: rank.rank.saturating_sub(first_rank),
+            rank_count: rank
+                .rank_count
+                .map(|count| count.saturating_sub(first_rank)),
+            ..rank
+        };
+        Self {
+            // Ranks that an earlier merge assigned are assigned anew.
+            rank: rank.filter(|rank| !rank.is_assigned).map(own),
+            run: process.map_or_else(String::new, |process| texts.string(process.run).to_owned()),
+            world: world
+                .map(|world| texts.string(world.name).to_owned())
+                .filter(|name| !name.is_empty()),
+            start_unix_ns: process.map_or(i64::MAX, |process| process.start_unix_ns),
+            id,
+        }
+    }
+}
