@@ -74,7 +74,8 @@ fn plan() -> Option<Plan> {
     let directory = arguments.next().map(PathBuf::from);
     let is_blocking = match arguments.next() {
         None => false,
-        Some(policy) if policy == "block" => true,
+        // A flight recorder overwrites.
+        Some(policy) if policy == "block" && mode != "flight" => true,
         Some(_) => return None,
     };
     Some(Plan {

@@ -489,7 +489,7 @@ impl Merge {
         let mut sweep = Sweep::new(readers, streams, self.chunk_events, budget.strips);
         let bundle = sweep.bundle();
         let most = sweep.at_once(workers.count()).div_ceil(bundle) + 1;
-        // Those that are cut are worked on while the next ones are.
+        // Not all strips that are loaded: threads would wait until the last one is cut.
         let next = || {
             let strips = stages::during(Stage::Sweep, || sweep.next_strips(&workers, bundle));
             match sweep.failure() {

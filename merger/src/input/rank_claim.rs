@@ -1,15 +1,19 @@
-//! What a process has to say about its rank.
+//! What a recording or a trace states about the rank of a process.
 
 use annals_format::{Definitions, ProcessId, Rank, RecordingId};
 
 /// The properties that determine a process's rank.
 #[derive(Clone, Debug)]
 pub(crate) struct RankClaim {
-    /// As its world counts.
+    /// Its rank, counted within its world. `None` means that none was recorded.
     pub(crate) rank: Option<Rank>,
+    /// The name of its run.
     pub(crate) run: String,
+    /// The name of its world, if it has one.
     pub(crate) world: Option<String>,
+    /// When it started, nanoseconds since 1970.
     pub(crate) start_unix_ns: i64,
+    /// Its recording.
     pub(crate) id: RecordingId,
 }
 

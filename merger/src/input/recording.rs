@@ -33,7 +33,7 @@ pub struct InputRecording {
     pub(crate) directory: Option<Arc<tempfile::TempDir>>,
 }
 
-/// Definitions as they are in a file, and what is asked of them before they are unpacked.
+/// Definitions as they are in a file. The rank's claim is needed before they are unpacked.
 #[derive(Debug)]
 struct Packed {
     bytes: Box<[u8]>,
@@ -194,7 +194,7 @@ impl InputRecording {
         }
     }
 
-    /// Returns what its process has to say about its rank. Of a recording that names no process, this is process 0.
+    /// Returns what it states about the rank of its process. A recording that names no process is about process 0.
     pub(crate) fn rank_claim(&self) -> RankClaim {
         if let Some(packed) = &self.packed {
             return packed.claim.clone();

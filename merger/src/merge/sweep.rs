@@ -135,7 +135,7 @@ impl<'a> Sweep<'a> {
         }
         let wanted = self.strip_events.saturating_mul(most);
         if self.ready <= wanted {
-            let at_once = self.at_once(workers.count()).max(most);
+            let at_once = self.at_once(workers.count());
             let strips = at_once.max(STRIPS_AHEAD.min(self.at_once));
             let ahead = self.strip_events.saturating_mul(strips);
             self.load_events(workers, ahead);

@@ -126,7 +126,7 @@ impl Raise for Event<'_> {
     }
 }
 
-/// Takes registers only, which [`raise_guarded`] does not for an event.
+/// Raises an event with [`raise_guarded`]. Its own arguments fit registers, which an [`Event`] does not: see [`raise`].
 #[inline(never)]
 fn long_event(event_type: EventType, values: FromC<'_>) -> Status {
     let event = Event {

@@ -85,6 +85,9 @@ def test_spark_reads_only_the_ranks_that_are_asked_for(spark: Any, dataset: Path
     schema = spark.read.parquet(str(dataset / "calls")).schema
     table = spark.read.schema(schema).parquet(str(copy / "calls"))
     assert table.where("rank = 3").count() == 2 * 500 * 4
+    # A file that is opened is an error, which names it.
+    with pytest.raises(Exception, match="rank=5"):
+        table.where("rank = 5").collect()
     assert table.where("rank = 3").selectExpr("sum(inclusive_ns)").first()[0] > 0
 
 
