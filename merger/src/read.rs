@@ -36,7 +36,7 @@ use crate::read::query::Query;
 pub use crate::read::slices::SliceLength;
 use crate::read::trace::OpenedTrace;
 pub use crate::read::work::StopFlag;
-use crate::read::work::Work;
+use crate::read::work::{SlicePart, Work};
 use crate::report::Report;
 use crate::window::Window;
 
@@ -112,17 +112,16 @@ impl Reader {
     /// If a path does not exist, or nothing can be read.
     pub fn open_all(paths: &[PathBuf], symbols: &Symbols) -> Result<Self> {
         let found = find(paths, None)?;
-        let has_others =
-            !found.recordings.is_empty() || !found.archives.is_empty() || !found.paraver.is_empty();
-        let only_trace = !has_others && found.traces.len() == 1;
-        if only_trace {
-            let mut opened = Self::open_trace(&found.traces[0])?;
+        if let Some(trace) = found.only_trace() {
+            let mut opened = Self::open_trace(trace)?;
             let definitions = Arc::make_mut(&mut opened.definitions);
             let found = symbols.resolve(definitions);
             found.into_iter().for_each(|record| definitions.add(record));
             definitions.apply_symbols();
             return Ok(opened);
         }
+        let has_others =
+            !found.recordings.is_empty() || !found.archives.is_empty() || !found.paraver.is_empty();
         if !has_others && found.traces.len() > 1 && paths.len() == 1 {
             return Err(MergeError::IsTrace {
                 path: found.traces[0].clone(),
@@ -186,6 +185,25 @@ impl Reader {
                 ..self.work.clone()
             },
         }
+    }
+
+    /// Returns a reader of the same opened trace whose folds ([`Reader::fold_calls`] and its like) add up only the slices of
+    /// a part: the `number`-th, from 0, of `of` parts with about equally many slices. The states of all parts, merged in
+    /// order, are the state of the trace.
+    ///
+    /// # Panics
+    /// If there is no such part.
+    ///
+    /// # Errors
+    /// If this is not a trace: recordings are read in one piece.
+    pub fn part(&self, number: usize, of: usize) -> Result<Self> {
+        assert!(number < of, "part {number} of {of}, from 0");
+        let Content::Trace(_) = self.content else {
+            return Err(MergeError::NotTrace);
+        };
+        let mut reader = self.stopped_by(&self.work.stop);
+        reader.work.part = SlicePart { number, of };
+        Ok(reader)
     }
 
     /// Returns the number of chunks that were decoded so far, by this reader and all that were made of it.

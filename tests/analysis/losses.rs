@@ -42,7 +42,7 @@ fn compare(script: &Script, holes: &[Hole]) -> Vec<(i64, i64, i64)> {
 }
 
 /// Returns holes of a script that do not touch: place and length, in events. The enters of `main` are kept.
-fn holes(script: &Script, places: &[(usize, usize, usize)]) -> Vec<Hole> {
+pub(crate) fn holes(script: &Script, places: &[(usize, usize, usize)]) -> Vec<Hole> {
     let mut holes: Vec<Hole> = Vec::new();
     for (rank, place, length) in places {
         let rank = rank % script.ranks.len();
@@ -66,7 +66,7 @@ fn numbered(ranks: usize, steps: &[Step]) -> Script {
     script
 }
 
-fn places(most: usize) -> impl Strategy<Value = Vec<(usize, usize, usize)>> {
+pub(crate) fn places(most: usize) -> impl Strategy<Value = Vec<(usize, usize, usize)>> {
     let place = (0..8_usize, 0..10_000_usize, 1..12_usize);
     prop::collection::vec(place, 0..most)
 }

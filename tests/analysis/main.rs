@@ -5,6 +5,7 @@ mod critical_path;
 mod losses;
 mod oracle;
 mod paraver;
+mod parts;
 mod patterns;
 mod phases;
 mod pipit;

@@ -30,6 +30,18 @@ pub struct Found {
     pub rejected: Vec<RejectedInput>,
 }
 
+impl Found {
+    /// Returns the trace, if nothing else was found.
+    pub fn only_trace(&self) -> Option<&Path> {
+        let has_others =
+            !self.recordings.is_empty() || !self.archives.is_empty() || !self.paraver.is_empty();
+        match &self.traces[..] {
+            [only] if !has_others => Some(only),
+            _ => None,
+        }
+    }
+}
+
 /// Finds inputs among files and directories. In a directory, these are the files named `*.annals` (and `*.annals-live`
 /// of killed processes) except `skip`, which is the output. In a directory without them, these are
 /// archives (`*.otf2`), or else traces of the Paraver format (`*.prv`, `*.prv.gz`).

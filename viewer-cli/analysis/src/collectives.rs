@@ -15,11 +15,12 @@ use annals_format::{
 };
 use annals_merger::{Event, Places, Query, ReadSummary, Reader, Result, SliceLength, Window};
 use rustc_hash::{FxHashMap, FxHashSet};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::communicators::communicator_name;
 use crate::losses::concerns;
-use crate::state::{EventState, fold_events};
+use crate::parts::{GatheredSlices, Part, SlicedState, Source, fold_events_of};
+use crate::state::EventState;
 use crate::waits::{LongestWaits, Wait, WaitCause, location_of};
 
 /// Maximum number of operations that wait for members.
@@ -143,7 +144,7 @@ struct BeginType {
 }
 
 /// Properties that several begins of a slice share.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct BeginKey {
     event_type: EventTypeId,
     /// Value of the element that names the communicator.
@@ -154,6 +155,7 @@ struct BeginKey {
 }
 
 /// A begin of an operation.
+#[derive(Serialize, Deserialize)]
 struct Begin {
     /// Number of its [`BeginKey`] in the slice.
     member: u32,
@@ -426,8 +428,9 @@ impl Shared<'_> {
 }
 
 /// The begins of a slice, and the losses between them.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 struct SliceBegins {
+    #[serde(skip)]
     numbers: FxHashMap<BeginKey, u32>,
     members: Vec<BeginKey>,
     begins: Vec<Begin>,
@@ -449,6 +452,7 @@ struct CollectiveState<'a, V> {
     shared: &'a Shared<'a>,
     gathered: Option<Gathered<V>>,
     slice: SliceBegins,
+    later: GatheredSlices,
 }
 
 impl<V: FnMut(&CollectiveInstance<'_>)> CollectiveState<'_, V> {
@@ -503,11 +507,90 @@ impl<V: FnMut(&CollectiveInstance<'_>) + Send> EventState for CollectiveState<'_
     }
 
     fn merge(&mut self, later: Self) {
+        self.add_slice(later.into_slice());
+    }
+}
+
+impl<V: FnMut(&CollectiveInstance<'_>)> SlicedState for CollectiveState<'_, V> {
+    type Slice = SliceBegins;
+
+    fn into_slice(self) -> SliceBegins {
+        self.slice
+    }
+
+    fn add_slice(&mut self, slice: SliceBegins) {
         self.flush();
-        if let Some(gathered) = &mut self.gathered {
-            gathered.feed(self.shared, &later.slice);
+        match &mut self.gathered {
+            Some(gathered) => gathered.feed(self.shared, &slice),
+            None => self.later.push(&slice),
         }
     }
+
+    fn later(&mut self) -> &mut GatheredSlices {
+        &mut self.later
+    }
+}
+
+impl<'a> Shared<'a> {
+    /// `None` if no event type of the query begins collective operations.
+    fn of(definitions: &'a Definitions, query: &'a Query) -> Option<Self> {
+        let types = definitions.event_types.values();
+        let types =
+            types.filter(|t| t.role == Role::CollectiveBegin && query.takes_event_type(t.id));
+        let types = types.map(|t| {
+            let begin = BeginType {
+                communicator: definitions.element(t.id, element::COMMUNICATOR),
+                operation: definitions.element(t.id, element::OPERATION),
+                size: definitions.element(t.id, element::SIZE),
+                sequence: definitions.element(t.id, element::SEQUENCE),
+            };
+            (t.id, begin)
+        });
+        let types: FxHashMap<EventTypeId, BeginType> = types.collect();
+        (!types.is_empty()).then(|| Self {
+            definitions,
+            types,
+            places: Places::of(definitions),
+            query,
+        })
+    }
+}
+
+/// Gathers the begins of a query, whatever slices `reader` reads, or has them from `source`. They are counted if there is a
+/// function that visits the operations.
+fn fold<'a, V: FnMut(&CollectiveInstance<'_>) + Send>(
+    reader: &Reader,
+    shared: &'a Shared<'a>,
+    source: Source<'_>,
+    visit: Option<V>,
+) -> Result<(CollectiveState<'a, V>, ReadSummary)> {
+    let wanted: Vec<EventTypeId> = shared.types.keys().copied().collect();
+    let visit = Mutex::new(visit);
+    let take_visit = |slice| match visit.lock() {
+        Ok(mut visit) if slice == 0 => visit.take(),
+        _ => None,
+    };
+    let new = |slice| CollectiveState {
+        shared,
+        gathered: take_visit(slice).map(Gathered::new),
+        slice: SliceBegins::default(),
+        later: GatheredSlices::default(),
+    };
+    fold_events_of(reader, &from_start(shared.query), wanted, source, new)
+}
+
+/// Gathers what [`collectives_of_parts`] needs of the slices of a [part](Reader::part) of a trace. `None` if no event type of
+/// the query begins collective operations.
+///
+/// # Errors
+/// If the storage fails.
+pub fn gather_collectives(part: &Reader, query: &Query) -> Result<Option<Part>> {
+    let Some(shared) = Shared::of(part.definitions(), query) else {
+        return Ok(None);
+    };
+    let none = None::<fn(&CollectiveInstance<'_>)>;
+    let (state, summary) = fold(part, &shared, Source::Trace, none)?;
+    Part::of(part, state, &summary).map(Some)
 }
 
 /// Counts the collective operations of the query's window, from the trace's beginning on. Returns
@@ -515,42 +598,13 @@ impl<V: FnMut(&CollectiveInstance<'_>) + Send> EventState for CollectiveState<'_
 fn gather<V: FnMut(&CollectiveInstance<'_>) + Send>(
     reader: &Reader,
     query: &Query,
+    source: Source<'_>,
     visit: V,
 ) -> Result<Option<(Gathered<V>, ReadSummary)>> {
-    let definitions = reader.definitions();
-    let types = definitions.event_types.values();
-    let types = types.filter(|t| t.role == Role::CollectiveBegin && query.takes_event_type(t.id));
-    let types = types.map(|t| {
-        let begin = BeginType {
-            communicator: definitions.element(t.id, element::COMMUNICATOR),
-            operation: definitions.element(t.id, element::OPERATION),
-            size: definitions.element(t.id, element::SIZE),
-            sequence: definitions.element(t.id, element::SEQUENCE),
-        };
-        (t.id, begin)
-    });
-    let types: FxHashMap<EventTypeId, BeginType> = types.collect();
-    if types.is_empty() {
+    let Some(shared) = Shared::of(reader.definitions(), query) else {
         return Ok(None);
-    }
-    let wanted: Vec<EventTypeId> = types.keys().copied().collect();
-    let shared = Shared {
-        definitions,
-        types,
-        places: Places::of(definitions),
-        query,
     };
-    let visit = Mutex::new(Some(visit));
-    let take_visit = |slice| match visit.lock() {
-        Ok(mut visit) if slice == 0 => visit.take(),
-        _ => None,
-    };
-    let new = |slice| CollectiveState {
-        shared: &shared,
-        gathered: take_visit(slice).map(Gathered::new),
-        slice: SliceBegins::default(),
-    };
-    let (mut state, summary) = fold_events(reader, &from_start(query), wanted, new)?;
+    let (mut state, summary) = fold(reader, &shared, source, Some(visit))?;
     state.flush();
     let gathered = state.gathered.map(|mut gathered| {
         gathered.finish(query);
@@ -578,7 +632,7 @@ pub fn for_each_collective<V: FnMut(&CollectiveInstance<'_>) + Send>(
     query: &Query,
     visit: V,
 ) -> Result<Option<ReadSummary>> {
-    let found = gather(reader, query, visit)?;
+    let found = gather(reader, query, Source::Trace, visit)?;
     Ok(found.map(|(_, summary)| summary))
 }
 
@@ -606,6 +660,26 @@ pub fn first_loss_of_collectives(
 /// # Errors
 /// If the storage fails.
 pub fn collectives(reader: &Reader, query: &Query) -> Result<Option<(Collectives, ReadSummary)>> {
+    collectives_of(reader, query, Source::Trace)
+}
+
+/// Does what [`collectives`] does, with what [`gather_collectives`] has gathered of all parts of the trace, in order.
+///
+/// # Errors
+/// If the storage fails, or a part cannot be used.
+pub fn collectives_of_parts(
+    reader: &Reader,
+    query: &Query,
+    parts: &[Part],
+) -> Result<Option<(Collectives, ReadSummary)>> {
+    collectives_of(reader, query, Source::Parts(parts))
+}
+
+fn collectives_of(
+    reader: &Reader,
+    query: &Query,
+    source: Source<'_>,
+) -> Result<Option<(Collectives, ReadSummary)>> {
     let definitions = reader.definitions();
     let mut longest = LongestWaits::default();
     let visit = |instance: &CollectiveInstance<'_>| {
@@ -614,7 +688,7 @@ pub fn collectives(reader: &Reader, query: &Query) -> Result<Option<(Collectives
             longest.add(wait_ns, || instance.wait(begin, definitions));
         }
     };
-    let Some((gathered, summary)) = gather(reader, query, visit)? else {
+    let Some((gathered, summary)) = gather(reader, query, source, visit)? else {
         return Ok(None);
     };
     let is_lost = first_loss_of_collectives(definitions, &summary, query).is_some();

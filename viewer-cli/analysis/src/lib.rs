@@ -39,6 +39,7 @@ mod metrics;
 mod mpi_functions;
 mod mpi_window;
 mod overview;
+mod parts;
 mod patterns;
 mod region_kinds;
 mod region_rows;
@@ -53,7 +54,7 @@ pub use call_paths::CallPaths;
 pub use call_tree::{TreeCounter, TreeNode, call_tree};
 pub use collectives::{
     CollectiveBegin, CollectiveInstance, CollectiveRow, CollectiveWait, Collectives, collectives,
-    first_loss_of_collectives, for_each_collective,
+    collectives_of_parts, first_loss_of_collectives, for_each_collective, gather_collectives,
 };
 pub use colour::{Colour, region_colour};
 pub use critical_path::{CriticalPath, PathRank, PathRegion, PathStay};
@@ -68,10 +69,14 @@ pub use lost_time::{
     CauseRow, ExtraWork, LostTime, LostTimeOptions, PhaseRow, RankTimes, WaitStateRow, WorstWait,
     lost_time,
 };
-pub use messages::{MessageLosses, MessagePairRow, Messages, for_each_message, messages};
+pub use messages::{
+    MessageLosses, MessagePairRow, Messages, for_each_message, gather_messages, messages,
+    messages_of_parts,
+};
 pub use metrics::{MetricPoint, MetricRow, metrics};
 pub use mpi_window::{without_start_and_end, without_start_and_end_of_all};
 pub use overview::{BinTimes, CallOverview, LongCall, MOST_LONG_CALLS, call_overview};
+pub use parts::Part;
 pub use patterns::{
     Family, MemberPart, PartWait, collective_waits, late_receiver, late_sender, wrong_order,
 };

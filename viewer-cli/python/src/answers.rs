@@ -2,11 +2,14 @@
 
 use std::path::PathBuf;
 
-use annals_analysis::{Grouping, LostTimeOptions, RegionSums, region_times};
+use annals_analysis::{
+    Collectives, Grouping, LostTimeOptions, Messages, Part, RegionSums, region_times,
+};
 use annals_format::Definitions;
-use annals_merger::{EventFilter, Query, Reader, Symbols};
+use annals_merger::{EventFilter, MergeError, Query, ReadSummary, Reader, Symbols};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
 use crate::errors;
@@ -28,6 +31,28 @@ fn json(value: &impl serde::Serialize) -> PyResult<String> {
     Ok(text + "\n")
 }
 
+fn absent(why: &str) -> PyErr {
+    PyValueError::new_err(why.to_owned())
+}
+
+fn of_read(error: MergeError) -> PyErr {
+    errors::of_read(&error)
+}
+
+/// Makes the answer of `messages`.
+fn messages(found: annals_merger::Result<Option<(Messages, ReadSummary)>>) -> PyResult<String> {
+    let why = "no event type is a message: nothing has the role send or receive";
+    json(&found.map_err(of_read)?.ok_or_else(|| absent(why))?.0)
+}
+
+/// Makes the answer of `collectives`.
+fn collectives(
+    found: annals_merger::Result<Option<(Collectives, ReadSummary)>>,
+) -> PyResult<String> {
+    let why = "no event type begins collective operations: nothing has the role collective-begin";
+    json(&found.map_err(of_read)?.ok_or_else(|| absent(why))?.0)
+}
+
 /// Returns the answer of `regions`, `messages`, `collectives` or `why`.
 #[pyfunction]
 pub(crate) fn answer(
@@ -36,8 +61,6 @@ pub(crate) fn answer(
     what: String,
     jobs: usize,
 ) -> PyResult<String> {
-    let of_read = |error| errors::of_read(&error);
-    let absent = |why: &str| PyValueError::new_err(why.to_owned());
     waiting::run(py, move |stop| {
         let reader = open(&paths, jobs)?.stopped_by(stop);
         let query = Query::new();
@@ -46,16 +69,8 @@ pub(crate) fn answer(
                 let times = region_times(&reader, &query, Grouping::None);
                 json(&times.map_err(of_read)?.0)
             }
-            "messages" => {
-                let found = annals_analysis::messages(&reader, &query).map_err(of_read)?;
-                let why = "no event type is a message: nothing has the role send or receive";
-                json(&found.ok_or_else(|| absent(why))?.0)
-            }
-            "collectives" => {
-                let found = annals_analysis::collectives(&reader, &query).map_err(of_read)?;
-                let why = "no event type begins collective operations: nothing has the role collective-begin";
-                json(&found.ok_or_else(|| absent(why))?.0)
-            }
+            "messages" => messages(annals_analysis::messages(&reader, &query)),
+            "collectives" => collectives(annals_analysis::collectives(&reader, &query)),
             "why" => {
                 let query = annals_analysis::without_start_and_end_of_all(&reader, &query);
                 let options = LostTimeOptions::default();
@@ -66,6 +81,67 @@ pub(crate) fn answer(
                 json(&found.map_err(of_read)?.ok_or_else(|| absent(why))?.0)
             }
             _ => Err(absent("what: regions, messages, collectives or why")),
+        }
+    })
+}
+
+/// Returns whether the inputs are one trace: only its slices can be gathered.
+#[pyfunction]
+pub(crate) fn is_trace(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<bool> {
+    waiting::run(py, move |_| {
+        let found = annals_merger::find(&paths, None).map_err(of_read)?;
+        Ok(found.only_trace().is_some())
+    })
+}
+
+/// Gathers what `messages` or `collectives` needs of the `number`-th of `of` parts of a trace, from 0. `None` if there is nothing
+/// of this kind, or if the part is damaged: the answer is that of one process then.
+#[pyfunction]
+pub(crate) fn gather_part(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    what: String,
+    number: usize,
+    of: usize,
+) -> PyResult<Option<Py<PyBytes>>> {
+    if number >= of {
+        return Err(absent("number is less than of"));
+    }
+    let bytes = waiting::run(py, move |stop| {
+        let reader = open(&paths, 1)?.stopped_by(stop);
+        let part = reader.part(number, of).map_err(of_read)?;
+        let gathered = match &*what {
+            "messages" => annals_analysis::gather_messages(&part, &Query::new()),
+            "collectives" => annals_analysis::gather_collectives(&part, &Query::new()),
+            _ => return Err(absent("what: messages or collectives")),
+        };
+        let whole = gathered.map_err(of_read)?.filter(|part| !part.has_damage());
+        Ok(whole.map(|part| part.encode()))
+    })?;
+    Ok(bytes.map(|bytes| PyBytes::new(py, &bytes).unbind()))
+}
+
+/// Returns the answer of `messages` or `collectives` of a trace from what was gathered of all its parts.
+#[pyfunction]
+pub(crate) fn answer_of_parts(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    what: String,
+    parts: Vec<PyBackedBytes>,
+) -> PyResult<String> {
+    waiting::run(py, move |stop| {
+        let reader = open(&paths, 0)?.stopped_by(stop);
+        let query = Query::new();
+        let parts = parts.iter().enumerate();
+        let parts = parts.map(|(number, bytes)| Part::decode(bytes, number));
+        let parts: annals_merger::Result<Vec<Part>> = parts.collect();
+        let parts = parts.map_err(of_read)?;
+        match &*what {
+            "messages" => messages(annals_analysis::messages_of_parts(&reader, &query, &parts)),
+            "collectives" => collectives(annals_analysis::collectives_of_parts(
+                &reader, &query, &parts,
+            )),
+            _ => Err(absent("what: messages or collectives")),
         }
     })
 }

@@ -476,8 +476,54 @@ def test_answers_are_those_of_one_process_byte_for_byte(what: str, mpi: Path, de
             expected = printed(what, inputs)
             assert annals_trace.analyse(inputs, what) == expected
             assert annals_trace.analyse(inputs, what, executor=executor) == expected
-            for groups in (1, 3, 9) if what == "regions" else ():
+            for groups in () if what == "why" else (1, 3, 9):
                 assert annals_trace.analyse(inputs, what, executor=executor, groups=groups) == expected
+
+
+@pytest.fixture(scope="module")
+def exchange(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trace of many messages and operations: its parts are several slices each."""
+    directory = tmp_path_factory.mktemp("exchange")
+    program = directory / "exchange.py"
+    program.write_text(
+        "from mpi4py import MPI\n"
+        "world = MPI.COMM_WORLD\n"
+        "other, data = 1 - world.rank, bytearray(64)\n"
+        "for step in range(60_000):\n"
+        "    world.Sendrecv(data, other, step % 7, bytearray(64), other, step % 7)\n"
+        "    if step % 10 == 0:\n"
+        "        world.Barrier()\n"
+    )
+    command = [MPIRUN, "-n", "2", sys.executable, program]
+    done = trace_cli("record", "-o", directory / "run", "--merge", "--", *command)
+    assert done.returncode == 0, done.stderr
+    return directory / "run.annals"
+
+
+@pytest.mark.parametrize("what", ["messages", "collectives"])
+def test_parts_of_a_trace_are_gathered_by_tasks(what: str, exchange: Path) -> None:
+    steps: list[tuple[str, int, int]] = []
+    with pool(2) as executor:
+        for groups in (2, 5):
+            answer = annals_trace.analyse(
+                exchange, what, executor=executor, groups=groups, progress=lambda *step: steps.append(step)
+            )
+            assert answer == printed(what, exchange)
+    assert [step for step in steps if step[1] == step[2]] == [(what, 2, 2), (what, 5, 5)]
+
+
+@pytest.mark.parametrize("what", ["messages", "collectives"])
+def test_a_trace_with_a_damaged_chunk_is_analysed_in_one_piece(what: str, exchange: Path, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged.annals"
+    damaged.write_bytes(flip(0.4)(exchange.read_bytes()))
+    info = trace_cli("info", damaged, "--json")
+    expected = printed(what, damaged)
+    assert expected != printed(what, exchange), info.stdout
+    steps: list[tuple[str, int, int]] = []
+    with pool(2) as executor:
+        answer = annals_trace.analyse(damaged, what, executor=executor, progress=lambda *step: steps.append(step))
+    assert answer == expected
+    assert (what, 2, 2) in steps and steps[-1] == (what, 1, 1)
 
 
 def test_analyses_that_inputs_have_no_events_for_are_refused(run: Path, tmp_path: Path) -> None:
