@@ -50,12 +50,13 @@ use crate::messages::MessageBatch;
 use crate::messages::causality::{Causality, RepairReport};
 use crate::messages::repair::Shifts;
 use crate::ordered_parallel::{pipeline, pipeline_inline};
+use crate::overview::message_bins::{MessageCounter, Side};
 use crate::report::Report;
 use crate::stages::{self, Stage};
 use crate::window::Window;
 use crate::workers::Workers;
 
-use self::causality::{Moved, shifts_of};
+use self::causality::{MessageCheck, Moved, shifts_of};
 
 /// A recording in the order of the merge.
 #[derive(Debug)]
@@ -380,11 +381,12 @@ impl Merge {
         prepare: &(dyn Fn(TraceChunk) -> C + Sync),
         consume: &mut dyn FnMut(C) -> Result<()>,
     ) -> Result<Merged> {
-        self.run_with(jobs, false, &|part| prepare(part.chunk), consume)
+        self.run_with(jobs, false, None, &|part| prepare(part.chunk), consume)
     }
 
     /// Merges like [`Merge::run`], and runs `work` on each chunk in parallel to the merge, in `jobs` threads.
-    /// `is_proved`: with order hashes of the input and of the result.
+    /// `is_proved`: with order hashes of the input and of the result. `messages` counts the messages that the check of
+    /// causality matches.
     ///
     /// # Errors
     /// Those of `consume`; if no threads can be started; if order hashes differ.
@@ -392,6 +394,7 @@ impl Merge {
         &self,
         jobs: usize,
         is_proved: bool,
+        messages: Option<&mut MessageCounter<'_>>,
         work: &(dyn Fn(UnnumberedChunk) -> R + Sync),
         consume: &mut dyn FnMut(R) -> Result<()>,
     ) -> Result<Merged> {
@@ -401,10 +404,12 @@ impl Merge {
         let mut hashes = StreamHashes::default();
         let extractor = self.extractor();
         let mut moved = Moved::default();
-        let mut check = extractor
-            .as_ref()
-            .map(|extractor| self.check(extractor, &self.keep));
+        let mut check = MessageCheck {
+            check: extractor.as_ref().map(|all| self.check(all, &self.keep)),
+            messages,
+        };
         let is_moved = !self.shifts.is_empty();
+        let is_counted = check.messages.is_some();
         let work = |parts: Vec<UnnumberedChunk>| {
             let chunks = || parts.iter().map(|part| &part.chunk);
             let of_parts = chunks().flat_map(|chunk| &chunk.losses);
@@ -413,8 +418,11 @@ impl Merge {
             let prove = |chunk| stages::during(Stage::Prove, || proof::of_chunk(chunk, &sorted));
             let hashes = of_parts.map(prove).collect();
             let messages = extractor.iter().flat_map(|extractor| {
-                let extract = |chunk| stages::during(Stage::Extract, || extractor.extract(chunk));
-                chunks().map(extract)
+                let extract = move |chunk| match is_counted {
+                    true => extractor.extract_with(chunk, Side::of),
+                    false => extractor.extract(chunk),
+                };
+                chunks().map(move |chunk| stages::during(Stage::Extract, || extract(chunk)))
             });
             let messages = messages.collect();
             let shifts = chunks().filter(|_| is_moved).map(shifts_of).collect();
@@ -440,16 +448,11 @@ impl Merge {
                     .iter()
                     .flatten()
                     .for_each(|(stream, shift_ns)| moved.add(*stream, *shift_ns));
-                if let Some(check) = &mut check {
-                    stages::during(Stage::Match, || {
-                        let batches = worked.messages.iter();
-                        batches.for_each(|batch| check.feed(batch, &mut |_, _| {}));
-                    });
-                }
+                stages::during(Stage::Match, || check.feed(&worked.messages));
                 worked.results.into_iter().try_for_each(&mut *consume)
             },
         )?;
-        let finish = || check.map(|check| check.finish(&self.definitions));
+        let finish = || check.finish(&self.definitions);
         let mut causality = stages::during(Stage::Match, finish);
         if let (Some(causality), Some(repair)) = (&mut causality, &self.repair) {
             let mut repair = repair.clone();
@@ -574,7 +577,7 @@ struct Worked<R> {
     results: Vec<R>,
     losses: Vec<TraceLoss>,
     hashes: Vec<Vec<(StreamId, OrderHash)>>,
-    messages: Vec<MessageBatch>,
+    messages: Vec<MessageBatch<Side>>,
     /// Of each chunk, stream and shift of every event.
     shifts: Vec<Vec<(StreamId, i64)>>,
 }

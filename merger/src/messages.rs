@@ -640,8 +640,8 @@ impl Extractor {
             .is_some_and(Option::is_some)
     }
 
-    /// Returns the messages of a chunk of the trace.
-    pub(crate) fn extract(&self, chunk: &TraceChunk) -> MessageBatch {
+    /// Returns the messages of a chunk of the trace, without details.
+    pub(crate) fn extract<D: Default>(&self, chunk: &TraceChunk) -> MessageBatch<D> {
         let mut batch = MessageBatch::default();
         let places = self.places(chunk);
         let places = places.iter().enumerate();

@@ -5,7 +5,7 @@ pub(crate) mod event_bins;
 mod group_lane;
 pub(crate) mod groups;
 pub(crate) mod lane;
-mod message_bins;
+pub(crate) mod message_bins;
 mod metric_bins;
 mod own_lane;
 pub(crate) mod shard;

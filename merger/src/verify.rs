@@ -593,7 +593,7 @@ fn compare(
         };
         merge.filter(&of_events, window)?;
     }
-    let merged = merge.run_with(jobs, true, &|_| (), &mut |()| Ok(()))?;
+    let merged = merge.run_with(jobs, true, None, &|_| (), &mut |()| Ok(()))?;
     let of_inputs: BTreeMap<StreamId, &StreamTotals> = merged
         .totals
         .iter()

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use annals_format::{
-    BootId, Definition, ProcessId, SourceOrder, StreamId, StreamTotals, TraceChunk, TypeTotals,
+    BootId, Definition, Definitions, ProcessId, SourceOrder, StreamId, StreamTotals, TraceChunk,
+    TypeTotals,
 };
 
 use super::{Merge, MergedProcess};
@@ -14,9 +15,13 @@ use crate::by_stream::ByStream;
 use crate::clocks::hulls::Hulls;
 use crate::error::Result;
 use crate::filter::Keep;
-use crate::messages::causality::{Causality, Check, RepairReport};
+use crate::messages::causality::{
+    Causality, CausalityReport, Check, MESSAGES_IN_FLIGHT, RepairReport,
+};
+use crate::messages::collectives::Carry;
 use crate::messages::repair::Repair;
 use crate::messages::{self, Extractor, Lost, Mark, MessageBatch};
+use crate::overview::message_bins::{MessageCounter, Side};
 
 impl Merge {
     /// Plans what [`Causality::Repair`] asks for: reads all messages, also those that a filter leaves out, and
@@ -55,7 +60,7 @@ impl Merge {
                 of_sender.child_sent(from.time_ns, to.time_ns);
             }
         };
-        let mut check = self.check(&extractor, &Keep::default());
+        let mut check: Check = self.check(&extractor, &Keep::default());
         self.read_messages(jobs, &extractor, |batch| check.feed(batch, &mut gather))?;
         check.settle(&mut gather);
         let before = check.violations();
@@ -183,7 +188,7 @@ impl Merge {
         messages::carried(&self.definitions, types.copied())
     }
 
-    pub(super) fn check(&self, extractor: &Extractor, keep: &Keep) -> Check {
+    pub(super) fn check<D: Carry>(&self, extractor: &Extractor, keep: &Keep) -> Check<D> {
         let mut check = Check::new(
             extractor,
             &self.definitions,
@@ -194,6 +199,14 @@ impl Merge {
             check.lose(process.get(), lost);
         }
         check
+    }
+
+    /// Returns whether the check matches messages as readers of the trace do, who know of losses only what the trace has.
+    pub(super) fn checks_as_readers_match(&self) -> bool {
+        let lost = self.lost_by_process(&self.keep);
+        self.causality == Causality::Check
+            && self.messages_in_flight == MESSAGES_IN_FLIGHT
+            && lost.iter().all(|(_, lost)| !lost.is_any())
     }
 
     /// Returns the messages that each process lost at unknown times.
@@ -289,6 +302,42 @@ impl Merge {
             lost.add(with_losses);
         }
         lost
+    }
+}
+
+/// The check of a merge, and what counts the messages that it matches, as far as they are wanted.
+pub(super) struct MessageCheck<'a, 'c> {
+    pub(super) check: Option<Check<Side>>,
+    pub(super) messages: Option<&'a mut MessageCounter<'c>>,
+}
+
+impl MessageCheck<'_, '_> {
+    /// Takes the messages of the next chunks.
+    pub(super) fn feed(&mut self, batches: &[MessageBatch<Side>]) {
+        let Some(check) = &mut self.check else { return };
+        match &mut self.messages {
+            Some(messages) => {
+                let mut count = |from, to| messages.count(from, to);
+                batches
+                    .iter()
+                    .for_each(|batch| check.feed(batch, &mut count));
+            }
+            None => {
+                let mut none = |_, _| {};
+                batches
+                    .iter()
+                    .for_each(|batch| check.feed(batch, &mut none));
+            }
+        }
+    }
+
+    /// Ends the check.
+    pub(super) fn finish(self, definitions: &Definitions) -> Option<CausalityReport> {
+        let check = self.check?;
+        Some(match self.messages {
+            Some(messages) => check.finish(definitions, &mut |from, to| messages.count(from, to)),
+            None => check.finish(definitions, &mut |_, _| {}),
+        })
     }
 }
 

@@ -19,8 +19,9 @@ use crate::calls::statistics::TraceCalls;
 use crate::error::{MergeError, Result};
 use crate::merge::{Merge, Merged};
 use crate::messages::MessageLosses;
-use crate::overview::event_bins::{BinBatch, BinSource, EventBins, FoundBins};
+use crate::overview::event_bins::{BinBatch, BinSource, EventBins};
 use crate::overview::groups::LaneGroups;
+use crate::overview::message_bins::MessageCounter;
 use crate::overview::writer::OverviewWriter;
 use crate::stages::{self, Stage};
 use crate::trace_file::TraceFile;
@@ -123,7 +124,12 @@ pub(super) fn write_trace(
     snapshots.begin(open, &mut file)?;
     // What an earlier slice has left open is not known.
     let has_overview = merge.has_overview && merge.definitions.slice.is_none();
-    let source = has_overview.then(|| BinSource::of(&merge.definitions, assumed_losses(merge)));
+    let mut source = has_overview.then(|| BinSource::of(&merge.definitions, assumed_losses(merge)));
+    // Messages are matched once: by the check of causality, if it can.
+    let is_checked = merge.checks_as_readers_match();
+    let checked = source.as_mut().filter(|_| is_checked);
+    let checked = checked.and_then(BinSource::take_messages);
+    let mut messages = checked.as_ref().map(MessageCounter::new);
     let encoder = Encoder {
         level: options.compression,
         types: &types,
@@ -136,38 +142,44 @@ pub(super) fn write_trace(
     let mut overview = OverviewWriter::new(level, path)?;
     calls.begin(&types, open);
     let encode = |part: UnnumberedChunk| encoder.encode(part);
-    let mut merged = merge.run_with(options.jobs, true, &encode, &mut |encoded| {
-        let encoded = encoded.map_err(io)?;
-        let (mut header, moves) = (encoded.header, encoded.moves);
-        if let (Some(bins), Some(of_chunk)) = (&mut bins, &encoded.bins) {
-            stages::during(Stage::Match, || bins.take(of_chunk));
-        }
-        header.sequence = index.len() as u64;
-        stages::during(Stage::Count, || {
-            let span = ChunkSpan {
-                first_ns: header.first_ns,
-                last_ns: header.last_ns,
-                events: header.event_count,
-            };
-            snapshots.take_chunk(header.sequence, moves, span, &mut calls, &mut file)?;
-            overview.take(calls.take_rows(), &mut file)
-        })?;
-        stages::during(Stage::Write, || {
-            head.clear();
-            header.encode(&mut head);
-            block.clear();
-            encoded
-                .body
-                .put_block(BlockKind::TraceChunk, &head, &mut block);
-            index.push(TraceIndexEntry::new(file.offset(), &header));
-            file.write(&block)
-        })?;
-        events += header.event_count;
-        match progress(events) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(MergeError::Stopped),
-        }
-    })?;
+    let mut merged = merge.run_with(
+        options.jobs,
+        true,
+        messages.as_mut(),
+        &encode,
+        &mut |encoded| {
+            let encoded = encoded.map_err(io)?;
+            let (mut header, moves) = (encoded.header, encoded.moves);
+            if let (Some(bins), Some(of_chunk)) = (&mut bins, &encoded.bins) {
+                stages::during(Stage::Match, || bins.take(of_chunk));
+            }
+            header.sequence = index.len() as u64;
+            stages::during(Stage::Count, || {
+                let span = ChunkSpan {
+                    first_ns: header.first_ns,
+                    last_ns: header.last_ns,
+                    events: header.event_count,
+                };
+                snapshots.take_chunk(header.sequence, moves, span, &mut calls, &mut file)?;
+                overview.take(calls.take_rows(), &mut file)
+            })?;
+            stages::during(Stage::Write, || {
+                head.clear();
+                header.encode(&mut head);
+                block.clear();
+                encoded
+                    .body
+                    .put_block(BlockKind::TraceChunk, &head, &mut block);
+                index.push(TraceIndexEntry::new(file.offset(), &header));
+                file.write(&block)
+            })?;
+            events += header.event_count;
+            match progress(events) {
+                ControlFlow::Continue(()) => Ok(()),
+                ControlFlow::Break(()) => Err(MergeError::Stopped),
+            }
+        },
+    )?;
 
     if let Some(what) = merged.report.gap().filter(|_| merge.is_strict) {
         return Err(MergeError::Incomplete { what });
@@ -176,7 +188,13 @@ pub(super) fn write_trace(
     calls.end();
     overview.take(calls.take_rows(), &mut file)?;
     let mut footer = Footer::default();
-    if let Some(found) = bins.map(|bins| found_bins(bins, merge, &merged)) {
+    if let Some(mut found) = bins.map(EventBins::finish) {
+        if let (Some(messages), Some(causality)) = (messages, &merged.report.causality) {
+            found.messages = Some(messages.finish(&causality.messages, events));
+        }
+        if !has_assumed_losses(merge, &merged) {
+            found.messages = None;
+        }
         found.write(&mut overview, &mut file, &mut footer)?;
     }
     let overview = overview.finish(&mut file)?;
@@ -208,15 +226,11 @@ fn assumed_losses(merge: &Merge) -> MessageLosses {
     }
 }
 
-/// Returns the values of bins that the events of a trace have: of messages only if losses have had what was assumed.
-fn found_bins(bins: EventBins<'_>, merge: &Merge, merged: &Merged) -> FoundBins {
+/// Returns whether losses have had of messages what was assumed: readers match messages as they were matched here.
+fn has_assumed_losses(merge: &Merge, merged: &Merged) -> bool {
     let losses = &merged.losses;
     let known = MessageLosses::of(&merge.definitions, &merged.totals, losses);
-    let mut found = bins.finish();
-    if !known.agrees(&assumed_losses(merge), losses) {
-        found.messages = None;
-    }
-    found
+    known.agrees(&assumed_losses(merge), losses)
 }
 
 /// Writes a trace's header and definitions.

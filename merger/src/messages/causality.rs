@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::clocks::bounds::Bounds;
 use crate::clocks::hosts::HostFitReport;
-use crate::messages::collectives::CollectiveCounts;
+use crate::messages::collectives::{Carry, CollectiveCounts};
 use crate::messages::matching::{Matcher, MessageCounts};
 use crate::messages::{Extractor, Mark, MessageBatch};
 
@@ -166,14 +166,14 @@ impl Violations {
 
     /// Checks two events of which `to` cannot be before `from`.
     #[inline]
-    pub(crate) fn look(&mut self, from: Mark, to: Mark) {
+    pub(crate) fn look<D>(&mut self, from: &Mark<D>, to: &Mark<D>) {
         self.constraints += 1;
         if to.time_ns < from.time_ns {
             self.add(from, to);
         }
     }
 
-    fn add(&mut self, from: Mark, to: Mark) {
+    fn add<D>(&mut self, from: &Mark<D>, to: &Mark<D>) {
         let size_ns = from.time_ns.abs_diff(to.time_ns);
         let error_ns = self.bounds.between(
             (ClockId::new(from.clock), from.time_ns),
@@ -193,8 +193,8 @@ impl Violations {
 
 /// A check in progress.
 #[derive(Debug)]
-pub(crate) struct Check {
-    matcher: Matcher,
+pub(crate) struct Check<D = ()> {
+    matcher: Matcher<D>,
     violations: Violations,
     limit: usize,
     /// Time of the last event that was fed, nanoseconds.
@@ -204,7 +204,7 @@ pub(crate) struct Check {
     mode: Causality,
 }
 
-impl Check {
+impl<D: Carry> Check<D> {
     pub(crate) fn new(
         extractor: &Extractor,
         definitions: &Definitions,
@@ -240,7 +240,11 @@ impl Check {
         self.matcher.lose(process, lost);
     }
 
-    pub(crate) fn feed(&mut self, batch: &MessageBatch, paired: &mut impl FnMut(Mark, Mark)) {
+    pub(crate) fn feed(
+        &mut self,
+        batch: &MessageBatch<D>,
+        paired: &mut impl FnMut(Mark<D>, Mark<D>),
+    ) {
         self.now_ns = batch.events.last().map_or(self.now_ns, |last| last.time_ns);
         let (matcher, mut look) = self.looking(paired);
         matcher.feed(batch, &mut look);
@@ -250,7 +254,7 @@ impl Check {
     ///
     /// A repair waits for these only if it can wait for all messages. Otherwise, a few receives
     /// that never completed would fill the queue, and all others would no longer fit.
-    pub(crate) fn settle(&mut self, paired: &mut impl FnMut(Mark, Mark)) {
+    pub(crate) fn settle(&mut self, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
         let lag_ns = self.lag_ns;
         let (matcher, mut look) = self.looking(paired);
         matcher.finish(&mut look);
@@ -264,20 +268,25 @@ impl Check {
     /// Returns the matcher, and the function that checks its pairs.
     fn looking(
         &mut self,
-        paired: &mut impl FnMut(Mark, Mark),
-    ) -> (&mut Matcher, impl FnMut(Mark, Mark)) {
+        paired: &mut impl FnMut(Mark<D>, Mark<D>),
+    ) -> (&mut Matcher<D>, impl FnMut(Mark<D>, Mark<D>)) {
         let violations = &mut self.violations;
         let (now_ns, lag_ns) = (self.now_ns, &mut self.lag_ns);
-        let look = move |from: Mark, to: Mark| {
+        let look = move |from: Mark<D>, to: Mark<D>| {
             *lag_ns = (*lag_ns).max(now_ns.saturating_sub(to.time_ns));
-            violations.look(from, to);
+            violations.look(&from, &to);
             paired(from, to);
         };
         (&mut self.matcher, look)
     }
 
-    pub(crate) fn finish(mut self, definitions: &Definitions) -> CausalityReport {
-        self.settle(&mut |_, _| {});
+    /// Ends the check; `paired` gets the pairs that only the end proves.
+    pub(crate) fn finish(
+        mut self,
+        definitions: &Definitions,
+        paired: &mut impl FnMut(Mark<D>, Mark<D>),
+    ) -> CausalityReport {
+        self.settle(paired);
         let rank = |process: u32| {
             let rank = definitions
                 .ranks

@@ -42,9 +42,9 @@ impl BinSource {
         }
     }
 
-    /// Leaves messages out.
-    pub(crate) fn leave_out_messages(&mut self) {
-        self.messages = None;
+    /// Leaves messages out. Returns what extracts them, for those who match them anyway.
+    pub(crate) fn take_messages(&mut self) -> Option<MessageSource> {
+        self.messages.take()
     }
 
     /// Leaves metrics out.

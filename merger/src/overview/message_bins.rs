@@ -8,8 +8,8 @@ use annals_format::{
 
 use crate::messages::causality::MESSAGES_IN_FLIGHT;
 use crate::messages::collectives::Carry;
-use crate::messages::matching::Matcher;
-use crate::messages::{EventRole, Extractor, Mark, MessageBatch, MessageLosses};
+use crate::messages::matching::{Matcher, MessageCounts};
+use crate::messages::{EventColumns, EventRole, Extractor, Mark, MessageBatch, MessageLosses};
 use crate::overview::bin_table::{BinTable, Row, Sum};
 
 /// Most rows of a kind of groups.
@@ -24,10 +24,21 @@ type Numbers = [u32; 3];
 
 /// What an event of a message has that the matcher keeps.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Side {
+pub(crate) struct Side {
     bytes: Option<u64>,
     stream: u32,
     role: Option<EventRole>,
+}
+
+impl Side {
+    /// Returns what an event has.
+    pub(crate) fn of(event: &EventColumns<'_>) -> Self {
+        Self {
+            bytes: event.bytes(),
+            stream: event.stream.get(),
+            role: event.role(),
+        }
+    }
 }
 
 impl Carry for Side {
@@ -41,7 +52,7 @@ pub(super) type Batch = MessageBatch<Side>;
 
 /// Extracts messages from chunks. All threads share it.
 #[derive(Debug)]
-pub(super) struct MessageSource {
+pub(crate) struct MessageSource {
     extractor: Extractor,
     /// By stream.
     numbers: Vec<Numbers>,
@@ -79,11 +90,7 @@ impl MessageSource {
 
     /// Returns the messages of a chunk.
     pub(super) fn extract(&self, chunk: &TraceChunk) -> Batch {
-        self.extractor.extract_with(chunk, |side| Side {
-            bytes: side.bytes(),
-            stream: side.stream.get(),
-            role: side.role(),
-        })
+        self.extractor.extract_with(chunk, Side::of)
     }
 }
 
@@ -124,57 +131,68 @@ impl Sum for MessageSum {
 
 type Table = BinTable<(u32, u32), MessageSum>;
 
-/// Counts the messages of a trace by bin.
+/// Counts the messages of a trace by bin, whoever matches them.
 #[derive(Debug)]
-pub(super) struct MessageBins<'a> {
+pub(crate) struct MessageCounter<'a> {
     source: &'a MessageSource,
-    matcher: Matcher<Side>,
     /// By kind.
     tables: Vec<Table>,
 }
 
-impl<'a> MessageBins<'a> {
-    pub(super) fn new(source: &'a MessageSource) -> Self {
-        let mut matcher = source.extractor.matcher(MESSAGES_IN_FLIGHT);
-        matcher.feed(&source.extractor.suppressed_losses(), &mut |_, _| {});
+impl<'a> MessageCounter<'a> {
+    pub(crate) fn new(source: &'a MessageSource) -> Self {
         let tables = source.kinds.iter().map(|_| BinTable::new(MOST_ROWS));
         Self {
             tables: tables.collect(),
             source,
-            matcher,
         }
     }
 
-    /// Takes the messages of the next chunk.
-    pub(super) fn take(&mut self, batch: &Batch) {
-        let Self {
-            source,
-            matcher,
-            tables,
-        } = self;
-        matcher.feed(batch, &mut |send, receive| {
-            count(source, tables, send, receive);
-        });
+    /// Counts a pair of events, if it is a message.
+    pub(crate) fn count(&mut self, send: Mark<Side>, receive: Mark<Side>) {
+        let roles = (send.detail.role, receive.detail.role);
+        if roles != (Some(EventRole::Send), Some(EventRole::Receive)) {
+            return;
+        }
+        let bytes = send.detail.bytes.or(receive.detail.bytes).unwrap_or(0);
+        let length_ns = receive.time_ns.saturating_sub(send.time_ns);
+        let numbers = |side: Side| self.source.numbers.get(side.stream as usize).copied();
+        let (Some(from), Some(to)) = (numbers(send.detail), numbers(receive.detail)) else {
+            return;
+        };
+        for (kind, table) in self.source.kinds.iter().zip(&mut self.tables) {
+            let number = |numbers: &Numbers| match kind {
+                LaneKind::Location => numbers[0],
+                LaneKind::Process => numbers[1],
+                LaneKind::Host => numbers[2],
+                LaneKind::Source | LaneKind::All => 0,
+            };
+            let pair = (number(&from), number(&to));
+            if let Some(sum) = table.at(pair, receive.time_ns) {
+                sum.count += 1;
+                sum.bytes = sum.bytes.saturating_add(bytes);
+                sum.longest_ns = sum.longest_ns.max(Some(length_ns));
+            }
+        }
     }
 
-    /// Ends the matching. Returns the overview of a trace with a number of events, without blocks, and its rows.
-    pub(super) fn finish(mut self, events: u64) -> (MessageOverview, Vec<MessageRow>) {
-        let (source, tables) = (self.source, &mut self.tables);
-        self.matcher.finish(&mut |send, receive| {
-            count(source, tables, send, receive);
-        });
+    /// Returns the overview of a trace with a number of events and these counts of messages, without blocks, and its rows.
+    pub(crate) fn finish(
+        self,
+        counts: &MessageCounts,
+        events: u64,
+    ) -> (MessageOverview, Vec<MessageRow>) {
         let most = usize::try_from(events / EVENTS_OF_ROW).unwrap_or(MOST_ROWS);
         let most = most.clamp(FEW_ROWS, MOST_ROWS);
         let mut rows = Vec::new();
         let mut least_levels = Vec::new();
-        for (kind, table) in source.kinds.iter().zip(self.tables) {
+        for (kind, table) in self.source.kinds.iter().zip(self.tables) {
             if let Some((least, of_kind)) = table.finish(most) {
                 least_levels.push((*kind, least));
                 rows.extend(of_kind.into_iter().map(|row| row_of(*kind, row)));
             }
         }
         rows.sort_unstable_by_key(MessageRow::key);
-        let counts = self.matcher.counts;
         let overview = MessageOverview {
             totals: MessageTotals {
                 sends: counts.sends,
@@ -193,6 +211,41 @@ impl<'a> MessageBins<'a> {
     }
 }
 
+/// Matches the messages of a trace, and counts them by bin.
+#[derive(Debug)]
+pub(super) struct MessageBins<'a> {
+    matcher: Matcher<Side>,
+    counter: MessageCounter<'a>,
+}
+
+impl<'a> MessageBins<'a> {
+    pub(super) fn new(source: &'a MessageSource) -> Self {
+        let mut matcher = source.extractor.matcher(MESSAGES_IN_FLIGHT);
+        matcher.feed(&source.extractor.suppressed_losses(), &mut |_, _| {});
+        Self {
+            matcher,
+            counter: MessageCounter::new(source),
+        }
+    }
+
+    /// Takes the messages of the next chunk.
+    pub(super) fn take(&mut self, batch: &Batch) {
+        let counter = &mut self.counter;
+        self.matcher.feed(batch, &mut |send, receive| {
+            counter.count(send, receive);
+        });
+    }
+
+    /// Ends the matching. Returns the overview of a trace with a number of events, without blocks, and its rows.
+    pub(super) fn finish(mut self, events: u64) -> (MessageOverview, Vec<MessageRow>) {
+        let counter = &mut self.counter;
+        self.matcher.finish(&mut |send, receive| {
+            counter.count(send, receive);
+        });
+        self.counter.finish(&self.matcher.counts, events)
+    }
+}
+
 fn row_of(kind: LaneKind, row: Row<(u32, u32), MessageSum>) -> MessageRow {
     let (level, bin, (from, to), sum) = row;
     MessageRow {
@@ -204,33 +257,5 @@ fn row_of(kind: LaneKind, row: Row<(u32, u32), MessageSum>) -> MessageRow {
         count: sum.count,
         bytes: sum.bytes,
         longest_ns: sum.longest_ns.unwrap_or(0),
-    }
-}
-
-/// Counts a pair of events, if it is a message.
-fn count(source: &MessageSource, tables: &mut [Table], send: Mark<Side>, receive: Mark<Side>) {
-    let roles = (send.detail.role, receive.detail.role);
-    if roles != (Some(EventRole::Send), Some(EventRole::Receive)) {
-        return;
-    }
-    let bytes = send.detail.bytes.or(receive.detail.bytes).unwrap_or(0);
-    let length_ns = receive.time_ns.saturating_sub(send.time_ns);
-    let numbers = |side: Side| source.numbers.get(side.stream as usize).copied();
-    let (Some(from), Some(to)) = (numbers(send.detail), numbers(receive.detail)) else {
-        return;
-    };
-    for (kind, table) in source.kinds.iter().zip(tables) {
-        let number = |numbers: &Numbers| match kind {
-            LaneKind::Location => numbers[0],
-            LaneKind::Process => numbers[1],
-            LaneKind::Host => numbers[2],
-            LaneKind::Source | LaneKind::All => 0,
-        };
-        let pair = (number(&from), number(&to));
-        if let Some(sum) = table.at(pair, receive.time_ns) {
-            sum.count += 1;
-            sum.bytes = sum.bytes.saturating_add(bytes);
-            sum.longest_ns = sum.longest_ns.max(Some(length_ns));
-        }
     }
 }

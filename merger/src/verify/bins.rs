@@ -24,7 +24,7 @@ pub(super) fn source_of(opened: &Reader) -> Result<BinSource> {
     let losses = MessageLosses::of(definitions, &summary.totals, &summary.losses);
     let mut source = BinSource::of(definitions, losses);
     if !has.0 {
-        source.leave_out_messages();
+        source.take_messages();
     }
     if !has.1 {
         source.leave_out_metrics();
