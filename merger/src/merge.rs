@@ -57,6 +57,7 @@ use crate::window::Window;
 use crate::workers::Workers;
 
 use self::causality::{MessageCheck, Moved, shifts_of};
+use self::clock_fits::CounterPoints;
 
 /// A recording in the order of the merge.
 #[derive(Debug)]
@@ -115,6 +116,8 @@ pub(crate) struct Merge {
     pub(crate) is_strict: bool,
     /// Whether the trace has an overview.
     pub(crate) has_overview: bool,
+    /// What recordings that other processes merge have of processor counters.
+    other_points: Vec<CounterPoints>,
     /// An existing output of another kind is replaced, too.
     pub(crate) force: bool,
     /// Leaves references as they are.

@@ -28,7 +28,7 @@ use crate::input::find::{RejectedInput, find};
 use crate::input::recording::InputRecording;
 use crate::input::symbols::Symbols;
 use crate::merge::Merge;
-use crate::merge::inputs::{self, PlannedInputs};
+use crate::merge::inputs::{self, PlannedInputs, Share};
 use crate::messages::causality::Causality;
 use crate::read::calls::{Call, CallVisitor, Calls, Sink};
 use crate::read::event::{Batch, BatchEvents, Event, Item, OwnedEvent, Scope};
@@ -128,10 +128,29 @@ impl Reader {
                 advice: "one of several in the directory: name the one to read",
             });
         }
+        Self::open_recordings(paths, symbols, Share::ALL)
+    }
+
+    /// Opens the `number`-th, from 0, of `of` shares of recordings: about equally many files. The others are only asked for what
+    /// ranks and clocks need: what is counted in all shares by location adds up to what [`Reader::open_all`] counts. The numbers of
+    /// definitions differ from share to share, and so does the time at which the trace starts. Inputs that are no recordings are
+    /// in every share.
+    ///
+    /// # Panics
+    /// If there is no such share.
+    ///
+    /// # Errors
+    /// Those of [`Reader::open_all`].
+    pub fn open_share(paths: &[PathBuf], number: usize, of: usize) -> Result<Self> {
+        assert!(number < of, "share {number} of {of}, from 0");
+        Self::open_recordings(paths, &Symbols::default(), Share { number, of })
+    }
+
+    fn open_recordings(paths: &[PathBuf], symbols: &Symbols, share: Share) -> Result<Self> {
         let PlannedInputs {
             mut merge,
             rejected,
-        } = inputs::open(paths, None, symbols, None, default_jobs())?;
+        } = inputs::open(paths, None, symbols, None, share, default_jobs())?;
         // Reading needs events, not what contradicts them.
         merge.causality = Causality::Off;
         Ok(Self {

@@ -24,6 +24,7 @@ use crate::clocks::offsets::ClockOffsets;
 use crate::error::{MergeError, Result};
 use crate::filter::{EventFilter, Said, said};
 use crate::input::symbols::Symbols;
+use crate::merge::inputs::{self, Share};
 use crate::merge::options::no_progress;
 use crate::messages::causality::Causality;
 use crate::overview::event_bins::{EventBins, FoundBins};
@@ -531,8 +532,8 @@ fn compare(
     } = *trace;
     let definitions = opened.definitions();
     let (offsets, jobs) = (options.clock_offsets.as_ref(), options.jobs.max(1));
-    let symbols = Symbols::default();
-    let planned = crate::merge::inputs::open(&options.recordings, None, &symbols, offsets, jobs)?;
+    let (symbols, all) = (Symbols::default(), Share::ALL);
+    let planned = inputs::open(&options.recordings, None, &symbols, offsets, all, jobs)?;
     let mut merge = planned.merge;
     let ids = |definitions: &Definitions| -> BTreeSet<RecordingId> {
         let processes = definitions.processes.values();

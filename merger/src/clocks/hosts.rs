@@ -5,7 +5,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
-use annals_format::{BootId, ClockId, ClockMap, HostOffset, MapCursor, Relation, UNBOUNDED};
+use annals_format::{
+    BootId, ClockId, ClockMap, Definitions, HostOffset, MapCursor, Relation, UNBOUNDED,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::clocks::MapMover;
@@ -69,6 +71,40 @@ pub(crate) struct HostFacts {
     pub(crate) unix_step_ns: u64,
     /// First and last known moment, reference clock.
     pub(crate) span: (i64, i64),
+}
+
+impl HostFacts {
+    /// Returns what is known of the host of a process. `texts` has the strings.
+    pub(crate) fn of(
+        definitions: &Definitions,
+        texts: &Definitions,
+        last_reference_ns: Option<i64>,
+    ) -> Self {
+        let process = definitions.processes.values().next();
+        let points = definitions.calibration.iter();
+        let first = points.clone().min_by_key(|point| point.reference_ns);
+        let at_start = process.map(|p| p.start_unix_ns.saturating_sub(p.start_reference_ns));
+        let unix_offset_ns = first
+            .map(|point| point.unix_offset_ns)
+            .or(at_start)
+            .unwrap_or(0);
+        let steps = points
+            .clone()
+            .map(|point| point.unix_offset_ns.abs_diff(unix_offset_ns));
+        let moments = points.map(|point| point.reference_ns);
+        let moments = moments.chain(process.map(|process| process.start_reference_ns));
+        let moments = moments.chain(last_reference_ns);
+        Self {
+            boot_id: process.map_or_else(BootId::default, |process| process.boot_id),
+            name: process.map_or_else(String::new, |p| texts.string(p.host).to_owned()),
+            unix_offset_ns,
+            unix_step_ns: steps.max().unwrap_or(0),
+            span: (
+                moments.clone().min().unwrap_or(0),
+                moments.max().unwrap_or(0),
+            ),
+        }
+    }
 }
 
 /// Readings of a clock and of its parent's at the same moments, with the bound of their difference.

@@ -3,6 +3,7 @@
 use super::file::FileAt;
 use super::host::is_alive;
 use super::rank_claim::RankClaim;
+use crate::clocks::hosts::HostFacts;
 use crate::error::{MergeError, Result};
 use annals_format::names;
 use annals_format::{
@@ -28,6 +29,8 @@ pub struct InputRecording {
     pub recording: Recording,
     /// All of its definitions, while they are packed.
     packed: Option<Box<Packed>>,
+    /// What the others need of it, if another process merges it.
+    left_out: Option<Box<LeftOut>>,
     pub(crate) origin: ChunkOrigin,
     /// The temporary directory of a recording that was converted; it is removed with the last of them.
     pub(crate) directory: Option<Arc<tempfile::TempDir>>,
@@ -38,6 +41,15 @@ pub struct InputRecording {
 struct Packed {
     bytes: Box<[u8]>,
     claim: RankClaim,
+}
+
+/// What other recordings need of one that another process merges: for ranks and clocks.
+#[derive(Debug)]
+pub(crate) struct LeftOut {
+    claim: RankClaim,
+    pub(crate) host: HostFacts,
+    /// Of its definitions, clocks, their calibration, and measured offsets between hosts.
+    pub(crate) clocks: Definitions,
 }
 
 /// Recordings of a merge. Boxed: a list that grows would have room for twice as many of them.
@@ -122,6 +134,7 @@ impl InputRecording {
             file_bytes,
             recording,
             packed: None,
+            left_out: None,
             origin: ChunkOrigin::File(file),
             directory: None,
         })
@@ -134,7 +147,10 @@ impl InputRecording {
     /// [`MergeError::NoProcess`] if it defines no process and has no stream.
     pub fn check_has_process(&self) -> Result<()> {
         let recording = &self.recording;
-        if !recording.streams.is_empty() || !self.definitions().processes.is_empty() {
+        if self.left_out.is_some()
+            || !recording.streams.is_empty()
+            || !self.definitions().processes.is_empty()
+        {
             return Ok(());
         }
         let at = self.file_bytes;
@@ -179,6 +195,29 @@ impl InputRecording {
         self.packed = Some(Box::new(Packed { bytes, claim }));
     }
 
+    /// Keeps only what other recordings need of it.
+    pub(crate) fn leave_out(&mut self) {
+        let recording = &self.recording;
+        let definitions = &recording.definitions;
+        let mut clocks = Definitions::default();
+        clocks.clocks.clone_from(&definitions.clocks);
+        clocks.calibration.clone_from(&definitions.calibration);
+        clocks.host_offsets.clone_from(&definitions.host_offsets);
+        self.left_out = Some(Box::new(LeftOut {
+            claim: self.rank_claim(),
+            host: HostFacts::of(definitions, definitions, recording.last_reference_ns),
+            clocks,
+        }));
+        let recording = &mut self.recording;
+        recording.definitions = no_definitions();
+        recording.streams.clear();
+    }
+
+    /// Returns what others need of it, if another process merges it.
+    pub(crate) fn left_out(&mut self) -> Option<Box<LeftOut>> {
+        self.left_out.take()
+    }
+
     /// Restores the definitions, if they were packed.
     pub(crate) fn unpack_definitions(&mut self) {
         if let Some(packed) = self.packed.take() {
@@ -198,6 +237,9 @@ impl InputRecording {
     pub(crate) fn rank_claim(&self) -> RankClaim {
         if let Some(packed) = &self.packed {
             return packed.claim.clone();
+        }
+        if let Some(left_out) = &self.left_out {
+            return left_out.claim.clone();
         }
         let definitions = &self.recording.definitions;
         let process = definitions.ranks.keys().chain(definitions.processes.keys());
@@ -236,6 +278,7 @@ impl InputRecording {
             file_bytes,
             recording,
             packed: None,
+            left_out: None,
             origin: ChunkOrigin::Archive(part),
             directory: None,
         }

@@ -201,7 +201,7 @@ impl Merge {
         check
     }
 
-    /// Returns whether the check matches messages as readers of the trace do, who know of losses only what the trace has.
+    /// Returns whether the check matches messages as readers of the trace do: these know of losses only what the trace has.
     pub(super) fn checks_as_readers_match(&self) -> bool {
         let lost = self.lost_by_process(&self.keep);
         self.causality == Causality::Check

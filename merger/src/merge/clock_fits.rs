@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use annals_format::{BootId, Clock, ClockId, ClockKind, ClockMap, Definition, Definitions};
+use annals_format::{
+    BootId, CalibrationPoint, Clock, ClockId, ClockKind, ClockMap, Definition, Definitions,
+};
 
 use super::{Merge, MergedProcess};
 use crate::clocks::bounds::Course;
@@ -11,11 +13,13 @@ use crate::clocks::hosts::Hosts;
 use crate::clocks::observed::Observed;
 use crate::clocks::steps::{ClockPoints, unwrap_points};
 use crate::clocks::{self, ClockFit, Point};
+use crate::input::recording::LeftOut;
 
 impl Merge {
     /// Fits the clocks to hosts whose times have changed.
     pub(super) fn fit_again(&mut self) {
-        let fits = fit_clocks(&self.definitions, &self.members, &self.hosts);
+        let others = &self.other_points;
+        let fits = fit_clocks(&self.definitions, &self.members, others, &self.hosts);
         self.fits.clear();
         for (map, fit) in fits {
             self.definitions.clock_maps.insert(map.clock, map);
@@ -88,26 +92,46 @@ impl Merge {
     }
 }
 
+/// Readings of the processor counter of a boot.
+pub(super) type CounterPoints = (BootId, Vec<Point>);
+
+/// Returns the readings of processor counters of a recording that another process merges.
+pub(super) fn counter_points(of: &LeftOut) -> Vec<CounterPoints> {
+    let counters = of.clocks.clocks.iter();
+    let counters = counters.filter(|(_, clock)| clock.kind == ClockKind::Tsc);
+    let points = counters.map(|(id, clock)| {
+        let points = unwrap_points(clock, &readings(&of.clocks.calibration, *id)).points;
+        (of.host.boot_id, points)
+    });
+    points.collect()
+}
+
+/// Returns the readings of a clock: tick, reference time and error, nanoseconds.
+fn readings(calibration: &[CalibrationPoint], clock: ClockId) -> Vec<(u64, i64, u64)> {
+    let points = calibration.iter().filter(|point| point.clock == clock);
+    points
+        .map(|point| (point.tick, point.reference_ns, point.error_ns))
+        .collect()
+}
+
 /// Fits every clock of every process. Processor counters of one boot are one clock: their points are
 /// pooled, so that ticks of two processes compare directly.
 pub(super) fn fit_clocks(
     definitions: &Definitions,
     members: &[MergedProcess],
+    others: &[CounterPoints],
     hosts: &Hosts,
 ) -> Vec<(ClockMap, ClockFit)> {
     let mut pools: BTreeMap<BootId, ClockPoints> = BTreeMap::new();
+    for (boot_id, points) in others {
+        pools.entry(*boot_id).or_default().points.extend(points);
+    }
     let mut own: BTreeMap<ClockId, ClockPoints> = BTreeMap::new();
     for member in members {
         let boot_id = member.boot_id(definitions);
         for (id, number) in &member.numbers.clocks {
             let clock = &definitions.clocks[number];
-            let calibration = &member.calibration;
-            let raw: Vec<(u64, i64, u64)> = calibration
-                .iter()
-                .filter(|point| point.clock == *id)
-                .map(|point| (point.tick, point.reference_ns, point.error_ns))
-                .collect();
-            let mut unwrapped = unwrap_points(clock, &raw);
+            let mut unwrapped = unwrap_points(clock, &readings(&member.calibration, *id));
             let points = &mut unwrapped.points;
             if clock.kind == ClockKind::Reference {
                 // Ticks are the reference clock; wherever the recording has none, this holds.
@@ -132,7 +156,8 @@ pub(super) fn fit_clocks(
         }
     }
     for pool in pools.values_mut() {
-        pool.points.sort_by_key(|point| (point.time_ns, point.tick));
+        pool.points
+            .sort_by_key(|point| (point.time_ns, point.tick, point.error_ns));
     }
     let mut fits = Vec::new();
     let most_knots = clocks::most_knots(pools.len());

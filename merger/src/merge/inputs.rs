@@ -16,16 +16,16 @@ use crate::input::symbols::Symbols;
 use crate::input::trace::InputTrace;
 use crate::merge::Merge;
 
-/// Opens recordings and does something to each while it is open alone. Those that cannot be used are returned as rejected.
+/// Opens recordings and does something to each, with its number, while it is open alone. Those that cannot be used are returned as rejected.
 fn open_each(
     paths: &[PathBuf],
-    mut each: impl FnMut(&mut InputRecording) -> Result<()>,
+    mut each: impl FnMut(usize, &mut InputRecording) -> Result<()>,
 ) -> Result<(Inputs, Vec<RejectedInput>)> {
     let mut inputs = Inputs::new();
     let mut rejected = Vec::new();
-    for path in paths {
+    for (number, path) in paths.iter().enumerate() {
         let opened = InputRecording::open(path).and_then(|mut input| {
-            each(&mut input)?;
+            each(number, &mut input)?;
             Ok(input)
         });
         match opened {
@@ -37,6 +37,24 @@ fn open_each(
         }
     }
     Ok((inputs, rejected))
+}
+
+/// Which of the recordings are merged, if other processes merge the others: shares of about equally many.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share {
+    /// Its number, from 0.
+    pub(crate) number: usize,
+    /// How many shares there are, at least 1.
+    pub(crate) of: usize,
+}
+
+impl Share {
+    pub(crate) const ALL: Self = Self { number: 0, of: 1 };
+
+    /// Returns whether it has the recording with a number, of `count`.
+    const fn has(self, recording: usize, count: usize) -> bool {
+        recording as u128 * self.of as u128 / count as u128 == self.number as u128
+    }
 }
 
 /// Of more recordings than this the definitions are packed until all of them are opened.
@@ -66,6 +84,7 @@ pub(crate) fn open(
     output: Option<&Path>,
     symbols: &Symbols,
     offsets: Option<&ClockOffsets>,
+    share: Share,
     jobs: usize,
 ) -> Result<PlannedInputs> {
     if let Some(path) = output
@@ -90,7 +109,7 @@ pub(crate) fn open(
             path: paths.first().cloned().unwrap_or_default(),
         });
     }
-    let mut inputs = open_recordings(&recordings, symbols, &mut rejected)?;
+    let mut inputs = open_recordings(&recordings, symbols, share, &mut rejected)?;
     let copies = reject_without_process(&mut inputs, &mut rejected);
     let archives = open_archives(archives, symbols, jobs, &mut rejected);
     inputs.extend(archives.into_iter().map(Box::new));
@@ -150,10 +169,15 @@ fn name_functions(symbols: &Symbols, definitions: &mut Definitions) {
 fn open_recordings(
     paths: &[PathBuf],
     symbols: &Symbols,
+    share: Share,
     rejected: &mut Vec<RejectedInput>,
 ) -> Result<Inputs> {
     let is_packed = paths.len() > MOST_UNPACKED;
-    let (inputs, more) = open_each(paths, |input| {
+    let (inputs, more) = open_each(paths, |number, input| {
+        if !share.has(number, paths.len()) && input.check_has_process().is_ok() {
+            input.leave_out();
+            return Ok(());
+        }
         input.check_rest()?;
         name_functions(symbols, Arc::make_mut(&mut input.recording.definitions));
         if is_packed {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use annals_format::{CompressionLevel, Definitions, RecordingId, Snapshot};
 
-use super::inputs::{self, PlannedInputs};
+use super::inputs::{self, PlannedInputs, Share};
 use super::plan::Plan;
 use super::{CHUNK_EVENTS, Merge, Merged, output};
 use crate::clocks::ClockFit;
@@ -138,7 +138,14 @@ impl MergeOptions {
             mut merge,
             rejected,
         } = stages::during(Stage::Plan, || {
-            inputs::open(paths, output, &self.symbols, offsets, self.jobs.max(1))
+            inputs::open(
+                paths,
+                output,
+                &self.symbols,
+                offsets,
+                Share::ALL,
+                self.jobs.max(1),
+            )
         })?;
         if let Some(input) = rejected.first().filter(|_| self.strict) {
             let what = format!("{}: {}", input.path.display(), input.why);

@@ -19,9 +19,9 @@ use crate::calls::statistics::TraceCalls;
 use crate::error::{MergeError, Result};
 use crate::merge::{Merge, Merged};
 use crate::messages::MessageLosses;
-use crate::overview::event_bins::{BinBatch, BinSource, EventBins};
+use crate::overview::event_bins::{BinBatch, BinSource, EventBins, FoundBins};
 use crate::overview::groups::LaneGroups;
-use crate::overview::message_bins::MessageCounter;
+use crate::overview::message_bins::{MessageCounter, MessageSource};
 use crate::overview::writer::OverviewWriter;
 use crate::stages::{self, Stage};
 use crate::trace_file::TraceFile;
@@ -94,6 +94,31 @@ impl Encoder<'_> {
     }
 }
 
+/// Writes the chunks of a trace.
+#[derive(Default)]
+struct ChunkWriter {
+    index: Vec<TraceIndexEntry>,
+    /// What a chunk needs again and again is kept.
+    head: Vec<u8>,
+    block: Vec<u8>,
+}
+
+impl ChunkWriter {
+    fn write(
+        &mut self,
+        header: &TraceChunkHeader,
+        body: &StoredBody,
+        file: &mut TraceFile,
+    ) -> Result<()> {
+        self.head.clear();
+        header.encode(&mut self.head);
+        self.block.clear();
+        body.put_block(BlockKind::TraceChunk, &self.head, &mut self.block);
+        self.index.push(TraceIndexEntry::new(file.offset(), header));
+        file.write(&self.block)
+    }
+}
+
 /// Runs a merge and writes the trace. Regions of `open` are open where it begins. `progress` gets the number of events
 /// written so far, and can stop the merge.
 ///
@@ -115,20 +140,15 @@ pub(super) fn write_trace(
     let level = options.compression;
     let mut file = TraceFile::create(path, merge.force)?;
     start_trace(&mut file, trace_id(merge), &merge.definitions, level)?;
-    let mut block = Vec::new();
-    let mut index: Vec<TraceIndexEntry> = Vec::new();
+    let mut chunks = ChunkWriter::default();
     let mut events = 0;
-    let mut head = Vec::new();
     let types = RegionTypes::of(&merge.definitions);
     let mut snapshots = SnapshotWriter::new(&types, &merge.definitions, level, path)?;
     snapshots.begin(open, &mut file)?;
     // What an earlier slice has left open is not known.
     let has_overview = merge.has_overview && merge.definitions.slice.is_none();
     let mut source = has_overview.then(|| BinSource::of(&merge.definitions, assumed_losses(merge)));
-    // Messages are matched once: by the check of causality, if it can.
-    let is_checked = merge.checks_as_readers_match();
-    let checked = source.as_mut().filter(|_| is_checked);
-    let checked = checked.and_then(BinSource::take_messages);
+    let checked = source.as_mut().and_then(|all| checked_messages(all, merge));
     let mut messages = checked.as_ref().map(MessageCounter::new);
     let encoder = Encoder {
         level: options.compression,
@@ -153,7 +173,7 @@ pub(super) fn write_trace(
             if let (Some(bins), Some(of_chunk)) = (&mut bins, &encoded.bins) {
                 stages::during(Stage::Match, || bins.take(of_chunk));
             }
-            header.sequence = index.len() as u64;
+            header.sequence = chunks.index.len() as u64;
             stages::during(Stage::Count, || {
                 let span = ChunkSpan {
                     first_ns: header.first_ns,
@@ -163,16 +183,8 @@ pub(super) fn write_trace(
                 snapshots.take_chunk(header.sequence, moves, span, &mut calls, &mut file)?;
                 overview.take(calls.take_rows(), &mut file)
             })?;
-            stages::during(Stage::Write, || {
-                head.clear();
-                header.encode(&mut head);
-                block.clear();
-                encoded
-                    .body
-                    .put_block(BlockKind::TraceChunk, &head, &mut block);
-                index.push(TraceIndexEntry::new(file.offset(), &header));
-                file.write(&block)
-            })?;
+            let write = || chunks.write(&header, &encoded.body, &mut file);
+            stages::during(Stage::Write, write)?;
             events += header.event_count;
             match progress(events) {
                 ControlFlow::Continue(()) => Ok(()),
@@ -184,17 +196,12 @@ pub(super) fn write_trace(
     if let Some(what) = merged.report.gap().filter(|_| merge.is_strict) {
         return Err(MergeError::Incomplete { what });
     }
-    let snapshots = snapshots.finish(index.len() as u64, Some(&mut calls), &mut file)?;
+    let snapshots = snapshots.finish(chunks.index.len() as u64, Some(&mut calls), &mut file)?;
     calls.end();
     overview.take(calls.take_rows(), &mut file)?;
     let mut footer = Footer::default();
-    if let Some(mut found) = bins.map(EventBins::finish) {
-        if let (Some(messages), Some(causality)) = (messages, &merged.report.causality) {
-            found.messages = Some(messages.finish(&causality.messages, events));
-        }
-        if !has_assumed_losses(merge, &merged) {
-            found.messages = None;
-        }
+    if let Some(bins) = bins {
+        let found = found_bins(bins, messages, merge, &merged);
         found.write(&mut overview, &mut file, &mut footer)?;
     }
     let overview = overview.finish(&mut file)?;
@@ -205,7 +212,7 @@ pub(super) fn write_trace(
         file,
         &merge.definitions,
         Footer {
-            trace_chunks: index,
+            trace_chunks: chunks.index,
             snapshots,
             statistics,
             overview,
@@ -226,11 +233,33 @@ fn assumed_losses(merge: &Merge) -> MessageLosses {
     }
 }
 
-/// Returns whether losses have had of messages what was assumed: readers match messages as they were matched here.
-fn has_assumed_losses(merge: &Merge, merged: &Merged) -> bool {
+/// Takes the messages out of what bins are made of, if the check of causality matches them anyway.
+fn checked_messages(source: &mut BinSource, merge: &Merge) -> Option<MessageSource> {
+    match merge.checks_as_readers_match() {
+        true => source.take_messages(),
+        false => None,
+    }
+}
+
+/// Returns the values of bins that the events of a trace have: of messages only if losses have had what was assumed. `checked`
+/// has the messages that the check of causality matched.
+fn found_bins(
+    bins: EventBins<'_>,
+    checked: Option<MessageCounter<'_>>,
+    merge: &Merge,
+    merged: &Merged,
+) -> FoundBins {
+    let events = bins.events();
+    let mut found = bins.finish();
+    if let (Some(checked), Some(causality)) = (checked, &merged.report.causality) {
+        found.messages = Some(checked.finish(&causality.messages, events));
+    }
     let losses = &merged.losses;
     let known = MessageLosses::of(&merge.definitions, &merged.totals, losses);
-    known.agrees(&assumed_losses(merge), losses)
+    if !known.agrees(&assumed_losses(merge), losses) {
+        found.messages = None;
+    }
+    found
 }
 
 /// Writes a trace's header and definitions.

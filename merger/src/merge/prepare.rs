@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use annals_format::{
-    BootId, CalibrationPoint, ClockId, Definition, Definitions, EventType, EventTypeId, Filter,
-    ProcessEnd, ProcessId, RecordingId, Role, TimeZero, Verbosity,
+    CalibrationPoint, ClockId, Definition, Definitions, EventType, EventTypeId, Filter, ProcessEnd,
+    ProcessId, RecordingId, Role, TimeZero, Verbosity,
 };
 
-use super::clock_fits::fit_clocks;
+use super::clock_fits::{CounterPoints, counter_points, fit_clocks};
 use super::duplicates::ChosenTraces;
 use super::options::MEMORY_LIMIT_BYTES;
 use super::ranks::{RankedProcess, assign_ranks};
@@ -44,10 +44,11 @@ impl Merge {
             members,
             hosts: facts,
             recording_ids,
+            other_points,
         } = unify_definitions(processes, &mut traces);
         let hosts = Hosts::relate(facts, &definitions.host_offsets, offsets);
         let mut fits = Vec::new();
-        for (map, fit) in fit_clocks(&definitions, &members, &hosts) {
+        for (map, fit) in fit_clocks(&definitions, &members, &other_points, &hosts) {
             definitions.add(Definition::ClockMap(map));
             fits.push(fit);
         }
@@ -70,6 +71,7 @@ impl Merge {
             has_overview: false,
             force: false,
             identity: Numbers::identity(),
+            other_points,
             shifts: Vec::new(),
             repair: None,
             is_planned: false,
@@ -305,6 +307,8 @@ struct UnifiedProcesses {
     /// The information of each process about its host.
     hosts: Vec<HostFacts>,
     recording_ids: Vec<RecordingId>,
+    /// What recordings that other processes merge have of processor counters.
+    other_points: Vec<CounterPoints>,
 }
 
 /// Makes the definitions of all processes those of one trace.
@@ -318,6 +322,7 @@ fn unify_definitions(
     let mut members = Vec::with_capacity(count);
     let mut hosts = Vec::with_capacity(count);
     let mut recording_ids = Vec::with_capacity(count);
+    let mut other_points = Vec::new();
     for RankedProcess {
         process: from,
         rank,
@@ -328,11 +333,20 @@ fn unify_definitions(
         recording_ids.push(id);
         match from {
             MergedFrom::Recording(mut input) => {
+                if let Some(mut left_out) = input.left_out() {
+                    calibration::thin(&mut left_out.clocks, most_points);
+                    let offsets = left_out.clocks.host_offsets.iter();
+                    let offsets = offsets.map(|offset| Definition::HostOffset(*offset));
+                    offsets.for_each(|offset| unifier.definitions.add(offset));
+                    other_points.extend(counter_points(&left_out));
+                    hosts.push(left_out.host);
+                    continue;
+                }
                 input.unpack_definitions();
                 define_lost_streams(&mut input.recording);
                 let recording = &mut input.recording;
                 let definitions = Arc::make_mut(&mut recording.definitions);
-                let facts = host_of(definitions, definitions, recording.last_reference_ns);
+                let facts = HostFacts::of(definitions, definitions, recording.last_reference_ns);
                 hosts.push(facts);
                 calibration::thin(definitions, most_points);
                 let (process, mut numbers) = unifier.add(definitions, rank, first_rank);
@@ -361,7 +375,7 @@ fn unify_definitions(
                 let Some(own) = trace.own.get(&process) else {
                     continue;
                 };
-                hosts.push(host_of(own, definitions, None));
+                hosts.push(HostFacts::of(own, definitions, None));
                 let to = unifier.add_process(own, definitions, rank, first_rank, numbers);
                 trace.processes.insert(process, to);
             }
@@ -372,6 +386,7 @@ fn unify_definitions(
         members,
         hosts,
         recording_ids,
+        other_points,
     }
 }
 
@@ -396,38 +411,6 @@ fn relate_traces(
         }
     }
     fits
-}
-
-/// Returns what is known of the host of a recording.
-fn host_of(
-    definitions: &Definitions,
-    texts: &Definitions,
-    last_reference_ns: Option<i64>,
-) -> HostFacts {
-    let process = definitions.processes.values().next();
-    let points = definitions.calibration.iter();
-    let first = points.clone().min_by_key(|point| point.reference_ns);
-    let at_start = process.map(|p| p.start_unix_ns.saturating_sub(p.start_reference_ns));
-    let unix_offset_ns = first
-        .map(|point| point.unix_offset_ns)
-        .or(at_start)
-        .unwrap_or(0);
-    let steps = points
-        .clone()
-        .map(|point| point.unix_offset_ns.abs_diff(unix_offset_ns));
-    let moments = points.map(|point| point.reference_ns);
-    let moments = moments.chain(process.map(|process| process.start_reference_ns));
-    let moments = moments.chain(last_reference_ns);
-    HostFacts {
-        boot_id: process.map_or_else(BootId::default, |process| process.boot_id),
-        name: process.map_or_else(String::new, |p| texts.string(p.host).to_owned()),
-        unix_offset_ns,
-        unix_step_ns: steps.max().unwrap_or(0),
-        span: (
-            moments.clone().min().unwrap_or(0),
-            moments.max().unwrap_or(0),
-        ),
-    }
 }
 
 fn types_of_chunks(input: &InputRecording) -> BTreeSet<EventTypeId> {

@@ -42,7 +42,7 @@ impl BinSource {
         }
     }
 
-    /// Leaves messages out. Returns what extracts them, for those who match them anyway.
+    /// Leaves messages out. Returns what extracts them, for a caller that matches them anyway.
     pub(crate) fn take_messages(&mut self) -> Option<MessageSource> {
         self.messages.take()
     }
@@ -108,6 +108,11 @@ impl<'a> EventBins<'a> {
             bins.take(batch);
         }
         self.metrics.take(&batch.metrics);
+    }
+
+    /// Returns the number of events so far.
+    pub(crate) const fn events(&self) -> u64 {
+        self.events
     }
 
     /// Returns the values of all bins.

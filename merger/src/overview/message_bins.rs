@@ -131,7 +131,7 @@ impl Sum for MessageSum {
 
 type Table = BinTable<(u32, u32), MessageSum>;
 
-/// Counts the messages of a trace by bin, whoever matches them.
+/// Counts messages, which are matched elsewhere, by bin.
 #[derive(Debug)]
 pub(crate) struct MessageCounter<'a> {
     source: &'a MessageSource,

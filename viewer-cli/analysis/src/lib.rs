@@ -81,7 +81,9 @@ pub use patterns::{
     Family, MemberPart, PartWait, collective_waits, late_receiver, late_sender, wrong_order,
 };
 pub use region_kinds::{RegionKind, RegionKinds, ThreadConstruct};
-pub use region_rows::{OutsideTime, RegionRow, RegionSums, RegionTimes, region_times, run_times};
+pub use region_rows::{
+    OutsideTime, RegionNames, RegionRow, RegionSums, RegionTimes, region_times, run_times,
+};
 pub use region_statistics::{
     Group, Grouping, RegionStats, Statistics, count_region_statistics, region_statistics,
 };

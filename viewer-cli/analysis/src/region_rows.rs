@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use annals_format::{Definition, Definitions, LocationId, RegionId, RegionStatistics, Role};
+use annals_format::{
+    Definition, Definitions, LocationId, Region, RegionId, RegionStatistics, Role, StringId,
+};
 use annals_merger::{Query, ReadSummary, Reader, Result};
 use serde::{Deserialize, Serialize};
 
@@ -160,6 +162,81 @@ struct EncodedSums {
     has_loss: bool,
     /// Definition records of regions.
     definitions: Vec<u8>,
+    /// By region: what distinguishes it from others of the same name, file, line and group.
+    identities: Vec<(u32, String)>,
+}
+
+/// What is the same region in all processes that count: name, file, line, group, and what else distinguishes it.
+type RegionKey = (String, String, u32, String, String);
+
+/// The regions of sums that other processes counted, with common numbers.
+#[derive(Debug, Default)]
+pub struct RegionNames {
+    definitions: Definitions,
+    numbers: BTreeMap<RegionKey, RegionId>,
+    texts: BTreeMap<String, StringId>,
+}
+
+impl RegionNames {
+    /// Returns the definitions of the regions.
+    pub const fn definitions(&self) -> &Definitions {
+        &self.definitions
+    }
+
+    fn string(&mut self, text: &str) -> StringId {
+        let next = StringId::new(self.texts.len() as u32);
+        let id = *self.texts.entry(text.to_owned()).or_insert(next);
+        if id == next {
+            let definition = Definition::String(id, text.to_owned());
+            self.definitions.add(definition);
+        }
+        id
+    }
+
+    /// Returns the common number of a region. `of` are the definitions that it is in.
+    fn number(&mut self, region: &Region, of: &Definitions, identity: &str) -> RegionId {
+        let (name, file) = (of.string(region.name), of.string(region.file));
+        let group = of.string(region.group);
+        let key = (name, file, region.line, group, identity);
+        let key = (
+            key.0.to_owned(),
+            key.1.to_owned(),
+            key.2,
+            key.3.to_owned(),
+            key.4.to_owned(),
+        );
+        if let Some(number) = self.numbers.get(&key) {
+            return *number;
+        }
+        let id = RegionId::new(self.numbers.len() as u32);
+        let (name, file) = (self.string(name), self.string(file));
+        let region = Region {
+            id,
+            name,
+            file,
+            line: region.line,
+            group: self.string(group),
+        };
+        self.definitions.add(Definition::Region(region));
+        self.numbers.insert(key, id);
+        id
+    }
+}
+
+/// Returns what distinguishes a region from others of the same name, file, line and group: of a function without a symbol, whose
+/// name is its address, the build that it is in.
+fn identity_of(definitions: &Definitions, region: &Region) -> Option<String> {
+    let function = definitions.functions.get(&region.id)?;
+    let address = format!("+{:#x}", function.offset);
+    let is_unnamed = definitions.string(region.name).ends_with(&address);
+    let module = definitions.modules.get(&function.module)?;
+    let build = module.build_id.iter().map(|byte| format!("{byte:02x}"));
+    let build: String = build.collect();
+    let path = definitions.string(module.path);
+    is_unnamed.then(|| match build.is_empty() {
+        true => path.to_owned(),
+        false => build,
+    })
 }
 
 impl RegionSums {
@@ -205,13 +282,17 @@ impl RegionSums {
         let mut named = Definitions::default();
         for region in all().filter_map(|(id, _)| definitions.regions.get(id)) {
             named.add(Definition::Region(region.clone()));
-            for text in [region.name, region.file] {
+            for text in [region.name, region.file, region.group] {
                 named.add(Definition::String(
                     text,
                     definitions.string(text).to_owned(),
                 ));
             }
         }
+        let identities = named.regions.values();
+        let identities = identities
+            .filter_map(|region| Some((region.id.get(), identity_of(definitions, region)?)));
+        let identities = identities.collect();
         let mut records = Vec::new();
         named.encode(&mut records);
         let uncertain = all().filter(|(_, stats)| stats.uncertain_calls != 0);
@@ -226,15 +307,22 @@ impl RegionSums {
             run_ns: self.run_times.get(&Group::All).copied(),
             has_loss: self.has_loss,
             definitions: records,
+            identities,
         };
         serde_json::to_vec(&encoded).ok()
     }
 
-    /// Decodes what [`RegionSums::encode`] returned. The names of regions are added to `definitions`. `None` if it is
-    /// something else.
-    pub fn decode(bytes: &[u8], definitions: &mut Definitions) -> Option<Self> {
+    /// Decodes what [`RegionSums::encode`] returned. Its regions get numbers of `names`. `None` if it is something else.
+    pub fn decode(bytes: &[u8], names: &mut RegionNames) -> Option<Self> {
         let encoded: EncodedSums = serde_json::from_slice(bytes).ok()?;
-        definitions.add_all(&encoded.definitions).ok()?;
+        let mut own = Definitions::default();
+        own.add_all(&encoded.definitions).ok()?;
+        let identities: BTreeMap<u32, String> = encoded.identities.into_iter().collect();
+        let mut key = |id: RegionId| {
+            let region = own.regions.get(&id)?;
+            let identity = identities.get(&id.get()).map_or("", String::as_str);
+            Some((Group::All, names.number(region, &own, identity)))
+        };
         let counted = RegionStatistics::decode(&encoded.head, &encoded.body).ok()?;
         let mut statistics = Statistics::new();
         for (region, counted) in counted.regions {
@@ -242,10 +330,10 @@ impl RegionSums {
                 counted,
                 ..RegionStats::default()
             };
-            statistics.insert((Group::All, region), stats);
+            statistics.entry(key(region)?).or_default().add(&stats);
         }
         for (region, calls, is_lower_bound) in encoded.uncertain {
-            let stats = statistics.get_mut(&(Group::All, RegionId::new(region)))?;
+            let stats = statistics.get_mut(&key(RegionId::new(region))?)?;
             stats.uncertain_calls = calls;
             stats.uncertain_is_lower_bound = is_lower_bound;
         }
@@ -303,12 +391,10 @@ impl RegionSums {
             })
             .collect();
         rows.sort_by(|a, b| {
-            (b.exclusive_ns, &a.name, a.rank, &a.location).cmp(&(
-                a.exclusive_ns,
-                &b.name,
-                b.rank,
-                &b.location,
-            ))
+            let place =
+                |row: &RegionRow| (row.rank, row.location.clone(), row.file.clone(), row.line);
+            let order = (b.exclusive_ns, &a.name).cmp(&(a.exclusive_ns, &b.name));
+            order.then_with(|| place(a).cmp(&place(b)))
         });
         RegionTimes {
             regions: rows,

@@ -206,7 +206,7 @@ def join_slices(work: _Work, of: int) -> tuple[int, int, bool]:
 
 
 def count_regions(paths: list[str], number: int, of: int) -> bytes | None:
-    """Returns the sums of regions of a group of ranks, if there is such a group."""
+    """Returns the sums of regions of a group of recordings or ranks, if there is such a group."""
     return _native.region_sums(paths, number, of, 1)
 
 
@@ -332,7 +332,7 @@ def analyse(
 ) -> str:
     """Returns what ``trace-cli`` answers to a command with ``--json``, byte for byte.
 
-    ``regions`` is counted by groups of ranks, each in a task, and added up. The others follow messages and operations from rank to
+    ``regions`` is counted by groups of recordings (of other inputs: of ranks), each in a task, and added up. The others follow messages and operations from rank to
     rank in the order of time. For ``messages`` and ``collectives`` of a trace, tasks gather these events from parts of it, and this
     process follows them from part to part: it holds what the tasks gathered, about 10 bytes for each of these events. ``why``
     is one task, and so is each of them if the inputs are recordings, which are read directly. Of many recordings, ``merge`` makes the trace
@@ -343,7 +343,7 @@ def analyse(
         what: ``regions``, ``messages``, ``collectives`` or ``why``.
         executor: Runs the tasks: anything that follows ``concurrent.futures.Executor``. Each task takes one thread. Default: this
             process, with a thread for each processor.
-        groups: Number of groups of ranks, or of parts of a trace. Each reads the definitions of all inputs. Default: the number of
+        groups: Number of groups, or of parts of a trace. Each asks all inputs for what ranks and clocks need. Default: the number of
             workers, if the executor says it, else of processors.
         progress: Called with the step, the number of its tasks that are done, and their number. Default: a bar on standard error,
             if that is a terminal.

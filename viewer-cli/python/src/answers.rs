@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 
 use annals_analysis::{
-    Collectives, Grouping, LostTimeOptions, Messages, Part, RegionSums, region_times,
+    Collectives, Grouping, LostTimeOptions, Messages, Part, RegionNames, RegionSums, region_times,
 };
-use annals_format::Definitions;
 use annals_merger::{EventFilter, MergeError, Query, ReadSummary, Reader, Symbols};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -146,7 +145,7 @@ pub(crate) fn answer_of_parts(
     })
 }
 
-/// Counts regions of the `number`-th of `of` groups of ranks, from 0. Returns its sums, or `None` if there is no such group.
+/// Counts regions of the `number`-th of `of` groups of processes, from 0. Returns its sums, or `None` if there is no such group.
 #[pyfunction]
 pub(crate) fn region_sums(
     py: Python<'_>,
@@ -155,49 +154,75 @@ pub(crate) fn region_sums(
     of: usize,
     jobs: usize,
 ) -> PyResult<Option<Py<PyBytes>>> {
+    if number >= of {
+        return Err(absent("number is less than of"));
+    }
     let bytes = waiting::run(py, move |stop| {
-        let mut reader = open(&paths, jobs)?;
-        let definitions = reader.definitions();
-        let processes = definitions.processes.keys();
-        let mut ranks: Vec<u32> = processes.map(|id| definitions.rank_of(*id)).collect();
-        ranks.sort_unstable();
-        ranks.dedup();
-        let border = |number: usize| ranks.len() * number / of.max(1);
-        let group = ranks.get(border(number)..border(number + 1));
-        let Some((first, last)) = group.and_then(|group| Some((group.first()?, group.last()?)))
-        else {
-            return Ok(None);
+        let (reader, query) = if are_recordings(&paths)? {
+            let mut reader = Reader::open_share(&paths, number, of).map_err(of_read)?;
+            reader.set_jobs(jobs);
+            (reader, Query::new())
+        } else {
+            match open_ranks(&paths, number, of, jobs)? {
+                Some(opened) => opened,
+                None => return Ok(None),
+            }
         };
-        let filter = EventFilter {
-            ranks: Some(format!("{first}-{last}")),
-            ..EventFilter::default()
-        };
-        let query = Query::select(&filter, definitions);
-        let query = query.map_err(|error| errors::of_filter(&error))?;
-        let narrowed = reader.narrow(&filter);
-        narrowed.map_err(|error| errors::of_read(&error))?;
         let reader = reader.stopped_by(stop);
         let sums = RegionSums::of(&reader, &query, Grouping::None);
-        let (sums, _) = sums.map_err(|error| errors::of_read(&error))?;
-        let encoded = sums.encode(reader.definitions());
+        let encoded = sums.map_err(of_read)?.0.encode(reader.definitions());
         let why =
             "there are too many regions for their counts to be passed on: call without an executor";
-        Ok(Some(encoded.ok_or_else(|| PyValueError::new_err(why))?))
+        Ok(Some(encoded.ok_or_else(|| absent(why))?))
     })?;
     Ok(bytes.map(|bytes| PyBytes::new(py, &bytes).unbind()))
+}
+
+/// Returns whether the inputs are recordings only, of which each process can open its share.
+fn are_recordings(paths: &[PathBuf]) -> PyResult<bool> {
+    let found = annals_merger::find(paths, None).map_err(of_read)?;
+    let inputs = annals_merger::list_inputs(paths, None).map_err(of_read)?;
+    Ok(inputs.len() == found.recordings.len() + found.rejected.len())
+}
+
+/// Opens inputs for the `number`-th of `of` groups of ranks. `None` if there is no such group.
+fn open_ranks(
+    paths: &[PathBuf],
+    number: usize,
+    of: usize,
+    jobs: usize,
+) -> PyResult<Option<(Reader, Query)>> {
+    let mut reader = open(paths, jobs)?;
+    let definitions = reader.definitions();
+    let processes = definitions.processes.keys();
+    let mut ranks: Vec<u32> = processes.map(|id| definitions.rank_of(*id)).collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    let border = |number: usize| ranks.len() * number / of.max(1);
+    let group = ranks.get(border(number)..border(number + 1));
+    let Some((first, last)) = group.and_then(|group| Some((group.first()?, group.last()?))) else {
+        return Ok(None);
+    };
+    let filter = EventFilter {
+        ranks: Some(format!("{first}-{last}")),
+        ..EventFilter::default()
+    };
+    let query = Query::select(&filter, definitions);
+    let query = query.map_err(|error| errors::of_filter(&error))?;
+    reader.narrow(&filter).map_err(of_read)?;
+    Ok(Some((reader, query)))
 }
 
 /// Returns the answer of `regions` from the sums of all groups.
 #[pyfunction]
 pub(crate) fn regions_of_sums(py: Python<'_>, sums: Vec<Vec<u8>>) -> PyResult<String> {
     waiting::run(py, move |_| {
-        let mut definitions = Definitions::default();
+        let mut names = RegionNames::default();
         let mut all = RegionSums::default();
         for bytes in &sums {
-            let part = RegionSums::decode(bytes, &mut definitions);
-            let wrong = || PyValueError::new_err("these are no sums of regions");
-            all.merge(part.ok_or_else(wrong)?);
+            let part = RegionSums::decode(bytes, &mut names);
+            all.merge(part.ok_or_else(|| absent("these are no sums of regions"))?);
         }
-        json(&all.into_times(&definitions, |_| true))
+        json(&all.into_times(names.definitions(), |_| true))
     })
 }

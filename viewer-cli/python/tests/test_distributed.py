@@ -480,6 +480,32 @@ def test_answers_are_those_of_one_process_byte_for_byte(what: str, mpi: Path, de
                 assert annals_trace.analyse(inputs, what, executor=executor, groups=groups) == expected
 
 
+def test_functions_without_names_are_told_apart_by_their_builds(tmp_path: Path) -> None:
+    for build in ("one", "two"):
+        source, program = tmp_path / f"{build}.c", tmp_path / build / "solver"
+        program.parent.mkdir()
+        # Both have functions at the same addresses.
+        source.write_text(
+            f'const char *build = "{build}";\n'
+            "volatile int sum;\n"
+            "__attribute__((noinline)) static void solve(int i) { sum += i; }\n"
+            "int main(void) { for (int i = 0; i < 1000; i++) solve(i); return build[0] == 0; }\n"
+        )
+        options = ["-O1", "-finstrument-functions", "-s", "-Wl,--build-id"]
+        subprocess.run(["cc", *options, source, "-o", program], check=True)
+        done = trace_cli("record", "-o", tmp_path / f"of-{build}", "--", program)
+        assert done.returncode == 0, done.stderr
+        runs = tmp_path / "runs"
+        runs.mkdir(exist_ok=True)
+        for file in (tmp_path / f"of-{build}").glob("*.annals"):
+            file.rename(runs / f"{build}-{file.name}")
+    expected = printed("regions", runs)
+    names = [row["name"] for row in json.loads(expected)["regions"] if "solver+" in row["name"]]
+    assert len(names) == 4 and len(set(names)) == 2, names
+    with pool(2) as executor:
+        assert annals_trace.analyse(runs, "regions", executor=executor) == expected
+
+
 @pytest.fixture(scope="module")
 def exchange(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trace of many messages and operations: its parts are several slices each."""
