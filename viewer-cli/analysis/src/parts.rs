@@ -1,13 +1,13 @@
 //! Parts of an analysis that several processes work on: each gathers what the analysis needs of some slices of a trace, and one
 //! process follows the messages and operations from slice to slice.
 
+use annals_format::EventTypeId;
 use annals_merger::{MergeError, Query, ReadSummary, Reader, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use crate::state::{CallState, EventState, fold_calls, fold_events};
-use annals_format::EventTypeId;
 
 /// What a process gathered of a part of a trace, for the same version of this crate.
 #[derive(Debug, Serialize, Deserialize)]

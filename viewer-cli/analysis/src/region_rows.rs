@@ -60,6 +60,30 @@ pub struct RegionRow {
     pub time_is_uncertain: bool,
 }
 
+impl RegionRow {
+    /// Returns what distinguishes rows of regions that have all names in common, such as functions of several builds: so that their
+    /// order does not depend on numbers of regions.
+    fn counts(&self) -> impl Ord {
+        let times = [
+            self.min_ns,
+            self.mean_ns,
+            self.max_ns,
+            self.p50_ns,
+            self.p95_ns,
+            self.p99_ns,
+        ];
+        let counts = [
+            self.calls,
+            self.open_calls,
+            self.unmatched_leaves,
+            self.unleft_calls,
+            self.uncertain_calls,
+        ];
+        let flags = [self.uncertain_calls_is_lower_bound, self.time_is_uncertain];
+        (self.inclusive_ns, counts, times, flags)
+    }
+}
+
 /// Time that locations spent in no region at all.
 #[derive(Clone, Debug, Serialize)]
 pub struct OutsideTime {
@@ -391,10 +415,11 @@ impl RegionSums {
             })
             .collect();
         rows.sort_by(|a, b| {
+            let order = (b.exclusive_ns, &a.name).cmp(&(a.exclusive_ns, &b.name));
             let place =
                 |row: &RegionRow| (row.rank, row.location.clone(), row.file.clone(), row.line);
-            let order = (b.exclusive_ns, &a.name).cmp(&(a.exclusive_ns, &b.name));
-            order.then_with(|| place(a).cmp(&place(b)))
+            let order = order.then_with(|| place(a).cmp(&place(b)));
+            order.then_with(|| a.counts().cmp(&b.counts()))
         });
         RegionTimes {
             regions: rows,
@@ -451,5 +476,40 @@ fn row(
         uncertain_calls: stats.uncertain_calls,
         uncertain_calls_is_lower_bound: stats.uncertain_is_lower_bound,
         time_is_uncertain: stats.counted.is_time_uncertain,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows of two functions of one name, which have the leaves without enters, in the order of their numbers.
+    fn rows(unmatched_leaves: [u64; 2]) -> String {
+        let mut definitions = Definitions::default();
+        let [empty, name] = [0, 1].map(StringId::new);
+        definitions.add(Definition::String(empty, String::new()));
+        definitions.add(Definition::String(name, "solver+0x1a0".to_owned()));
+        let mut sums = RegionSums::default();
+        for (number, unmatched_leaves) in unmatched_leaves.into_iter().enumerate() {
+            let id = RegionId::new(number as u32);
+            definitions.add(Definition::Region(Region {
+                id,
+                name,
+                file: empty,
+                line: 0,
+                group: empty,
+            }));
+            let mut stats = RegionStats::default();
+            stats.counted.unmatched_leaves = unmatched_leaves;
+            sums.statistics.insert((Group::All, id), stats);
+        }
+        let times = sums.into_times(&definitions, |_| true);
+        serde_json::to_string(&times.regions).expect("rows")
+    }
+
+    #[test]
+    fn the_order_of_rows_does_not_depend_on_numbers() {
+        assert_eq!(rows([2, 4]), rows([4, 2]));
+        assert_ne!(rows([2, 4]), rows([2, 2]));
     }
 }
