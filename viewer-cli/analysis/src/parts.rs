@@ -13,6 +13,7 @@ use crate::state::{CallState, EventState, fold_calls, fold_events};
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Part {
     version: String,
+    trace: TraceIdentity,
     slices: GatheredSlices,
     has_damage: bool,
 }
@@ -31,6 +32,7 @@ impl Part {
         slices.0.extend(later.0);
         Ok(Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            trace: identity_of(reader),
             slices,
             has_damage: summary.damage.len() != whole.damage.len()
                 || summary.losses.len() != whole.losses.len(),
@@ -67,6 +69,15 @@ impl Part {
         }
         Ok(part)
     }
+}
+
+/// Length in bytes, number of events, and times of the first and the last, nanoseconds.
+type TraceIdentity = (u64, u64, i64, i64);
+
+fn identity_of(reader: &Reader) -> TraceIdentity {
+    let events = reader.events_before(i64::MAX);
+    let span = (reader.first_ns(), reader.last_ns());
+    (reader.origin().bytes, events, span.0, span.1)
 }
 
 /// Where an analysis has its slices from.
@@ -115,11 +126,16 @@ fn add_parts<S: SlicedState>(
     mut state: S,
 ) -> Result<(S, ReadSummary)> {
     for (number, part) in parts.iter().enumerate() {
+        let refuse = |why: String| MergeError::NoPart {
+            number: number + 1,
+            why,
+        };
+        if part.trace != identity_of(reader) {
+            return Err(refuse("it is of another trace".to_owned()));
+        }
         for slice in &part.slices.0 {
-            let slice = postcard::from_bytes(slice).map_err(|error| MergeError::NoPart {
-                number: number + 1,
-                why: error.to_string(),
-            })?;
+            let slice = postcard::from_bytes(slice);
+            let slice = slice.map_err(|error| refuse(error.to_string()))?;
             state.add_slice(slice);
         }
     }

@@ -356,12 +356,14 @@ def analyse(
     paths = _paths(inputs)
     if what not in ("regions", "messages", "collectives", "why"):
         raise ValueError(f"what is regions, messages, collectives or why, not {what!r}")
-    if groups is not None and groups < 1:
-        raise ValueError(f"groups is at least 1, not {groups}")
+    if groups is not None and (not isinstance(groups, int) or not 1 <= groups <= _MOST_SLICES):
+        raise ValueError(f"groups is from 1 to {_MOST_SLICES}, not {groups!r}")
     if executor is None:
         return _native.answer(paths, what, 0)
-    of = groups or _workers_of(executor)
-    run = _Run(executor, progress or _bar(), paths)
+    # All tasks read these files, whatever becomes of a directory meanwhile.
+    paths = [os.fspath(path) for path in _native.list_inputs(paths)]
+    of = min(groups or _workers_of(executor), _MOST_SLICES)
+    run = _Run(executor, progress or _bar(), paths, keeps_results=False)
     try:
         if what in ("messages", "collectives") and of > 1 and _native.is_trace(paths):
             gathers = [(f"part {number + 1} of {of}", gather_part, (paths, what, number, of)) for number in range(of)]
@@ -538,10 +540,13 @@ def _below(directory: str) -> list[str]:
 class _Run:
     """Runs steps, and reports tasks that fail."""
 
-    def __init__(self, executor: Executor, progress: Progress, inputs: Sequence[str]) -> None:
+    def __init__(
+        self, executor: Executor, progress: Progress, inputs: Sequence[str], *, keeps_results: bool = True
+    ) -> None:
         self._executor = executor
         self._progress = progress
         self._inputs = inputs
+        self._keeps_results = keeps_results
 
     def all(self, step: str, tasks: Sequence[tuple[str, Callable[..., T], tuple[Any, ...]]]) -> list[T]:
         """Runs the tasks of a step: their names, functions and arguments. Returns their results, in order.
@@ -584,7 +589,8 @@ class _Run:
         for part, cause in zip(parts, causes):
             by_cause.setdefault(f"{type(cause).__name__}: {cause}", []).append(part)
         reasons = "; ".join(f"{', '.join(named)}: {cause}" for cause, named in by_cause.items())
-        return f"{of}: not finished: {reasons}. The same call again does only what is missing"
+        again = ". The same call again does only what is missing" if self._keeps_results else ""
+        return f"{of}: not finished: {reasons}{again}"
 
 
 def _bar() -> Progress:

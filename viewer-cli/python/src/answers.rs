@@ -84,6 +84,14 @@ pub(crate) fn answer(
     })
 }
 
+/// Returns the files that are the inputs at these paths.
+#[pyfunction]
+pub(crate) fn list_inputs(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<Vec<PathBuf>> {
+    waiting::run(py, move |_| {
+        annals_merger::list_inputs(&paths, None).map_err(of_read)
+    })
+}
+
 /// Returns whether the inputs are one trace: only its slices can be gathered.
 #[pyfunction]
 pub(crate) fn is_trace(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<bool> {

@@ -35,7 +35,7 @@ mod _native {
 
     #[pymodule_export]
     use super::answers::{
-        answer, answer_of_parts, gather_part, is_trace, region_sums, regions_of_sums,
+        answer, answer_of_parts, gather_part, is_trace, list_inputs, region_sums, regions_of_sums,
     };
     #[pymodule_export]
     use super::columns::NumpyColumn;

@@ -538,6 +538,27 @@ def test_parts_of_a_trace_are_gathered_by_tasks(what: str, exchange: Path) -> No
     assert [step for step in steps if step[1] == step[2]] == [(what, 2, 2), (what, 5, 5)]
 
 
+def test_parts_of_another_trace_and_too_many_groups_are_refused(exchange: Path, mpi: Path, tmp_path: Path) -> None:
+    moving = tmp_path / "moving.annals"
+    shutil.copy(exchange, moving)
+
+    class Replacing(ThreadPoolExecutor):
+        """Replaces the trace while its second part is waiting."""
+
+        def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+            future = super().submit(fn, *args, **kwargs)
+            future.result()
+            shutil.copy(mpi, tmp_path / "next")
+            os.replace(tmp_path / "next", moving)
+            return future
+
+    with Replacing(1) as executor, pytest.raises(ValueError, match="part 1 of the analysis: it is of another trace"):
+        annals_trace.analyse(moving, "messages", executor=executor, groups=2)
+    for groups in (0, 4097, 2.5, "3"):
+        with pytest.raises(ValueError, match="groups is from 1 to 4096"):
+            annals_trace.analyse(exchange, "messages", groups=groups)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("what", ["messages", "collectives"])
 def test_a_trace_with_a_damaged_chunk_is_analysed_in_one_piece(what: str, exchange: Path, tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.annals"
