@@ -134,7 +134,7 @@ impl Reader {
     /// Opens the `number`-th, from 0, of `of` shares of recordings: about equally many files. The others are only asked for what
     /// ranks and clocks need: what is counted in all shares by location adds up to what [`Reader::open_all`] counts. The numbers of
     /// definitions differ from share to share, and so does the time at which the trace starts. Inputs that are no recordings are
-    /// in every share.
+    /// in every share. Times may differ by nanoseconds if a recording of the same boot has lost all readings of its clock.
     ///
     /// # Panics
     /// If there is no such share.
