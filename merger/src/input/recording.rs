@@ -213,8 +213,8 @@ impl InputRecording {
         recording.streams.clear();
     }
 
-    /// Returns what others need of it, if another process merges it.
-    pub(crate) fn left_out(&mut self) -> Option<Box<LeftOut>> {
+    /// Takes what others need of it, if another process merges it.
+    pub(crate) fn take_left_out(&mut self) -> Option<Box<LeftOut>> {
         self.left_out.take()
     }
 

@@ -314,30 +314,27 @@ pub(super) struct MessageCheck<'a, 'c> {
 impl MessageCheck<'_, '_> {
     /// Takes the messages of the next chunks.
     pub(super) fn feed(&mut self, batches: &[MessageBatch<Side>]) {
-        let Some(check) = &mut self.check else { return };
-        match &mut self.messages {
-            Some(messages) => {
-                let mut count = |from, to| messages.count(from, to);
-                batches
-                    .iter()
-                    .for_each(|batch| check.feed(batch, &mut count));
+        let Self { check, messages } = self;
+        let Some(check) = check else { return };
+        let mut count = |from, to| {
+            if let Some(messages) = messages {
+                messages.count(from, to);
             }
-            None => {
-                let mut none = |_, _| {};
-                batches
-                    .iter()
-                    .for_each(|batch| check.feed(batch, &mut none));
-            }
+        };
+        for batch in batches {
+            check.feed(batch, &mut count);
         }
     }
 
     /// Ends the check.
     pub(super) fn finish(self, definitions: &Definitions) -> Option<CausalityReport> {
-        let check = self.check?;
-        Some(match self.messages {
-            Some(messages) => check.finish(definitions, &mut |from, to| messages.count(from, to)),
-            None => check.finish(definitions, &mut |_, _| {}),
-        })
+        let mut messages = self.messages;
+        let mut count = |from, to| {
+            if let Some(messages) = &mut messages {
+                messages.count(from, to);
+            }
+        };
+        Some(self.check?.finish(definitions, &mut count))
     }
 }
 

@@ -333,7 +333,7 @@ fn unify_definitions(
         recording_ids.push(id);
         match from {
             MergedFrom::Recording(mut input) => {
-                if let Some(mut left_out) = input.left_out() {
+                if let Some(mut left_out) = input.take_left_out() {
                     calibration::thin(&mut left_out.clocks, most_points);
                     let offsets = left_out.clocks.host_offsets.iter();
                     let offsets = offsets.map(|offset| Definition::HostOffset(*offset));

@@ -219,27 +219,19 @@ impl RegionNames {
 
     /// Returns the common number of a region. `of` are the definitions that it is in.
     fn number(&mut self, region: &Region, of: &Definitions, identity: &str) -> RegionId {
-        let (name, file) = (of.string(region.name), of.string(region.file));
-        let group = of.string(region.group);
-        let key = (name, file, region.line, group, identity);
-        let key = (
-            key.0.to_owned(),
-            key.1.to_owned(),
-            key.2,
-            key.3.to_owned(),
-            key.4.to_owned(),
-        );
+        let text = |id: StringId| of.string(id).to_owned();
+        let (name, file, group) = (text(region.name), text(region.file), text(region.group));
+        let key = (name, file, region.line, group, identity.to_owned());
         if let Some(number) = self.numbers.get(&key) {
             return *number;
         }
         let id = RegionId::new(self.numbers.len() as u32);
-        let (name, file) = (self.string(name), self.string(file));
         let region = Region {
             id,
-            name,
-            file,
-            line: region.line,
-            group: self.string(group),
+            name: self.string(&key.0),
+            file: self.string(&key.1),
+            line: key.2,
+            group: self.string(&key.3),
         };
         self.definitions.add(Definition::Region(region));
         self.numbers.insert(key, id);

@@ -332,11 +332,11 @@ def analyse(
 ) -> str:
     """Returns what ``trace-cli`` answers to a command with ``--json``, byte for byte.
 
-    ``regions`` is counted by groups of recordings (of other inputs: of ranks), each in a task, and added up. The others follow messages and operations from rank to
-    rank in the order of time. For ``messages`` and ``collectives`` of a trace, tasks gather these events from parts of it, and this
-    process follows them from part to part: it holds what the tasks gathered, about 10 bytes for each of these events. ``why``
-    is one task, and so is each of them if the inputs are recordings, which are read directly. Of many recordings, ``merge`` makes the trace
-    first.
+    ``regions`` is counted by groups of recordings (of other inputs: of ranks), each in a task, and added up. The others follow
+    messages and operations from rank to rank in the order of time. For ``messages`` and ``collectives`` of a trace, tasks gather
+    these events from parts of it, and this process follows them from part to part: it holds what the tasks gathered, about 10
+    bytes for each of these events. If the inputs are recordings, each of the two is one task that reads them directly: if they
+    are many, ``merge`` them first, and analyse the trace. ``why`` is one task.
 
     Args:
         inputs: A trace, a recording, a directory of recordings, an OTF2 archive, or several of them.

@@ -104,15 +104,17 @@ impl Course {
 #[derive(Debug, Default)]
 struct Columns {
     streams: Vec<u64>,
-    /// 0 means the expected pattern, otherwise its number and one.
+    /// 0 means the expected pattern, otherwise its number plus one.
     patterns: Vec<u64>,
-    /// Since the event before.
+    /// Time since the event before, nanoseconds.
     times: Vec<u64>,
-    /// Steps since the last event of the pattern.
+    /// Steps since the last event of the pattern, zigzag.
     requests: Vec<u64>,
+    /// Steps since the last event of the pattern, zigzag, too.
     sequences: Vec<u64>,
-    /// How long the call lasted up to the event, and from it on: that one zigzag and one more, 0 if the call is open.
+    /// Time from the enter of the call to the event, nanoseconds. 0 if there is no call.
     entered: Vec<u64>,
+    /// Time from the event to the leave of the call, nanoseconds: zigzag, plus one. 0 if there is no leave.
     left: Vec<u64>,
 }
 
