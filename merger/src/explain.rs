@@ -104,7 +104,7 @@ impl Search<'_> {
             return Ok(());
         };
         let mut matcher = extractor.matcher(MESSAGES_IN_FLIGHT);
-        matcher.collectives.pair_all();
+        matcher.pair_all();
         self.opened
             .for_each_chunk(Window::ALL, |chunk: TraceChunk| {
                 let batch: MessageBatch = extractor.extract(&chunk);
@@ -112,7 +112,7 @@ impl Search<'_> {
                 Ok(())
             })?;
         matcher.finish(&mut paired);
-        let (counts, of_collectives) = (matcher.counts, matcher.collectives.counts);
+        let (counts, of_collectives) = (matcher.counts(), matcher.collective_counts());
         let missed = counts.unmatchable_by_loss
             + counts.over_limit
             + of_collectives.unmatchable_by_loss

@@ -46,8 +46,8 @@ use crate::input::unplaced::UnplacedStream;
 use crate::merge::options::SliceNumber;
 use crate::merge::runs::{Budget, Runs};
 use crate::merge::sweep::Sweep;
-use crate::messages::MessageBatch;
 use crate::messages::causality::{Causality, RepairReport};
+use crate::messages::matching::ShardedBatch;
 use crate::messages::repair::Shifts;
 use crate::ordered_parallel::{pipeline, pipeline_inline};
 use crate::overview::message_bins::{MessageCounter, Side};
@@ -407,12 +407,10 @@ impl Merge {
         let mut hashes = StreamHashes::default();
         let extractor = self.extractor();
         let mut moved = Moved::default();
-        let mut check = MessageCheck {
-            check: extractor.as_ref().map(|all| self.check(all, &self.keep)),
-            messages,
-        };
+        let check = extractor.as_ref().map(|all| self.check(all, &self.keep));
+        let mut check = MessageCheck::new(check, jobs, messages)?;
         let is_moved = !self.shifts.is_empty();
-        let is_counted = check.messages.is_some();
+        let is_counted = check.is_counted();
         let work = |parts: Vec<UnnumberedChunk>| {
             let chunks = || parts.iter().map(|part| &part.chunk);
             let of_parts = chunks().flat_map(|chunk| &chunk.losses);
@@ -421,9 +419,11 @@ impl Merge {
             let prove = |chunk| stages::during(Stage::Prove, || proof::of_chunk(chunk, &sorted));
             let hashes = of_parts.map(prove).collect();
             let messages = extractor.iter().flat_map(|extractor| {
-                let extract = move |chunk| match is_counted {
-                    true => extractor.extract_with(chunk, Side::of),
-                    false => extractor.extract(chunk),
+                let extract = move |chunk| {
+                    ShardedBatch::of(match is_counted {
+                        true => extractor.extract_with(chunk, Side::of),
+                        false => extractor.extract(chunk),
+                    })
                 };
                 chunks().map(move |chunk| stages::during(Stage::Extract, || extract(chunk)))
             });
@@ -451,7 +451,7 @@ impl Merge {
                     .iter()
                     .flatten()
                     .for_each(|(stream, shift_ns)| moved.add(*stream, *shift_ns));
-                stages::during(Stage::Match, || check.feed(&worked.messages));
+                check.feed(&worked.messages);
                 worked.results.into_iter().try_for_each(&mut *consume)
             },
         )?;
@@ -504,9 +504,10 @@ impl Merge {
             }
         };
         let work = |strips: Vec<Strip<'a>>| -> Vec<R> {
-            let assemble = || Strip::assemble_all(&strips, references);
-            let parts = stages::during(Stage::Assemble, assemble);
-            parts.into_iter().map(work).collect()
+            stages::during(Stage::Assemble, || {
+                let parts = Strip::assemble_all(&strips, references);
+                parts.into_iter().map(work).collect()
+            })
         };
         let take = |results: Vec<R>| results.into_iter().try_for_each(&mut *consume);
         match workers.pool() {
@@ -580,7 +581,7 @@ struct Worked<R> {
     results: Vec<R>,
     losses: Vec<TraceLoss>,
     hashes: Vec<Vec<(StreamId, OrderHash)>>,
-    messages: Vec<MessageBatch<Side>>,
+    messages: Vec<ShardedBatch<Side>>,
     /// Of each chunk, stream and shift of every event.
     shifts: Vec<Vec<(StreamId, i64)>>,
 }

@@ -31,6 +31,10 @@ pub(crate) const NONE: u64 = u64::MAX;
 /// Any tag, in a receive-start. In other events, no tag is negative.
 pub(crate) const ANY_TAG: i64 = -1;
 
+/// Number of shards into which the matching is divided. The limits of messages in flight are those of each shard, so
+/// results may depend on it (SPEC.md, *Messages of the overview*).
+pub(crate) const SHARDS: usize = 16;
+
 /// Number of ranks of a world that are looked up by index. Larger ranks are in a hash map.
 const DENSE_RANKS: usize = 1 << 20;
 /// Number of worlds whose ranks are looked up by index.
@@ -46,6 +50,13 @@ pub(crate) enum PointToPointKind {
     Cancel,
     /// The withdrawal of a recorded send whose message was not sent.
     Unsent,
+}
+
+impl PointToPointKind {
+    /// Returns whether it is an event of the process that sends.
+    const fn is_of_sender(self) -> bool {
+        matches!(self, Self::Send | Self::Unsent)
+    }
 }
 
 /// The order that a collective operation imposes on its begins and ends.
@@ -139,6 +150,17 @@ impl MessageEvent {
     pub(crate) const fn has_request(&self) -> bool {
         self.request != NONE
     }
+
+    /// Returns what a matcher keeps of the event. `number` is its number among the message events of the trace.
+    pub(crate) const fn mark<D: Copy>(&self, number: u64, detail: D) -> Mark<D> {
+        Mark {
+            number,
+            time_ns: self.time_ns,
+            process: self.process,
+            clock: self.clock,
+            detail,
+        }
+    }
 }
 
 /// The content of an event.
@@ -159,6 +181,17 @@ pub(crate) struct PointToPoint {
     /// value.
     pub(crate) thread: u16,
     pub(crate) kind: PointToPointKind,
+}
+
+impl PointToPoint {
+    /// Returns the process that receives the message of an event with this content.
+    const fn receiver(&self, event: &MessageEvent) -> u32 {
+        if self.kind.is_of_sender() {
+            self.peer
+        } else {
+            event.process
+        }
+    }
 }
 
 /// The content of a begin or an end of a collective operation.

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Stage {
-    /// Inputs are opened, and definitions and clocks settled.
+    /// Recordings are opened.
+    Open,
+    /// Definitions and clocks are settled.
     Plan,
     /// Chunks of the inputs are read and decoded.
     Decode,
@@ -20,12 +22,16 @@ pub enum Stage {
     Prove,
     /// Events of messages are found.
     Extract,
-    /// Messages and collective operations are matched.
+    /// Messages are matched.
     Match,
+    /// Collective operations are matched.
+    Collectives,
     /// Enters and leaves are found.
     Calls,
-    /// Calls are counted, and snapshots taken.
+    /// Calls are counted.
     Count,
+    /// Snapshots are taken, and rows of the overview collected.
+    Snapshot,
     /// Chunks are encoded and compressed.
     Encode,
     /// Chunks are written.
@@ -35,11 +41,12 @@ pub enum Stage {
 }
 
 /// Number of stages.
-const STAGES: usize = 12;
+const STAGES: usize = 15;
 
 impl Stage {
     /// All of them, in the order of the work.
     pub const ALL: [Self; STAGES] = [
+        Self::Open,
         Self::Plan,
         Self::Decode,
         Self::Sweep,
@@ -47,8 +54,10 @@ impl Stage {
         Self::Prove,
         Self::Extract,
         Self::Match,
+        Self::Collectives,
         Self::Calls,
         Self::Count,
+        Self::Snapshot,
         Self::Encode,
         Self::Write,
         Self::Finish,
@@ -57,6 +66,7 @@ impl Stage {
     /// Returns the name in tables.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Open => "open",
             Self::Plan => "plan",
             Self::Decode => "decode",
             Self::Sweep => "sweep",
@@ -64,8 +74,10 @@ impl Stage {
             Self::Prove => "prove",
             Self::Extract => "extract messages",
             Self::Match => "match messages",
+            Self::Collectives => "match collectives",
             Self::Calls => "find calls",
             Self::Count => "count calls",
+            Self::Snapshot => "take snapshots",
             Self::Encode => "encode",
             Self::Write => "write",
             Self::Finish => "finish",
@@ -76,7 +88,12 @@ impl Stage {
     pub const fn is_serial(self) -> bool {
         matches!(
             self,
-            Self::Plan | Self::Sweep | Self::Match | Self::Write | Self::Finish
+            Self::Plan
+                | Self::Sweep
+                | Self::Collectives
+                | Self::Snapshot
+                | Self::Write
+                | Self::Finish
         )
     }
 }

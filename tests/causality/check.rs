@@ -282,6 +282,8 @@ fn over_the_limit_messages_are_counted_and_not_guessed() {
     assert_eq!(found.messages.matched, 20);
     assert_eq!(found.messages.over_limit, 60);
     assert_eq!(found.violations.count, 0);
+    let (alone, _) = merge_with(scratch.path(), 1, |merge| merge.messages_in_flight = 20);
+    assert_eq!(alone.report.causality, Some(found));
 }
 
 #[test]

@@ -19,9 +19,11 @@ use crate::messages::causality::{
     Causality, CausalityReport, Check, MESSAGES_IN_FLIGHT, RepairReport,
 };
 use crate::messages::collectives::Carry;
+use crate::messages::matching::ShardedBatch;
 use crate::messages::repair::Repair;
-use crate::messages::{self, Extractor, Lost, Mark, MessageBatch};
+use crate::messages::{self, Extractor, Lost, Mark, MessageBatch, SHARDS};
 use crate::overview::message_bins::{MessageCounter, Side};
+use crate::workers::Workers;
 
 impl Merge {
     /// Plans what [`Causality::Repair`] asks for: reads all messages, also those that a filter leaves out, and
@@ -42,7 +44,7 @@ impl Merge {
         // The clocks of a trace are what they were when it was made: its events are moved, its hosts stay.
         let fits_hosts = self.traces.is_empty();
         let mut hulls: BTreeMap<(BootId, BootId), Hulls> = BTreeMap::new();
-        let mut gather = |from: Mark, to: Mark| {
+        let gather = |from: Mark, to: Mark| {
             let boot = |mark: Mark| boots.get(&mark.process).copied().filter(|_| fits_hosts);
             let (Some(sender), Some(receiver)) = (boot(from), boot(to)) else {
                 return;
@@ -61,8 +63,12 @@ impl Merge {
             }
         };
         let mut check: Check = self.check(&extractor, &Keep::default());
-        self.read_messages(jobs, &extractor, |batch| check.feed(batch, &mut gather))?;
-        check.settle(&mut gather);
+        let caller = Workers::new(1)?;
+        let mut sinks = [gather];
+        self.read_messages(jobs, &extractor, |batch| {
+            check.feed(&caller, &ShardedBatch::of(batch), &mut sinks);
+        })?;
+        check.settle(&mut sinks[0]);
         let before = check.violations();
         if before.count == 0 {
             return Ok(());
@@ -82,8 +88,11 @@ impl Merge {
         if !report.hosts.is_empty() {
             self.fit_again();
             check = self.check(&extractor, &Keep::default());
-            self.read_messages(jobs, &extractor, |batch| check.feed(batch, &mut |_, _| {}))?;
-            check.settle(&mut |_, _| {});
+            let mut sinks = [|_, _| {}];
+            self.read_messages(jobs, &extractor, |batch| {
+                check.feed(&caller, &ShardedBatch::of(batch), &mut sinks);
+            })?;
+            check.settle(&mut sinks[0]);
         }
         let lag_ns = check.lag_ns();
         if check.violations().count == 0 {
@@ -94,7 +103,7 @@ impl Merge {
         for (process, lost) in self.lost_by_process(&Keep::default()) {
             repair.lose(process.get(), lost);
         }
-        self.read_messages(jobs, &extractor, |batch| repair.feed(batch))?;
+        self.read_messages(jobs, &extractor, |batch| repair.feed(&batch))?;
         let (shifts, left) = repair.finish();
         self.shifts = shifts;
         let moved = self.shifts.iter().filter(|shifts| !shifts.is_empty());
@@ -110,7 +119,7 @@ impl Merge {
         &self,
         jobs: usize,
         extractor: &Extractor,
-        mut each: impl FnMut(&MessageBatch),
+        mut each: impl FnMut(MessageBatch),
     ) -> Result<()> {
         let (all, references) = (Keep::default(), ElementReferences::of(&self.definitions));
         let work = |parts: Vec<UnnumberedChunk>| -> Vec<MessageBatch> {
@@ -118,7 +127,7 @@ impl Merge {
             each.collect()
         };
         self.for_each_strip(jobs, &all, &references, false, &work, &mut |batches| {
-            batches.iter().for_each(&mut each);
+            batches.into_iter().for_each(&mut each);
             Ok(())
         })?;
         Ok(())
@@ -188,7 +197,11 @@ impl Merge {
         messages::carried(&self.definitions, types.copied())
     }
 
-    pub(super) fn check<D: Carry>(&self, extractor: &Extractor, keep: &Keep) -> Check<D> {
+    pub(super) fn check<D: Carry + Send + Sync>(
+        &self,
+        extractor: &Extractor,
+        keep: &Keep,
+    ) -> Check<D> {
         let mut check = Check::new(
             extractor,
             &self.definitions,
@@ -307,28 +320,61 @@ impl Merge {
 
 /// The check of a merge, and what counts the messages that it matches, as far as they are wanted.
 pub(super) struct MessageCheck<'a, 'c> {
-    pub(super) check: Option<Check<Side>>,
-    pub(super) messages: Option<&'a mut MessageCounter<'c>>,
+    check: Option<Check<Side>>,
+    workers: Workers,
+    messages: Option<&'a mut MessageCounter<'c>>,
+    /// What each thread has counted; without counters if `messages` is none.
+    counted: Vec<Option<MessageCounter<'c>>>,
 }
 
-impl MessageCheck<'_, '_> {
+impl<'a, 'c> MessageCheck<'a, 'c> {
+    /// # Errors
+    /// If no threads can be started.
+    pub(super) fn new(
+        check: Option<Check<Side>>,
+        jobs: usize,
+        messages: Option<&'a mut MessageCounter<'c>>,
+    ) -> Result<Self> {
+        let jobs = if check.is_some() { jobs.min(SHARDS) } else { 1 };
+        let counter = |_| messages.as_ref().map(|messages| messages.empty());
+        let workers = Workers::new(jobs)?;
+        Ok(Self {
+            check,
+            counted: (0..workers.count()).map(counter).collect(),
+            workers,
+            messages,
+        })
+    }
+
+    /// Returns whether the messages are counted.
+    pub(super) const fn is_counted(&self) -> bool {
+        self.messages.is_some()
+    }
+
     /// Takes the messages of the next chunks.
-    pub(super) fn feed(&mut self, batches: &[MessageBatch<Side>]) {
-        let Self { check, messages } = self;
-        let Some(check) = check else { return };
-        let mut count = |from, to| {
-            if let Some(messages) = messages {
-                messages.count(from, to);
+    pub(super) fn feed(&mut self, batches: &[ShardedBatch<Side>]) {
+        let Some(check) = &mut self.check else { return };
+        let sinks = self.counted.iter_mut().map(|counter| {
+            move |from, to| {
+                if let Some(counter) = counter {
+                    counter.count(from, to);
+                }
             }
-        };
+        });
+        let mut sinks: Vec<_> = sinks.collect();
         for batch in batches {
-            check.feed(batch, &mut count);
+            check.feed(&self.workers, batch, &mut sinks);
         }
     }
 
     /// Ends the check.
     pub(super) fn finish(self, definitions: &Definitions) -> Option<CausalityReport> {
         let mut messages = self.messages;
+        if let Some(messages) = &mut messages {
+            for counter in self.counted.into_iter().flatten() {
+                messages.merge(counter);
+            }
+        }
         let mut count = |from, to| {
             if let Some(messages) = &mut messages {
                 messages.count(from, to);

@@ -15,29 +15,8 @@ use crate::input::recording::{InputRecording, Inputs};
 use crate::input::symbols::Symbols;
 use crate::input::trace::InputTrace;
 use crate::merge::Merge;
-
-/// Opens recordings and does something to each, with its number, while it is open alone. Those that cannot be used are returned as rejected.
-fn open_each(
-    paths: &[PathBuf],
-    mut each: impl FnMut(usize, &mut InputRecording) -> Result<()>,
-) -> Result<(Inputs, Vec<RejectedInput>)> {
-    let mut inputs = Inputs::new();
-    let mut rejected = Vec::new();
-    for (number, path) in paths.iter().enumerate() {
-        let opened = InputRecording::open(path).and_then(|mut input| {
-            each(number, &mut input)?;
-            Ok(input)
-        });
-        match opened {
-            Ok(input) => inputs.push(Box::new(input)),
-            Err(error) => rejected.push(RejectedInput {
-                path: path.clone(),
-                why: error.without_path(),
-            }),
-        }
-    }
-    Ok((inputs, rejected))
-}
+use crate::stages::{self, Stage};
+use crate::workers::Workers;
 
 /// Which of the recordings are merged, if other processes merge the others: shares of about equally many.
 #[derive(Clone, Copy, Debug)]
@@ -109,7 +88,7 @@ pub(crate) fn open(
             path: paths.first().cloned().unwrap_or_default(),
         });
     }
-    let mut inputs = open_recordings(&recordings, symbols, share, &mut rejected)?;
+    let mut inputs = open_recordings(&recordings, symbols, share, jobs, &mut rejected)?;
     let copies = reject_without_process(&mut inputs, &mut rejected);
     let archives = open_archives(archives, symbols, jobs, &mut rejected);
     inputs.extend(archives.into_iter().map(Box::new));
@@ -165,27 +144,40 @@ fn name_functions(symbols: &Symbols, definitions: &mut Definitions) {
     found.into_iter().for_each(|record| definitions.add(record));
 }
 
-/// Opens recordings. Of many, the definitions are packed until all of them are opened.
+/// Opens recordings, several at a time. Of many, the definitions are packed until all of them are opened.
 fn open_recordings(
     paths: &[PathBuf],
     symbols: &Symbols,
     share: Share,
+    jobs: usize,
     rejected: &mut Vec<RejectedInput>,
 ) -> Result<Inputs> {
     let is_packed = paths.len() > MOST_UNPACKED;
-    let (inputs, more) = open_each(paths, |number, input| {
+    let open = |number: usize| -> Result<Box<InputRecording>> {
+        let mut input = InputRecording::open(&paths[number])?;
         if !share.has(number, paths.len()) && input.check_has_process().is_ok() {
             input.leave_out();
-            return Ok(());
+            return Ok(Box::new(input));
         }
         input.check_rest()?;
         name_functions(symbols, Arc::make_mut(&mut input.recording.definitions));
         if is_packed {
             input.pack_definitions();
         }
-        Ok(())
-    })?;
-    rejected.extend(more);
+        Ok(Box::new(input))
+    };
+    let open = |number| stages::during(Stage::Open, || open(number));
+    let opened = Workers::new(jobs)?.map(0..paths.len(), open);
+    let mut inputs = Inputs::new();
+    for (path, opened) in paths.iter().zip(opened) {
+        match opened {
+            Ok(input) => inputs.push(input),
+            Err(error) => rejected.push(RejectedInput {
+                path: path.clone(),
+                why: error.without_path(),
+            }),
+        }
+    }
     Ok(inputs)
 }
 

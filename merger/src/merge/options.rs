@@ -61,7 +61,8 @@ pub struct MergeOptions {
     pub clock_offsets: Option<ClockOffsets>,
     /// The treatment of messages that are received before they are sent. Default: they are counted.
     pub causality: Causality,
-    /// Maximum number of messages in flight, about 150 bytes each; more are counted, not matched.
+    /// Maximum number of messages in flight to one sixteenth of the processes (every sixteenth one), about 150 bytes each;
+    /// more are counted, not matched.
     pub messages_in_flight: usize,
     /// Which events are kept; the others are counted as filtered. Default: all.
     pub filter: EventFilter,

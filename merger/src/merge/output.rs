@@ -174,7 +174,7 @@ pub(super) fn write_trace(
                 stages::during(Stage::Match, || bins.take(of_chunk));
             }
             header.sequence = chunks.index.len() as u64;
-            stages::during(Stage::Count, || {
+            stages::during(Stage::Snapshot, || {
                 let span = ChunkSpan {
                     first_ns: header.first_ns,
                     last_ns: header.last_ns,

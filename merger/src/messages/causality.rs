@@ -8,13 +8,15 @@ use serde::Serialize;
 use crate::clocks::bounds::Bounds;
 use crate::clocks::hosts::HostFitReport;
 use crate::messages::collectives::{Carry, CollectiveCounts};
-use crate::messages::matching::{Matcher, MessageCounts};
-use crate::messages::{Extractor, Mark, MessageBatch};
+use crate::messages::matching::{Matcher, MessageCounts, Shard, ShardedBatch};
+use crate::messages::{Extractor, Mark, SHARDS};
+use crate::stages::{self, Stage};
+use crate::workers::Workers;
 
-/// Default for the maximum number of messages in flight: about 20 MB.
-pub const MESSAGES_IN_FLIGHT: usize = 1 << 17;
-/// Maximum number of pairs of processes whose violations are counted separately.
-const MOST_PAIRS: usize = 1 << 16;
+/// Default for the maximum number of messages in flight to one sixteenth of the processes: about 10 MB.
+pub const MESSAGES_IN_FLIGHT: usize = 1 << 16;
+/// Maximum number of pairs of processes of a shard whose violations are counted separately.
+const MOST_PAIRS: usize = (1 << 16) / SHARDS;
 /// Maximum number of pairs that a report lists.
 const LISTED_PAIRS: usize = 1000;
 
@@ -101,7 +103,7 @@ pub struct RepairReport {
 pub struct CausalityReport {
     /// `check` or `repair`.
     pub mode: &'static str,
-    /// Maximum number of messages in flight.
+    /// Maximum number of messages in flight to one sixteenth of the processes.
     pub limit: u64,
     /// Counts of messages.
     pub messages: MessageCounts,
@@ -136,6 +138,13 @@ impl Sum {
         self.sum_ns += u128::from(size_ns);
     }
 
+    fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.beyond_error += other.beyond_error;
+        self.largest_ns = self.largest_ns.max(other.largest_ns);
+        self.sum_ns += other.sum_ns;
+    }
+
     fn report(&self) -> ViolationReport {
         ViolationReport {
             count: self.count,
@@ -148,8 +157,7 @@ impl Sum {
 
 /// Violations by pair of processes.
 #[derive(Debug, Default)]
-pub(crate) struct Violations {
-    bounds: Bounds,
+struct Violations {
     constraints: u64,
     all: Sum,
     pairs: FxHashMap<(u32, u32), Sum>,
@@ -157,25 +165,18 @@ pub(crate) struct Violations {
 }
 
 impl Violations {
-    pub(crate) fn new(bounds: Bounds) -> Self {
-        Self {
-            bounds,
-            ..Self::default()
-        }
-    }
-
     /// Checks two events of which `to` cannot be before `from`.
     #[inline]
-    pub(crate) fn look<D>(&mut self, from: &Mark<D>, to: &Mark<D>) {
+    fn look<D>(&mut self, bounds: &Bounds, from: &Mark<D>, to: &Mark<D>) {
         self.constraints += 1;
         if to.time_ns < from.time_ns {
-            self.add(from, to);
+            self.add(bounds, from, to);
         }
     }
 
-    fn add<D>(&mut self, from: &Mark<D>, to: &Mark<D>) {
+    fn add<D>(&mut self, bounds: &Bounds, from: &Mark<D>, to: &Mark<D>) {
         let size_ns = from.time_ns.abs_diff(to.time_ns);
-        let error_ns = self.bounds.between(
+        let error_ns = bounds.between(
             (ClockId::new(from.clock), from.time_ns),
             (ClockId::new(to.clock), to.time_ns),
         );
@@ -189,13 +190,57 @@ impl Violations {
         let sum = self.pairs.entry(pair).or_default();
         sum.add(size_ns, is_beyond);
     }
+
+    /// Adds the violations of another shard.
+    fn merge(&mut self, other: Self) {
+        self.constraints += other.constraints;
+        self.all.merge(&other.all);
+        for (pair, sum) in other.pairs {
+            self.pairs.entry(pair).or_default().merge(&sum);
+        }
+        self.left_out += other.left_out;
+    }
+}
+
+/// Returns how many events of messages wait for others in a repair, at most, with a limit of messages in flight.
+pub(crate) const fn most_waiting(limit: usize) -> usize {
+    limit.saturating_mul(2)
+}
+
+/// Shards that one thread works on, with what gets their pairs.
+struct Strand<'a, D, S> {
+    shards: Vec<(Shard<'a, D>, &'a mut Violations)>,
+    /// Longest time from the later event of a pair until the pair was known, nanoseconds.
+    lag_ns: i64,
+    sink: &'a mut S,
+}
+
+impl<D: Carry, S: FnMut(Mark<D>, Mark<D>)> Strand<'_, D, S> {
+    fn feed(&mut self, batch: &ShardedBatch<D>, first: u64, bounds: &Bounds, now_ns: i64) {
+        let (lag_ns, sink) = (&mut self.lag_ns, &mut self.sink);
+        for (shard, violations) in &mut self.shards {
+            let mut look = |from: Mark<D>, to: Mark<D>| {
+                *lag_ns = (*lag_ns).max(now_ns.saturating_sub(to.time_ns));
+                violations.look(bounds, &from, &to);
+                sink(from, to);
+            };
+            stages::during(Stage::Match, || {
+                shard.feed_messages(batch, first, &mut look);
+            });
+            stages::during(Stage::Collectives, || {
+                shard.feed_collectives(batch, first, &mut look);
+            });
+        }
+    }
 }
 
 /// A check in progress.
 #[derive(Debug)]
 pub(crate) struct Check<D = ()> {
     matcher: Matcher<D>,
-    violations: Violations,
+    bounds: Bounds,
+    /// By shard.
+    violations: Vec<Violations>,
     limit: usize,
     /// Time of the last event that was fed, nanoseconds.
     now_ns: i64,
@@ -204,7 +249,7 @@ pub(crate) struct Check<D = ()> {
     mode: Causality,
 }
 
-impl<D: Carry> Check<D> {
+impl<D: Carry + Send + Sync> Check<D> {
     pub(crate) fn new(
         extractor: &Extractor,
         definitions: &Definitions,
@@ -213,11 +258,12 @@ impl<D: Carry> Check<D> {
     ) -> Self {
         let mut matcher = extractor.matcher(limit);
         if mode == Causality::Repair {
-            matcher.collectives.pair_all();
+            matcher.pair_all();
         }
         Self {
             matcher,
-            violations: Violations::new(Bounds::of(definitions)),
+            bounds: Bounds::of(definitions),
+            violations: (0..SHARDS).map(|_| Violations::default()).collect(),
             limit,
             now_ns: i64::MIN,
             lag_ns: 0,
@@ -227,7 +273,9 @@ impl<D: Carry> Check<D> {
 
     /// Returns the violations so far.
     pub(crate) fn violations(&self) -> ViolationReport {
-        self.violations.all.report()
+        let mut all = Sum::default();
+        self.violations.iter().for_each(|of| all.merge(&of.all));
+        all.report()
     }
 
     /// Returns how long after an event all events that it cannot be before were known, nanoseconds.
@@ -240,14 +288,31 @@ impl<D: Carry> Check<D> {
         self.matcher.lose(process, lost);
     }
 
-    pub(crate) fn feed(
+    /// Processes the next events. The shards are divided among the `sinks`, each of which gets the pairs of its shards; what
+    /// all of them get together does not depend on their number.
+    pub(crate) fn feed<S: FnMut(Mark<D>, Mark<D>) + Send>(
         &mut self,
-        batch: &MessageBatch<D>,
-        paired: &mut impl FnMut(Mark<D>, Mark<D>),
+        workers: &Workers,
+        batch: &ShardedBatch<D>,
+        sinks: &mut [S],
     ) {
-        self.now_ns = batch.events.last().map_or(self.now_ns, |last| last.time_ns);
-        let (matcher, mut look) = self.looking(paired);
-        matcher.feed(batch, &mut look);
+        self.now_ns = batch.last_ns().unwrap_or(self.now_ns);
+        let (first, shards) = self.matcher.shards(batch.len());
+        let mut shards = shards.zip(&mut self.violations);
+        let of_sink = SHARDS.div_ceil(sinks.len().max(1));
+        let strands = sinks.iter_mut().map(|sink| Strand {
+            shards: shards.by_ref().take(of_sink).collect(),
+            lag_ns: 0,
+            sink,
+        });
+        let strands: Vec<Strand<'_, D, S>> = strands.collect();
+        let (bounds, now_ns) = (&self.bounds, self.now_ns);
+        let feed = |mut strand: Strand<'_, D, S>| {
+            strand.feed(batch, first, bounds, now_ns);
+            strand.lag_ns
+        };
+        let lags = workers.map(strands, feed);
+        self.lag_ns = lags.into_iter().fold(self.lag_ns, i64::max);
     }
 
     /// Pairs messages whose partners are known only after all messages were fed.
@@ -255,29 +320,16 @@ impl<D: Carry> Check<D> {
     /// A repair waits for these only if it can wait for all messages. Otherwise, a few receives
     /// that never completed would fill the queue, and all others would no longer fit.
     pub(crate) fn settle(&mut self, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
-        let lag_ns = self.lag_ns;
-        let (matcher, mut look) = self.looking(paired);
-        matcher.finish(&mut look);
-        let fed = matcher.fed();
-        drop(look);
-        if fed > self.limit as u64 {
-            self.lag_ns = lag_ns;
-        }
-    }
-
-    /// Returns the matcher, and the function that checks its pairs.
-    fn looking(
-        &mut self,
-        paired: &mut impl FnMut(Mark<D>, Mark<D>),
-    ) -> (&mut Matcher<D>, impl FnMut(Mark<D>, Mark<D>)) {
-        let violations = &mut self.violations;
-        let (now_ns, lag_ns) = (self.now_ns, &mut self.lag_ns);
-        let look = move |from: Mark<D>, to: Mark<D>| {
-            *lag_ns = (*lag_ns).max(now_ns.saturating_sub(to.time_ns));
-            violations.look(&from, &to);
+        let waits = self.matcher.fed() <= most_waiting(self.limit) as u64;
+        let mut violations = Violations::default();
+        self.matcher.finish(&mut |from, to| {
+            if waits {
+                self.lag_ns = self.lag_ns.max(self.now_ns.saturating_sub(to.time_ns));
+            }
+            violations.look(&self.bounds, &from, &to);
             paired(from, to);
-        };
-        (&mut self.matcher, look)
+        });
+        self.violations.push(violations);
     }
 
     /// Ends the check; `paired` gets the pairs that only the end proves.
@@ -293,7 +345,11 @@ impl<D: Carry> Check<D> {
                 .get(&annals_format::ProcessId::new(process));
             rank.map_or(0, |rank| rank.rank)
         };
-        let pairs = self.violations.pairs.iter();
+        let mut violations = Violations::default();
+        for of_shard in std::mem::take(&mut self.violations) {
+            violations.merge(of_shard);
+        }
+        let pairs = violations.pairs.iter();
         let mut pairs: Vec<((u32, u32), PairReport)> = pairs
             .map(|(pair, sum)| {
                 let report = PairReport {
@@ -306,15 +362,15 @@ impl<D: Carry> Check<D> {
             .collect();
         pairs
             .sort_by_key(|(pair, report)| (std::cmp::Reverse(report.violations.largest_ns), *pair));
-        let left_out = pairs.len().saturating_sub(LISTED_PAIRS) as u64 + self.violations.left_out;
+        let left_out = pairs.len().saturating_sub(LISTED_PAIRS) as u64 + violations.left_out;
         pairs.truncate(LISTED_PAIRS);
         CausalityReport {
             mode: self.mode.name(),
             limit: self.limit as u64,
-            messages: self.matcher.counts,
-            collectives: self.matcher.collectives.counts,
-            constraints: self.violations.constraints,
-            violations: self.violations.all.report(),
+            messages: self.matcher.counts(),
+            collectives: self.matcher.collective_counts(),
+            constraints: violations.constraints,
+            violations: violations.all.report(),
             pairs: pairs.into_iter().map(|(_, report)| report).collect(),
             pairs_left_out: left_out,
             repair: None,

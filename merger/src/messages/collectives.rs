@@ -3,11 +3,14 @@
 mod from_end;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::AddAssign;
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use crate::messages::{Collective, Mark, MessageEvent, NOBODY, NONE, Semantics};
+use crate::messages::{
+    Collective, Mark, MessageContent, MessageEvent, NOBODY, NONE, SHARDS, Semantics,
+};
 
 /// Maximum number of operations that one process has in progress in one communicator.
 const MOST_OPEN: usize = 4096;
@@ -27,6 +30,17 @@ pub struct CollectiveCounts {
     pub unmatchable_by_loss: u64,
     /// Begins and ends that were dropped because too many operations were in progress.
     pub over_limit: u64,
+}
+
+impl AddAssign for CollectiveCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.begins += other.begins;
+        self.ends += other.ends;
+        self.operations += other.operations;
+        self.inconsistent += other.inconsistent;
+        self.unmatchable_by_loss += other.unmatchable_by_loss;
+        self.over_limit += other.over_limit;
+    }
 }
 
 /// What a process did in an operation.
@@ -58,6 +72,15 @@ pub(crate) struct ConcludedOperation<D> {
     /// Whether its processes describe it differently.
     pub(crate) is_inconsistent: bool,
     pub(crate) parts: Vec<OperationPart<D>>,
+}
+
+impl<D> ConcludedOperation<D> {
+    /// Returns the number of its last event. `None` if it has none.
+    pub(crate) fn last(&self) -> Option<u64> {
+        let parts = self.parts.iter();
+        let marks = parts.flat_map(|part| part.begin.iter().chain(&part.end));
+        marks.map(|mark| mark.number).max()
+    }
 }
 
 /// An end, at the time when it was fed.
@@ -354,6 +377,7 @@ type Tail<D> = Vec<(MessageEvent, Collective, Mark<D>)>;
 /// A process in a communicator.
 #[derive(Debug)]
 struct Participant<D> {
+    process: u32,
     /// Number of its next operation, if events have no sequence numbers.
     next: u64,
     /// Operations that were begun and have not ended: request and number.
@@ -368,8 +392,9 @@ struct Participant<D> {
 }
 
 impl<D> Participant<D> {
-    const fn new() -> Self {
+    const fn new(process: u32) -> Self {
         Self {
+            process,
             next: 0,
             open: VecDeque::new(),
             last_of_all: None,
@@ -390,15 +415,27 @@ struct Communicator<D> {
     /// Number of the first operation that was not dropped. Operations of persistent requests have
     /// much larger numbers.
     first: u64,
-    participants: BTreeMap<u32, Participant<D>>,
+    /// The processes, in the order of their first events.
+    participants: Vec<Participant<D>>,
+    /// Indices in `participants`, by process.
+    members: FxHashMap<u32, usize>,
     /// Numbers of the events with which the members began the last N-to-N operation, by process.
     /// Set at the end of the trace, if it is proven.
     last_of_all: BTreeMap<u32, u64>,
 }
 
-/// The collective operations in progress.
+/// The place of a process in the list of a communicator.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    communicator: usize,
+    index: usize,
+}
+
+/// The collective operations in progress, of the communicators of a shard.
 #[derive(Debug)]
 pub(crate) struct Collectives<D = ()> {
+    /// Number of the shard.
+    shard: usize,
     numbers: FxHashMap<u64, usize>,
     communicators: Vec<Communicator<D>>,
     /// How often events of a process may have been lost.
@@ -417,8 +454,9 @@ pub(crate) struct Collectives<D = ()> {
 }
 
 impl<D: Carry> Collectives<D> {
-    pub(crate) fn new(limit: usize) -> Self {
+    pub(crate) fn new(shard: usize, limit: usize) -> Self {
         Self {
+            shard,
             numbers: FxHashMap::default(),
             communicators: Vec::new(),
             losses: FxHashMap::default(),
@@ -440,7 +478,7 @@ impl<D: Carry> Collectives<D> {
 
     /// Requests whole operations, in `ended` and `concluded`.
     pub(crate) const fn keep_whole(&mut self) {
-        self.next_id = Some(0);
+        self.next_id = Some(self.shard as u64);
     }
 
     /// Records that events of a process may be missing at this point.
@@ -448,10 +486,10 @@ impl<D: Carry> Collectives<D> {
         *self.losses.entry(process).or_default() += 1;
     }
 
-    /// Returns the number of an event's communicator, or `None` at the limit.
+    /// Returns the member of a communicator that an event is of, or `None` at the limit.
     ///
     /// Adds the event's process to the communicator, and applies the losses of the process.
-    fn communicator(&mut self, event: &MessageEvent) -> Option<usize> {
+    fn member(&mut self, event: &MessageEvent) -> Option<Member> {
         let known = self.numbers.get(&event.communicator).copied();
         let is_full = self.communicators.len() >= self.limit || self.participants >= self.limit;
         if known.is_none() && is_full {
@@ -464,24 +502,35 @@ impl<D: Carry> Collectives<D> {
             self.communicators.push(Communicator {
                 operations: BTreeMap::new(),
                 first: 0,
-                participants: BTreeMap::new(),
+                participants: Vec::new(),
+                members: FxHashMap::default(),
                 last_of_all: BTreeMap::new(),
             });
             number
         });
-        let participants = &mut self.communicators[number].participants;
-        participants.entry(event.process).or_insert_with(|| {
+        let of = &mut self.communicators[number];
+        let participants = &mut of.participants;
+        let index = *of.members.entry(event.process).or_insert_with(|| {
             self.participants += 1;
-            Participant::new()
+            participants.push(Participant::new(event.process));
+            participants.len() - 1
         });
-        self.refresh(number, event.process);
-        Some(number)
+        let member = Member {
+            communicator: number,
+            index,
+        };
+        self.refresh(member);
+        Some(member)
     }
 
     /// Applies the losses of a process since its last event in a communicator.
-    fn refresh(&mut self, communicator: usize, process: u32) {
+    fn refresh(&mut self, member: Member) {
+        if self.losses.is_empty() {
+            return;
+        }
+        let process = self.participant(member).process;
         let losses = self.losses.get(&process).copied().unwrap_or(0);
-        let participant = self.participant(communicator, process);
+        let participant = self.participant(member);
         if participant.losses == losses {
             return;
         }
@@ -493,23 +542,14 @@ impl<D: Carry> Collectives<D> {
         self.counts.unmatchable_by_loss += tail.len() as u64;
     }
 
-    fn participant(&mut self, communicator: usize, process: u32) -> &mut Participant<D> {
-        self.communicators[communicator]
-            .participants
-            .entry(process)
-            .or_insert_with(Participant::new)
+    fn participant(&mut self, member: Member) -> &mut Participant<D> {
+        &mut self.communicators[member.communicator].participants[member.index]
     }
 
     /// Keeps an event until the end because its operation is not known.
-    fn keep(
-        &mut self,
-        communicator: usize,
-        event: &MessageEvent,
-        part: &Collective,
-        mark: Mark<D>,
-    ) {
+    fn keep(&mut self, member: Member, event: &MessageEvent, part: &Collective, mark: Mark<D>) {
         let is_over = self.weight > self.limit;
-        let participant = self.participant(communicator, event.process);
+        let participant = self.participant(member);
         if let Some(tail) = participant.tail.as_mut().filter(|_| !is_over) {
             tail.push((*event, *part, mark));
             self.weight += 1;
@@ -520,7 +560,23 @@ impl<D: Carry> Collectives<D> {
         }
     }
 
-    pub(crate) fn begin(
+    /// Takes a begin or an end.
+    pub(crate) fn take(
+        &mut self,
+        event: &MessageEvent,
+        mark: Mark<D>,
+        paired: &mut impl FnMut(Mark<D>, Mark<D>),
+    ) {
+        match &event.content {
+            MessageContent::Collective(part) if part.is_begin => {
+                self.begin(event, part, mark, paired);
+            }
+            MessageContent::Collective(part) => self.end(event, part, mark, paired),
+            MessageContent::PointToPoint(_) => {}
+        }
+    }
+
+    fn begin(
         &mut self,
         event: &MessageEvent,
         part: &Collective,
@@ -528,13 +584,13 @@ impl<D: Carry> Collectives<D> {
         paired: &mut impl FnMut(Mark<D>, Mark<D>),
     ) {
         self.counts.begins += 1;
-        let Some(communicator) = self.communicator(event) else {
+        let Some(member) = self.member(event) else {
             return;
         };
-        let participant = self.participant(communicator, event.process);
+        let participant = self.participant(member);
         let number = match part.sequence {
             NONE if participant.tail.is_some() => {
-                self.keep(communicator, event, part, mark);
+                self.keep(member, event, part, mark);
                 return;
             }
             NONE => participant.next,
@@ -545,7 +601,7 @@ impl<D: Carry> Collectives<D> {
                 sequence
             }
         };
-        let participant = self.participant(communicator, event.process);
+        let participant = self.participant(member);
         if participant.open.len() >= MOST_OPEN {
             // The process never ends its operations.
             let open = participant.open.len();
@@ -561,13 +617,13 @@ impl<D: Carry> Collectives<D> {
         }
         participant.open.push_back((event.request, number));
         self.weight += 1;
-        self.with_operation(communicator, number, |operation| {
+        self.with_operation(member.communicator, number, |operation| {
             operation.begin(event, part, mark, paired);
         });
-        self.clean(communicator, number, paired);
+        self.clean(member.communicator, number, paired);
     }
 
-    pub(crate) fn end(
+    fn end(
         &mut self,
         event: &MessageEvent,
         part: &Collective,
@@ -575,10 +631,10 @@ impl<D: Carry> Collectives<D> {
         paired: &mut impl FnMut(Mark<D>, Mark<D>),
     ) {
         self.counts.ends += 1;
-        let Some(communicator) = self.communicator(event) else {
+        let Some(member) = self.member(event) else {
             return;
         };
-        let participant = self.participant(communicator, event.process);
+        let participant = self.participant(member);
         let place = match (part.sequence, event.request) {
             (NONE, NONE) => participant.open.iter().position(|open| open.0 == NONE),
             (NONE, request) => participant.open.iter().position(|open| open.0 == request),
@@ -591,8 +647,8 @@ impl<D: Carry> Collectives<D> {
             (Some((_, number)), _) => number,
             // Its begin is lost.
             (None, sequence) if sequence != NONE && is_lost => sequence,
-            (None, _) if self.participant(communicator, event.process).tail.is_some() => {
-                self.keep(communicator, event, part, mark);
+            (None, _) if self.participant(member).tail.is_some() => {
+                self.keep(member, event, part, mark);
                 return;
             }
             (None, _) if is_lost => {
@@ -604,11 +660,11 @@ impl<D: Carry> Collectives<D> {
                 return;
             }
         };
-        let ended = self.with_operation(communicator, number, |operation| {
+        let ended = self.with_operation(member.communicator, number, |operation| {
             operation.end(event, part, mark, paired)
         });
         self.ended.extend(ended.flatten());
-        self.clean(communicator, number, paired);
+        self.clean(member.communicator, number, paired);
     }
 
     /// Calls `act` with an operation. If the operation was dropped, counts the event instead, and returns `None`.
@@ -626,10 +682,11 @@ impl<D: Carry> Collectives<D> {
         let operation = of.operations.entry(number).or_insert_with(|| {
             self.weight += 1;
             let parts = self.next_id.as_mut().map(|next| {
-                *next += 1;
+                let id = *next;
+                *next += SHARDS as u64;
                 Box::new(OperationParts {
-                    id: *next,
-                    communicator,
+                    id,
+                    communicator: communicator * SHARDS + self.shard,
                     numbers: FxHashMap::default(),
                     parts: Vec::new(),
                     latest: None,
@@ -687,11 +744,12 @@ impl<D: Carry> Collectives<D> {
     /// which proves more pairs.
     pub(crate) fn finish(&mut self, has_end: bool, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
         for communicator in 0..self.communicators.len() {
-            let members = self.communicators[communicator].participants.keys();
-            let members: Vec<u32> = members.copied().collect();
-            members
-                .into_iter()
-                .for_each(|process| self.refresh(communicator, process));
+            for index in 0..self.communicators[communicator].participants.len() {
+                self.refresh(Member {
+                    communicator,
+                    index,
+                });
+            }
             let proven = self.matched_from_end(communicator, has_end);
             self.communicators[communicator].last_of_all = proven.last_of_all;
             let numbered = proven.numbered.len() as u64;
@@ -706,7 +764,7 @@ impl<D: Carry> Collectives<D> {
                 self.ended.extend(ended.flatten());
             }
             let of = &mut self.communicators[communicator];
-            let tails = of.participants.values_mut();
+            let tails = of.participants.iter_mut();
             let tails = tails.map(|participant| participant.tail.take().unwrap_or_default().len());
             self.counts.unmatchable_by_loss += tails.sum::<usize>() as u64 - numbered;
             for mut operation in std::mem::take(&mut of.operations).into_values() {

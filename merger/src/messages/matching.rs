@@ -1,36 +1,28 @@
-//! Matches receives with sends: in each channel, the k-th receive belongs to the k-th send, as
-//! SPEC.md (*Messages and collective operations*) defines. Works in one pass over the messages in
-//! the order of the trace, and keeps the messages in flight.
+//! Matches receives with sends, and begins with ends of collective operations, as SPEC.md (*Messages and collective
+//! operations*) defines. Works in one pass over the events in the order of the trace, and keeps the messages in flight.
+//!
+//! The work is divided into shards, which need nothing of each other before the end: channels by the receiving process, and
+//! collective operations by communicator. Results are the same whether the events of a batch are processed in their order or
+//! shard by shard, in however many threads.
 
-mod from_end;
-mod lists;
+mod channels;
 #[cfg(test)]
 mod tests;
-mod threads;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
+use std::ops::{AddAssign, Range};
 
-use annals_format::fetch_ahead;
-use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use crate::messages::collectives::{Carry, Collectives};
-use crate::messages::matching::from_end::{Tails, Unnumbered};
-use crate::messages::matching::lists::SEARCH;
-use crate::messages::{
-    ANY_TAG, ANYBODY, Lost, Mark, MessageBatch, MessageContent, MessageEvent, NOBODY, NONE,
-    PointToPoint, PointToPointKind, SEVERAL,
+use crate::messages::collectives::{
+    Carry, CollectiveCounts, Collectives, ConcludedOperation, EndedPart,
 };
+use crate::messages::matching::channels::{Channels, END};
+use crate::messages::{Lost, Mark, MessageBatch, MessageContent, MessageEvent, SHARDS};
 
 /// Prefetch distance: number of messages whose channels are fetched before they are processed. The
 /// next channel cannot be predicted, and with many channels the processor would wait for the memory
 /// of each.
 const MESSAGES_AHEAD: usize = 16;
-/// Maximum number of started receives of unknown channel that a process has.
-const MOST_WILD: usize = 4096;
-/// End of a list.
-const END: u32 = u32::MAX;
 
 /// Counts of the messages of all processes.
 ///
@@ -56,236 +48,247 @@ pub struct MessageCounts {
     pub without_peer: u64,
 }
 
-/// Reason why the events of one side of a channel can no longer be counted.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-enum Broken {
-    #[default]
-    No,
-    Loss,
-    Limit,
+impl AddAssign for MessageCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.sends += other.sends;
+        self.receives += other.receives;
+        self.matched += other.matched;
+        self.unmatched_sends += other.unmatched_sends;
+        self.unmatched_receives += other.unmatched_receives;
+        self.unmatchable_by_loss += other.unmatchable_by_loss;
+        self.over_limit += other.over_limit;
+        self.without_peer += other.without_peer;
+    }
 }
 
-impl Broken {
-    /// Ends the effect of a loss: a number is known again.
-    fn heal(&mut self) {
-        if *self == Self::Loss {
-            *self = Self::No;
+/// Returns the shard of an event.
+#[inline]
+fn shard_of(event: &MessageEvent) -> usize {
+    match &event.content {
+        MessageContent::PointToPoint(message) => message.receiver(event) as usize % SHARDS,
+        // The numbers of communicators are small, or differ in few bits.
+        MessageContent::Collective(_) => {
+            let hash = event.communicator.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            (hash >> 32) as usize % SHARDS
         }
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-struct Key {
-    communicator: u64,
-    tag: i64,
-    from: u32,
-    to: u32,
+/// A batch of events, divided among the shards.
+#[derive(Debug)]
+pub(crate) struct ShardedBatch<D = ()> {
+    batch: MessageBatch<D>,
+    /// Indices of the events, shard by shard: those of messages, then those of collective operations.
+    order: Vec<u32>,
+    /// The end of each of these in `order`.
+    ends: [usize; 2 * SHARDS],
 }
 
-impl Key {
-    /// Returns the channel of a send or a receive.
-    const fn of(event: &MessageEvent, message: &PointToPoint) -> Self {
-        let (from, to) = match message.kind {
-            PointToPointKind::Send | PointToPointKind::Unsent => (event.process, message.peer),
-            _ => (message.peer, event.process),
+impl<D> ShardedBatch<D> {
+    /// Divides a batch.
+    pub(crate) fn of(batch: MessageBatch<D>) -> Self {
+        let part = |event: &MessageEvent| {
+            let is_collective = matches!(event.content, MessageContent::Collective(_));
+            2 * shard_of(event) + usize::from(is_collective)
         };
-        Self {
-            communicator: event.communicator,
-            tag: message.tag,
-            from,
-            to,
+        let mut ends = [0; 2 * SHARDS];
+        let parts: Vec<u8> = batch.events.iter().map(|event| part(event) as u8).collect();
+        parts.iter().for_each(|part| ends[usize::from(*part)] += 1);
+        let mut start = 0;
+        for end in &mut ends {
+            start += std::mem::replace(end, start);
+        }
+        // From the starts to the ends.
+        let mut order = vec![0; parts.len()];
+        for (index, part) in (0..).zip(parts) {
+            let next = &mut ends[usize::from(part)];
+            order[*next] = index;
+            *next += 1;
+        }
+        Self { batch, order, ends }
+    }
+
+    /// Returns the number of events.
+    pub(crate) const fn len(&self) -> usize {
+        self.batch.events.len()
+    }
+
+    /// Returns the time of the last event, nanoseconds. `None` if there are none.
+    pub(crate) fn last_ns(&self) -> Option<i64> {
+        self.batch.events.last().map(|last| last.time_ns)
+    }
+
+    /// Returns the events of a shard, with their indices.
+    fn events(
+        &self,
+        shard: usize,
+        is_collective: bool,
+    ) -> impl ExactSizeIterator<Item = (usize, &MessageEvent)> + Clone {
+        let part = 2 * shard + usize::from(is_collective);
+        let start = part.checked_sub(1).map_or(0, |before| self.ends[before]);
+        let indices = self.order[start..self.ends[part]].iter();
+        indices.map(|index| (*index as usize, &self.batch.events[*index as usize]))
+    }
+
+    /// Returns the mark of the event with an index. `first` is the number of the first one.
+    fn mark(&self, first: u64, index: usize) -> Mark<D>
+    where
+        D: Copy + Default,
+    {
+        let event = &self.batch.events[index];
+        let detail = self.batch.details.get(index).copied();
+        event.mark(first + index as u64, detail.unwrap_or_default())
+    }
+}
+
+/// A shard of a matcher.
+#[derive(Debug)]
+pub(crate) struct Shard<'a, D> {
+    number: usize,
+    channels: &'a mut Channels<D>,
+    collectives: &'a mut Collectives<D>,
+}
+
+impl<D: Carry> Shard<'_, D> {
+    /// Processes the messages of this shard. `first` is the number of the first event of the batch.
+    pub(crate) fn feed_messages(
+        &mut self,
+        batch: &ShardedBatch<D>,
+        first: u64,
+        paired: &mut impl FnMut(Mark<D>, Mark<D>),
+    ) {
+        let channels = &mut *self.channels;
+        let mut losses = batch.batch.losses.iter().peekable();
+        let events = batch.events(self.number, false);
+        let mut ahead = events.clone();
+        for (count, (index, event)) in events.enumerate() {
+            if count.is_multiple_of(MESSAGES_AHEAD) {
+                let mut slots = [END; MESSAGES_AHEAD];
+                for (slot, (_, event)) in slots.iter_mut().zip(&mut ahead) {
+                    *slot = channels.fetch_channel(event);
+                }
+                slots
+                    .into_iter()
+                    .for_each(|slot| channels.fetch_waiting(slot));
+            }
+            while let Some((at, process, lost)) = losses.next_if(|loss| loss.0 <= index) {
+                channels.lose(*process, *lost, first + *at as u64);
+            }
+            channels.take(event, batch.mark(first, index), paired);
+        }
+        for (at, process, lost) in losses {
+            channels.lose(*process, *lost, first + *at as u64);
         }
     }
-}
 
-/// A list of nodes: the indices of the first and the last one.
-#[derive(Clone, Copy, Debug)]
-struct List {
-    first: u32,
-    last: u32,
-}
-
-impl List {
-    const EMPTY: Self = Self {
-        first: END,
-        last: END,
-    };
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Channel {
-    key: Key,
-    sends: List,
-    receives: List,
-    /// Losses of the two processes that were already applied to the channel.
-    sender_losses: u32,
-    receiver_losses: u32,
-    sends_broken: Broken,
-    receives_broken: Broken,
-    /// Numbers for the next send, and for the next receive in the order of their starts, if they
-    /// have no sequence number.
-    next_send: u64,
-    next_receive: u64,
-    /// Number of receives in the list that have a number and wait for their send.
-    numbered: u32,
-    /// Whether an event of the channel had a sequence number.
-    has_sequences: bool,
-    /// Whether receives of several threads have waited in the channel concurrently.
-    has_threads: bool,
-}
-
-impl Channel {
-    const fn new(key: Key) -> Self {
-        Self {
-            key,
-            sends: List::EMPTY,
-            receives: List::EMPTY,
-            sender_losses: 0,
-            receiver_losses: 0,
-            sends_broken: Broken::No,
-            receives_broken: Broken::No,
-            next_send: 0,
-            next_receive: 0,
-            numbered: 0,
-            has_sequences: false,
-            has_threads: false,
+    /// Processes the collective operations of this shard, as [`Shard::feed_messages`] does.
+    pub(crate) fn feed_collectives(
+        &mut self,
+        batch: &ShardedBatch<D>,
+        first: u64,
+        paired: &mut impl FnMut(Mark<D>, Mark<D>),
+    ) {
+        let losses = batch.batch.losses.iter();
+        let mut losses = losses.filter(|loss| loss.2.collectives).peekable();
+        for (index, event) in batch.events(self.number, true) {
+            while let Some((_, process, _)) = losses.next_if(|loss| loss.0 <= index) {
+                self.collectives.lose(*process);
+            }
+            self.collectives
+                .take(event, batch.mark(first, index), paired);
         }
-    }
-
-    const fn broken(&self, is_receive: bool) -> Broken {
-        if is_receive {
-            self.receives_broken
-        } else {
-            self.sends_broken
-        }
-    }
-
-    fn is_idle(&self) -> bool {
-        self.sends.first == END
-            && self.receives.first == END
-            && self.sends_broken != Broken::Limit
-            && self.receives_broken != Broken::Limit
-            && self.next_send == self.next_receive
-            && !self.has_sequences
+        losses.for_each(|(_, process, _)| self.collectives.lose(*process));
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
-    Ready,
-    /// A receive that was started and has not completed.
-    Open,
-    /// A receive that was cancelled, is already paired, or belongs to another channel.
-    Dead,
-}
-
-/// A waiting send or receive.
-#[derive(Clone, Copy, Debug)]
-struct Node<D> {
-    /// The event. For a started receive that has not completed, the event that started it.
-    mark: Mark<D>,
-    /// Sort key of receives: number of the event that started this one or, if it was moved, the one
-    /// before it.
-    started: u64,
-    /// Number in the channel. [`NONE`] means one more than that of the event before it.
-    number: u64,
-    next: u32,
-    /// The thread that started the receive; for a send, the low 16 bits of its request.
-    thread: u16,
-    state: State,
-}
-
-/// A receive that was started.
-#[derive(Clone, Copy, Debug)]
-enum Request {
-    /// In the list of its channel.
-    Placed { key: Key, node: u32, started: u64 },
-    /// Not in a list: its channel, or its place there, is not known before it completes.
-    Wild { started: u64, thread: u16 },
-}
-
-/// Messages that a started receive of unknown channel can take.
-#[derive(Clone, Copy, Debug)]
-struct Pattern {
-    communicator: u64,
-    peer: u32,
-    tag: i64,
-    thread: u16,
-}
-
-impl Pattern {
-    fn fits(&self, key: &Key) -> bool {
-        (self.communicator == NONE || self.communicator == key.communicator)
-            && (self.peer == ANYBODY || self.peer == key.from)
-            && (self.tag == ANY_TAG || self.tag == key.tag)
-    }
-}
-
-#[derive(Debug, Default)]
-struct Process {
-    /// Number of losses that may contain sends, and of those that may contain receives.
-    send_losses: u32,
-    receive_losses: u32,
-    /// Number of the first event after the last loss of receives.
-    receives_lost_at: Option<u64>,
-    /// Number of an event. Receives that were started from there on, and before the last loss, have
-    /// no known numbers.
-    certain_before: u64,
-    /// Started receives of unknown channel, by the number of the event that started them.
-    wild: BTreeMap<u64, Pattern>,
-    /// Channels that wait for one of the receives in `wild`.
-    held: BTreeSet<Key>,
-}
-
-/// Matcher of sends and receives, with the messages in flight.
+/// Matcher of sends and receives and of collective operations, with what is in flight.
 #[derive(Debug)]
 pub(crate) struct Matcher<D = ()> {
-    /// Index of each channel in `slots`.
-    channels: FxHashMap<Key, u32>,
-    /// The channels. The indices in `free_slots` are unused.
-    slots: Vec<Channel>,
-    free_slots: Vec<u32>,
-    requests: FxHashMap<(u32, u64), Request>,
-    processes: Vec<Process>,
-    nodes: Vec<Node<D>>,
-    free: u32,
-    in_flight: usize,
-    limit: usize,
-    /// Whether a channel could not be stored: unknown channels may have had messages.
-    is_full: bool,
+    /// By shard.
+    channels: Vec<Channels<D>>,
+    /// By shard, too.
+    collectives: Vec<Collectives<D>>,
     next_number: u64,
-    /// Messages without numbers after a loss.
-    tails: Tails<D>,
     /// Whether the trace contains the end of the run, which proves more matches.
     has_end: bool,
-    pub(crate) counts: MessageCounts,
-    pub(crate) collectives: Collectives<D>,
 }
 
 impl<D: Carry> Matcher<D> {
-    /// Creates a matcher. `has_end` is whether the trace contains the end of the run.
+    /// Creates a matcher. `limit` is the maximum number of messages in flight in a shard; `has_end` is whether the trace
+    /// contains the end of the run.
     pub(crate) fn new(processes: usize, limit: usize, has_end: bool) -> Self {
-        let mut all = Vec::new();
-        all.resize_with(processes, || Process {
-            certain_before: u64::MAX,
-            ..Process::default()
-        });
+        let channels = (0..SHARDS).map(|shard| Channels::new(shard, processes, limit));
+        let collectives = (0..SHARDS).map(|shard| Collectives::new(shard, limit));
         Self {
-            channels: FxHashMap::default(),
-            slots: Vec::new(),
-            free_slots: Vec::new(),
-            requests: FxHashMap::default(),
-            processes: all,
-            nodes: Vec::new(),
-            free: END,
-            in_flight: 0,
-            limit: limit.min(END as usize - 1),
-            is_full: false,
+            channels: channels.collect(),
+            collectives: collectives.collect(),
             next_number: 0,
-            tails: Tails::new(limit),
             has_end,
-            counts: MessageCounts::default(),
-            collectives: Collectives::new(limit),
+        }
+    }
+
+    /// Requests that every pair of collective operations is reported as soon as it is known.
+    pub(crate) fn pair_all(&mut self) {
+        self.collectives.iter_mut().for_each(Collectives::pair_all);
+    }
+
+    /// Requests whole collective operations, for [`Matcher::take_ended`] and [`Matcher::take_concluded`].
+    pub(crate) fn keep_whole(&mut self) {
+        self.collectives
+            .iter_mut()
+            .for_each(Collectives::keep_whole);
+    }
+
+    /// Returns the number of message events that were processed.
+    pub(crate) const fn fed(&self) -> u64 {
+        self.next_number
+    }
+
+    /// Returns the counts of sends and receives.
+    pub(crate) fn counts(&self) -> MessageCounts {
+        let mut sum = MessageCounts::default();
+        self.channels
+            .iter()
+            .for_each(|channels| sum += channels.counts);
+        sum
+    }
+
+    /// Returns the counts of collective operations.
+    pub(crate) fn collective_counts(&self) -> CollectiveCounts {
+        let mut sum = CollectiveCounts::default();
+        self.collectives.iter().for_each(|of| sum += of.counts);
+        sum
+    }
+
+    /// Returns the events that wait for their partners.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = Mark<D>> {
+        self.channels.iter().flat_map(Channels::waiting)
+    }
+
+    /// Returns the ends of collective operations since the last call, in the order of the trace.
+    pub(crate) fn take_ended(&mut self) -> Vec<EndedPart<D>> {
+        let all = self.collectives.iter_mut();
+        let mut ended: Vec<EndedPart<D>> = all.flat_map(|of| of.ended.drain(..)).collect();
+        ended.sort_by_key(|ended| ended.end.number);
+        ended
+    }
+
+    /// Returns the collective operations that were concluded since the last call, in the order of their last events.
+    pub(crate) fn take_concluded(&mut self) -> Vec<ConcludedOperation<D>> {
+        let all = self.collectives.iter_mut();
+        let mut concluded: Vec<ConcludedOperation<D>> =
+            all.flat_map(|of| of.concluded.drain(..)).collect();
+        concluded.sort_by_cached_key(ConcludedOperation::last);
+        concluded
+    }
+
+    /// Records that events of a process may be missing at this point.
+    pub(crate) fn lose(&mut self, process: u32, lost: Lost) {
+        for channels in &mut self.channels {
+            channels.lose(process, lost, self.next_number);
+        }
+        if lost.collectives {
+            self.collectives.iter_mut().for_each(|of| of.lose(process));
         }
     }
 
@@ -318,7 +321,13 @@ impl<D: Carry> Matcher<D> {
                 self.lose(*process, *lost);
             }
             let detail = batch.details.get(index).copied().unwrap_or_default();
-            self.take(event, detail, paired);
+            let mark = event.mark(self.next_number, detail);
+            self.next_number += 1;
+            let shard = shard_of(event);
+            match &event.content {
+                MessageContent::PointToPoint(_) => self.channels[shard].take(event, mark, paired),
+                MessageContent::Collective(_) => self.collectives[shard].take(event, mark, paired),
+            }
         }
         if range.end == batch.events.len() {
             losses.for_each(|(_, process, lost)| self.lose(*process, *lost));
@@ -327,777 +336,41 @@ impl<D: Carry> Matcher<D> {
 
     /// Prefetches the channels of these messages, and the first events that wait in them.
     fn fetch_ahead(&self, events: &[MessageEvent]) {
-        let mut places = [END; MESSAGES_AHEAD];
+        let mut places = [(0, END); MESSAGES_AHEAD];
         for (place, event) in places.iter_mut().zip(events) {
-            let MessageContent::PointToPoint(message) = &event.content else {
-                continue;
-            };
-            if let Some(slot) = self.channels.get(&Key::of(event, message)) {
-                *place = *slot;
-                fetch_ahead(&self.slots, *slot as usize);
-            }
+            let shard = shard_of(event);
+            *place = (shard, self.channels[shard].fetch_channel(event));
         }
-        for place in places {
-            if let Some(channel) = self.slots.get(place as usize) {
-                fetch_ahead(&self.nodes, channel.sends.first as usize);
-                fetch_ahead(&self.nodes, channel.receives.first as usize);
-            }
+        for (shard, slot) in places {
+            self.channels[shard].fetch_waiting(slot);
         }
     }
 
-    /// Records that events of a process may be missing at this point.
-    pub(crate) fn lose(&mut self, process: u32, lost: Lost) {
-        let Some(state) = self.processes.get_mut(process as usize) else {
-            return;
-        };
-        state.send_losses = state.send_losses.saturating_add(lost.sends.into());
-        if lost.receives {
-            state.receive_losses = state.receive_losses.saturating_add(1);
-            state.receives_lost_at = Some(self.next_number);
-            // The completion of a receive of unknown channel may be missing: the numbers of later receives are not known.
-            if let Some((first, _)) = state.wild.first_key_value() {
-                state.certain_before = state.certain_before.min(*first);
-            }
-            state.wild.clear();
-            let held = std::mem::take(&mut state.held);
-            for key in held {
-                if let Some(slot) = self.channels.get(&key).copied() {
-                    self.refresh(slot);
-                }
-            }
-        }
-        if lost.collectives {
-            self.collectives.lose(process);
-        }
-    }
-
-    fn take(&mut self, event: &MessageEvent, detail: D, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
-        let mark = Mark {
-            number: self.next_number,
-            time_ns: event.time_ns,
-            process: event.process,
-            clock: event.clock,
-            detail,
-        };
-        self.next_number += 1;
-        match &event.content {
-            MessageContent::PointToPoint(message) => match message.kind {
-                PointToPointKind::Send => self.take_send(event, message, mark, paired),
-                PointToPointKind::Receive => self.take_receive(event, message, mark, paired),
-                PointToPointKind::ReceiveStart => self.take_start(event, message, mark, paired),
-                PointToPointKind::Cancel => self.take_cancel(event, paired),
-                PointToPointKind::Unsent => self.take_unsent(event, message),
-            },
-            MessageContent::Collective(part) if part.is_begin => {
-                self.collectives.begin(event, part, mark, paired);
-            }
-            MessageContent::Collective(part) => self.collectives.end(event, part, mark, paired),
-        }
-    }
-
-    /// Returns the number of message events that were processed.
-    pub(crate) const fn fed(&self) -> u64 {
-        self.next_number
-    }
-
-    /// Returns the events that wait for their partners.
-    pub(crate) fn waiting(&self) -> impl Iterator<Item = Mark<D>> {
-        let lists = self.channels.values();
-        let lists = lists.flat_map(|slot| {
-            let channel = &self.slots[*slot as usize];
-            [channel.sends, channel.receives]
-        });
-        let each = lists.flat_map(|list| self.places(list));
-        each.map(|at| self.nodes[at as usize].mark)
-    }
-
-    /// Returns whether a message's peer is one known process, and counts the message if it is not.
-    fn has_peer(&mut self, event: &MessageEvent, message: &PointToPoint) -> bool {
-        let has_peer = !matches!(message.peer, NOBODY | SEVERAL | ANYBODY)
-            && (event.process as usize) < self.processes.len();
-        self.counts.without_peer += u64::from(!has_peer);
-        has_peer
-    }
-
-    fn take_send(
+    /// Returns the shards, which must then process this number of events, and the number of the first of these.
+    pub(crate) fn shards(
         &mut self,
-        event: &MessageEvent,
-        message: &PointToPoint,
-        mark: Mark<D>,
-        paired: &mut impl FnMut(Mark<D>, Mark<D>),
-    ) {
-        self.counts.sends += 1;
-        if !self.has_peer(event, message) {
-            return;
-        }
-        let Some(slot) = self.open(Key::of(event, message)) else {
-            return;
-        };
-        let number = match message.sequence {
-            NONE if self.set_aside(slot, false, &Unnumbered::send(mark)) => return,
-            NONE => self.channel(slot).next_send,
-            sequence => {
-                let channel = self.channel(slot);
-                channel.has_sequences = true;
-                channel.sends_broken.heal();
-                sequence
-            }
-        };
-        let channel = self.channel(slot);
-        channel.next_send = channel.next_send.max(number.saturating_add(1));
-        if let Some(receive) = self.pop_receive(slot, number) {
-            self.counts.matched += 1;
-            paired(mark, receive);
-            return;
-        }
-        if let Some(receive) = self.find_receive(slot, number) {
-            self.counts.matched += 1;
-            paired(mark, receive);
-            self.settle(slot, paired);
-            return;
-        }
-        let node = Node {
-            mark,
-            started: mark.number,
-            number,
-            next: END,
-            thread: event.request as u16,
-            state: State::Ready,
-        };
-        if self.push(slot, false, node) {
-            self.settle(slot, paired);
-        }
-    }
-
-    fn take_receive(
-        &mut self,
-        event: &MessageEvent,
-        message: &PointToPoint,
-        mark: Mark<D>,
-        paired: &mut impl FnMut(Mark<D>, Mark<D>),
-    ) {
-        self.counts.receives += 1;
-        if !self.has_peer(event, message) {
-            return;
-        }
-        let key = Key::of(event, message);
-        let lost_at = self.processes[event.process as usize].receives_lost_at;
-        let (mut started, mut thread) = (mark.number, message.thread);
-        let request = match event.request {
-            NONE => None,
-            request => self.take_request(event.process, request),
-        };
-        // If the start of a receive may be lost, its place is not known.
-        let mut has_place = event.request == NONE || lost_at.is_none();
-        match request {
-            Some(Request::Placed {
-                key: place,
-                node,
-                started: at,
-            }) if self.is_open(node, at) => {
-                has_place = true;
-                let placed = &mut self.nodes[node as usize];
-                (started, thread) = (at, placed.thread);
-                if place == key {
-                    (placed.state, placed.mark) = (State::Ready, mark);
-                    placed.number = message.sequence;
-                    if let Some(slot) = self.channels.get(&key).copied() {
-                        self.complete(slot, node, paired);
-                    }
-                    return;
-                }
-                placed.state = State::Dead;
-                self.settle_known(place, paired);
-            }
-            Some(Request::Wild {
-                started: at,
-                thread: of,
-            }) => {
-                let process = &mut self.processes[event.process as usize];
-                process.wild.remove(&at);
-                has_place |= lost_at.is_none_or(|lost_at| at >= lost_at);
-                (started, thread) = (at, of);
-            }
-            Some(Request::Placed { .. }) | None => {}
-        }
-        let node = Node {
-            mark,
-            started,
-            number: message.sequence,
-            next: END,
-            thread,
-            state: State::Ready,
-        };
-        self.place_receive(key, node, has_place, paired);
-        if matches!(request, Some(Request::Wild { .. })) {
-            self.release(event.process, paired);
-        }
-    }
-
-    /// Pairs a started receive that has completed, if its send is certain.
-    fn complete(&mut self, slot: u32, at: u32, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
-        let Node { number, mark, .. } = self.nodes[at as usize];
-        if number == NONE {
-            self.arrange(slot);
-        } else {
-            self.channel(slot).has_sequences = true;
-            if let Some(send) = self.find_send(slot, number) {
-                self.counts.matched += 1;
-                paired(send, mark);
-                self.nodes[at as usize].state = State::Dead;
-            } else {
-                self.channel(slot).numbered += 1;
-            }
-        }
-        self.settle(slot, paired);
-    }
-
-    /// Pairs a receive, or inserts it into the list of those that wait. `has_place` is whether its
-    /// place in the order of the starts is known.
-    fn place_receive(
-        &mut self,
-        key: Key,
-        node: Node<D>,
-        has_place: bool,
-        paired: &mut impl FnMut(Mark<D>, Mark<D>),
-    ) {
-        let Some(slot) = self.open(key) else { return };
-        if node.number != NONE {
-            let channel = self.channel(slot);
-            channel.has_sequences = true;
-            if has_place {
-                channel.receives_broken.heal();
-            }
-            if let Some(send) = self.find_send(slot, node.number) {
-                self.counts.matched += 1;
-                paired(send, node.mark);
-                self.pass(slot, node);
-                self.settle(slot, paired);
-                return;
-            }
-        } else if !has_place {
-            self.counts.unmatchable_by_loss += 1;
-            return;
-        } else if self.set_aside(slot, true, &Unnumbered::of(&node)) {
-            return;
-        } else if let Some(send) = self.pop_send(slot, node.started) {
-            self.counts.matched += 1;
-            paired(send, node.mark);
-            return;
-        }
-        let is_numbered = node.number != NONE;
-        if self.push(slot, true, node) {
-            self.channel(slot).numbered += u32::from(is_numbered);
-            self.arrange(slot);
-            self.settle(slot, paired);
-        }
-    }
-
-    /// Advances the count past a receive that was paired out of order, as soon as all receives
-    /// before it are decided.
-    fn pass(&mut self, slot: u32, node: Node<D>) {
-        let channel = self.channel(slot);
-        if channel.receives.first == END {
-            channel.next_receive = channel.next_receive.max(node.number.saturating_add(1));
-            return;
-        }
-        let passed = Node {
-            state: State::Dead,
-            ..node
-        };
-        self.push(slot, true, passed);
-    }
-
-    fn take_start(
-        &mut self,
-        event: &MessageEvent,
-        message: &PointToPoint,
-        mark: Mark<D>,
-        paired: &mut impl FnMut(Mark<D>, Mark<D>),
-    ) {
-        if event.request == NONE || event.process as usize >= self.processes.len() {
-            return;
-        }
-        // A process that starts a receive with a request again has finished the previous one.
-        self.take_cancel(event, paired);
-        let started = mark.number;
-        let wild = self.processes[event.process as usize].wild.len();
-        if self.requests.len() >= self.limit || wild >= MOST_WILD {
-            // Without its start, the place of the receive would be a guess.
-            let lost = Lost {
-                receives: true,
-                ..Lost::default()
-            };
-            self.lose(event.process, lost);
-            return;
-        }
-        let is_wild =
-            event.communicator == NONE || message.peer == ANYBODY || message.tag == ANY_TAG;
-        let request = if is_wild {
-            let pattern = Pattern {
-                communicator: event.communicator,
-                peer: message.peer,
-                tag: message.tag,
-                thread: message.thread,
-            };
-            let process = &mut self.processes[event.process as usize];
-            process.wild.insert(started, pattern);
-            Some(Request::Wild {
-                started,
-                thread: message.thread,
-            })
-        } else {
-            let key = Key::of(event, message);
-            let node = Node {
-                mark,
-                started,
-                number: NONE,
-                next: END,
-                thread: message.thread,
-                state: State::Open,
-            };
-            let has_peer = !matches!(message.peer, NOBODY | SEVERAL);
-            let slot = has_peer.then(|| self.remember(key)).flatten();
-            match slot.map(|slot| self.channel(slot).receives_broken) {
-                Some(Broken::Loss) => Some(Request::Wild {
-                    started,
-                    thread: message.thread,
-                }),
-                Some(Broken::No) => {
-                    let placed = slot.filter(|slot| self.push(*slot, true, node));
-                    placed.map(|slot| Request::Placed {
-                        key,
-                        node: self.channel(slot).receives.last,
-                        started,
-                    })
-                }
-                Some(Broken::Limit) | None => None,
-            }
-        };
-        if let Some(request) = request {
-            self.requests
-                .insert((event.process, event.request), request);
-        }
-    }
-
-    /// Removes and returns the receive that was started with a request.
-    ///
-    /// After a loss, another operation may have used the request since, so the loss is applied to
-    /// the channel first.
-    fn take_request(&mut self, process: u32, request: u64) -> Option<Request> {
-        let started = self.requests.remove(&(process, request));
-        if let Some(Request::Placed { key, .. }) = started
-            && let Some(slot) = self.channels.get(&key).copied()
-        {
-            self.refresh(slot);
-        }
-        started
-    }
-
-    /// Ends a started receive without a message.
-    fn take_cancel(&mut self, event: &MessageEvent, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
-        match self.take_request(event.process, event.request) {
-            Some(Request::Placed { key, node, started }) if self.is_open(node, started) => {
-                self.nodes[node as usize].state = State::Dead;
-                self.settle_known(key, paired);
-            }
-            Some(Request::Wild { started, .. }) => {
-                self.processes[event.process as usize].wild.remove(&started);
-                self.release(event.process, paired);
-            }
-            Some(Request::Placed { .. }) | None => {}
-        }
-    }
-
-    /// Removes a send that was recorded and did not happen: the last waiting one with its request.
-    fn take_unsent(&mut self, event: &MessageEvent, message: &PointToPoint) {
-        let Some(slot) = self.channels.get(&Key::of(event, message)).copied() else {
-            return;
-        };
-        let list = self.channel(slot).sends;
-        let (mut before, mut found) = (END, None);
-        for at in self.places(list).take(SEARCH) {
-            if self.nodes[at as usize].thread == event.request as u16 {
-                found = Some((before, at));
-            }
-            before = at;
-        }
-        if let Some((before, at)) = found {
-            let mut later = self.nodes[at as usize].next;
-            self.unlink(slot, false, before, at);
-            self.counts.sends -= 1;
-            while later != END {
-                let node = &mut self.nodes[later as usize];
-                node.number -= 1;
-                later = node.next;
-            }
-            self.channel(slot).next_send -= 1;
-        }
-    }
-
-    /// Settles the channels that waited for a receive of unknown channel.
-    fn release(&mut self, process: u32, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
-        let held = std::mem::take(&mut self.processes[process as usize].held);
-        held.into_iter()
-            .for_each(|key| self.settle_known(key, paired));
-    }
-
-    fn is_open(&self, node: u32, started: u64) -> bool {
-        let node = &self.nodes[node as usize];
-        node.mark.number == started && node.state == State::Open
-    }
-
-    /// Returns the slot of the channel of an event. If there is no room for the channel, counts the
-    /// event and returns `None`.
-    fn open(&mut self, key: Key) -> Option<u32> {
-        let known = self.remember(key);
-        self.counts.over_limit += u64::from(known.is_none());
-        known
-    }
-
-    /// Returns the slot of a channel, which is created if needed, and applies the losses of its
-    /// processes. `None` means that there is no room.
-    fn remember(&mut self, key: Key) -> Option<u32> {
-        let slot = match self.channels.get(&key) {
-            Some(slot) => *slot,
-            None => self.new_channel(key)?,
-        };
-        self.refresh(slot);
-        Some(slot)
-    }
-
-    fn new_channel(&mut self, key: Key) -> Option<u32> {
-        if self.channels.len() >= self.limit && !self.is_full {
-            // An idle channel contains nothing that a new one would lack.
-            let (slots, free) = (&self.slots, &mut self.free_slots);
-            self.channels.retain(|_, slot| {
-                let is_idle = slots[*slot as usize].is_idle();
-                if is_idle {
-                    free.push(*slot);
-                }
-                !is_idle
+        events: usize,
+    ) -> (u64, impl ExactSizeIterator<Item = Shard<'_, D>>) {
+        let first = self.next_number;
+        self.next_number += events as u64;
+        let all = self.channels.iter_mut().zip(&mut self.collectives);
+        let shards = all
+            .enumerate()
+            .map(|(number, (channels, collectives))| Shard {
+                number,
+                channels,
+                collectives,
             });
-            self.is_full = self.channels.len() >= self.limit / 2;
-        }
-        if self.is_full {
-            return None;
-        }
-        let channel = Channel::new(key);
-        let slot = match self.free_slots.pop() {
-            Some(slot) => {
-                self.slots[slot as usize] = channel;
-                slot
-            }
-            None => {
-                self.slots.push(channel);
-                self.slots.len() as u32 - 1
-            }
-        };
-        self.channels.insert(key, slot);
-        Some(slot)
-    }
-
-    #[inline]
-    fn channel(&mut self, slot: u32) -> &mut Channel {
-        &mut self.slots[slot as usize]
-    }
-
-    fn losses(&self, key: Key) -> (u32, u32) {
-        let process = |number: u32| self.processes.get(number as usize);
-        (
-            process(key.from).map_or(0, |process| process.send_losses),
-            process(key.to).map_or(0, |process| process.receive_losses),
-        )
-    }
-
-    fn refresh(&mut self, slot: u32) {
-        let (sender_losses, receiver_losses) = self.losses(self.slots[slot as usize].key);
-        let channel = self.channel(slot);
-        if (channel.sender_losses, channel.receiver_losses) == (sender_losses, receiver_losses) {
-            return;
-        }
-        let is_receiver_hit = channel.receiver_losses != receiver_losses;
-        if channel.sender_losses != sender_losses && channel.sends_broken == Broken::No {
-            channel.sends_broken = Broken::Loss;
-        }
-        if is_receiver_hit && channel.receives_broken == Broken::No {
-            channel.receives_broken = Broken::Loss;
-        }
-        let is_sender_hit = channel.sender_losses != sender_losses;
-        (channel.sender_losses, channel.receiver_losses) = (sender_losses, receiver_losses);
-        let key = channel.key;
-        if is_sender_hit {
-            self.counts.unmatchable_by_loss += self.tails.lose(key, false);
-        }
-        if is_receiver_hit {
-            self.counts.unmatchable_by_loss += self.tails.lose(key, true);
-            self.keep_certain(slot);
-        }
-        self.flush(slot);
-    }
-
-    /// After a loss of receives, assigns numbers to waiting receives whose numbers are certain, and
-    /// drops the others. A started receive whose completion may be lost has no certain number, nor
-    /// has any later one without a sequence number.
-    fn keep_certain(&mut self, slot: u32) {
-        let channel = *self.channel(slot);
-        let certain_before = self.processes[channel.key.to as usize].certain_before;
-        let mut next = channel.next_receive;
-        let (mut kept, mut numbered, mut is_certain) = (List::EMPTY, 0, true);
-        let places: Vec<u32> = self.places(channel.receives).collect();
-        for at in places {
-            let node = &mut self.nodes[at as usize];
-            let has_number = node.number != NONE;
-            is_certain &=
-                node.state != State::Open && (has_number || node.started < certain_before);
-            if is_certain && node.state == State::Ready && !has_number {
-                node.number = next;
-            }
-            if is_certain && node.number != NONE {
-                next = next.max(node.number.saturating_add(1));
-            }
-            if node.state == State::Ready && node.number != NONE {
-                node.next = END;
-                numbered += 1;
-                if kept.last == END {
-                    kept.first = at;
-                } else {
-                    self.nodes[kept.last as usize].next = at;
-                }
-                kept.last = at;
-            } else {
-                self.counts.unmatchable_by_loss += u64::from(node.state == State::Ready);
-                self.release_node(at);
-            }
-        }
-        let channel = self.channel(slot);
-        (channel.receives, channel.numbered) = (kept, numbered);
-        channel.next_receive = next;
-    }
-
-    /// Drops events that wait for a side that can no longer be counted and has no events left.
-    /// After a loss, nothing is dropped if events have sequence numbers: that side may be counted
-    /// again.
-    fn flush(&mut self, slot: u32) {
-        let channel = *self.channel(slot);
-        let is_over = |broken: Broken| match broken {
-            Broken::No => false,
-            Broken::Loss => !channel.has_sequences,
-            Broken::Limit => true,
-        };
-        if is_over(channel.sends_broken) && channel.sends.first == END {
-            self.drop_ready(slot, true, channel.sends_broken);
-        }
-        if is_over(channel.receives_broken) && self.channel(slot).receives.first == END {
-            self.drop_ready(slot, false, channel.receives_broken);
-        }
-    }
-
-    /// Returns whether the number of an event without a sequence number is unknown. Such an event
-    /// is kept until the end, or only counted.
-    fn set_aside(&mut self, slot: u32, is_receive: bool, message: &Unnumbered<D>) -> bool {
-        let channel = *self.channel(slot);
-        match channel.broken(is_receive) {
-            Broken::No => return false,
-            Broken::Loss if channel.has_sequences => self.counts.unmatchable_by_loss += 1,
-            Broken::Loss => {
-                let dropped = self.tails.keep(channel.key, is_receive, message);
-                self.counts.unmatchable_by_loss += dropped;
-            }
-            Broken::Limit => self.counts.over_limit += 1,
-        }
-        true
-    }
-
-    /// Removes and returns the first send, for a receive without a sequence number before which no
-    /// other one waits. `None` means that the match is not certain yet, which is rare. `started` is
-    /// the number of the event that started the receive.
-    fn pop_send(&mut self, slot: u32, started: u64) -> Option<Mark<D>> {
-        let channel = &self.slots[slot as usize];
-        let at = channel.sends.first;
-        if channel.receives.first != END
-            || at == END
-            || self.nodes[at as usize].number != channel.next_receive
-            || self.is_held(channel.key, started)
-        {
-            return None;
-        }
-        self.channel(slot).next_receive += 1;
-        Some(self.pop(slot, false))
-    }
-
-    /// Removes and returns the first receive, for a send with this number before which no other one
-    /// waits. `None` means that the match is not certain yet.
-    fn pop_receive(&mut self, slot: u32, number: u64) -> Option<Mark<D>> {
-        let channel = &self.slots[slot as usize];
-        let at = channel.receives.first;
-        if channel.sends.first != END || at == END {
-            return None;
-        }
-        let node = &self.nodes[at as usize];
-        let (started, is_numbered) = (node.started, node.number != NONE);
-        let of_receive = if is_numbered {
-            node.number
-        } else {
-            channel.next_receive
-        };
-        if node.state != State::Ready
-            || of_receive != number
-            || !is_numbered && self.is_held(channel.key, started)
-        {
-            return None;
-        }
-        let channel = self.channel(slot);
-        channel.next_receive = channel.next_receive.max(number.saturating_add(1));
-        channel.numbered -= u32::from(is_numbered);
-        Some(self.pop(slot, true))
-    }
-
-    /// Returns whether a receive that was started earlier can still turn out to belong to a
-    /// channel.
-    fn is_held(&self, key: Key, started: u64) -> bool {
-        let wild = &self.processes[key.to as usize].wild;
-        let mut earlier = wild.range(..started);
-        earlier.any(|(_, pattern)| pattern.fits(&key))
-    }
-
-    /// Pairs the first receives of a channel with their sends, as long as the matches are certain.
-    fn settle(&mut self, slot: u32, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
-        let key = self.channel(slot).key;
-        loop {
-            let channel = *self.channel(slot);
-            let first = channel.receives.first;
-            if first == END {
-                break;
-            }
-            let receive = self.nodes[first as usize];
-            match receive.state {
-                State::Open => break,
-                State::Dead => {
-                    if receive.number != NONE {
-                        let next = receive.number.saturating_add(1);
-                        self.channel(slot).next_receive = channel.next_receive.max(next);
-                    }
-                    self.pop(slot, true);
-                    continue;
-                }
-                State::Ready => {}
-            }
-            let is_numbered = receive.number != NONE;
-            if !is_numbered && self.is_held(key, receive.started) {
-                self.processes[key.to as usize].held.insert(key);
-                break;
-            }
-            let number = if is_numbered {
-                receive.number
-            } else {
-                channel.next_receive
-            };
-            let send = self.find_send(slot, number);
-            // Sends arrive in order: a later one shows that this one is missing.
-            if send.is_none() && (channel.next_send <= number || channel.sends_broken != Broken::No)
-            {
-                break;
-            }
-            let channel = self.channel(slot);
-            channel.next_receive = channel.next_receive.max(number.saturating_add(1));
-            channel.numbered -= u32::from(is_numbered);
-            self.pop(slot, true);
-            match send {
-                Some(send) => {
-                    self.counts.matched += 1;
-                    paired(send, receive.mark);
-                }
-                None => *self.unmatched(key, true) += 1,
-            }
-        }
-        let channel = self.channel(slot);
-        if channel.sends_broken != Broken::No || channel.receives_broken != Broken::No {
-            self.flush(slot);
-        }
-    }
-
-    /// Returns the counter for the events of a channel that have no partner.
-    fn unmatched(&mut self, key: Key, is_receive: bool) -> &mut u64 {
-        match (self.losses(key), is_receive) {
-            ((0, 0), false) => &mut self.counts.unmatched_sends,
-            ((0, 0), true) => &mut self.counts.unmatched_receives,
-            _ => &mut self.counts.unmatchable_by_loss,
-        }
-    }
-
-    /// Settles a channel if it is still stored, after it has applied the losses of its processes.
-    fn settle_known(&mut self, key: Key, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
-        if let Some(slot) = self.channels.get(&key).copied() {
-            self.refresh(slot);
-            self.settle(slot, paired);
-        }
-    }
-
-    /// Pairs the remaining events of a channel.
-    ///
-    /// If nothing was lost, receives that were started and neither completed nor were cancelled
-    /// have each taken a send: the program did not wait for them, or not to the end.
-    fn settle_last(
-        &mut self,
-        slot: u32,
-        is_whole: bool,
-        paired: &mut impl FnMut(Mark<D>, Mark<D>),
-    ) {
-        let channel = *self.channel(slot);
-        let mut next = channel.next_receive;
-        let receives: Vec<u32> = self.places(channel.receives).collect();
-        for at in receives {
-            let receive = self.nodes[at as usize];
-            if receive.number == NONE
-                && (!is_whole
-                    || receive.state == State::Dead
-                    || self.is_held(channel.key, receive.started))
-            {
-                if receive.state == State::Dead {
-                    continue;
-                }
-                break;
-            }
-            let number = if receive.number == NONE {
-                next
-            } else {
-                receive.number
-            };
-            next = next.max(number.saturating_add(1));
-            if receive.state == State::Ready
-                && let Some(send) = self.find_send(slot, number)
-            {
-                self.counts.matched += 1;
-                paired(send, receive.mark);
-                self.nodes[at as usize].state = State::Dead;
-            }
-        }
+        (first, shards)
     }
 
     /// Pairs the messages that are still in flight as far as possible, and counts the others.
     pub(crate) fn finish(&mut self, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
-        self.collectives.finish(self.has_end, paired);
-        self.match_from_end(paired);
-        let channels = std::mem::take(&mut self.channels);
-        for (key, slot) in &channels {
-            let channel = self.slots[*slot as usize];
-            let is_whole = self.losses(*key) == (0, 0);
-            let is_over =
-                channel.sends_broken == Broken::Limit || channel.receives_broken == Broken::Limit;
-            if !is_over {
-                self.settle_last(*slot, is_whole, paired);
-            }
-            for is_receive in [false, true] {
-                let places = self.places(self.list(*slot, is_receive));
-                let ready = places.filter(|at| self.nodes[*at as usize].state == State::Ready);
-                let left = ready.count() as u64;
-                if is_over {
-                    self.counts.over_limit += left;
-                } else {
-                    *self.unmatched(*key, is_receive) += left;
-                }
-            }
+        for collectives in &mut self.collectives {
+            collectives.finish(self.has_end, paired);
+        }
+        for channels in &mut self.channels {
+            channels.finish(&self.collectives, paired);
         }
     }
 }

@@ -507,12 +507,12 @@ impl MessagePairs {
     /// Requests whole collective operations, for [`MessagePairs::take_ends`] and [`MessagePairs::take_collectives`]. The
     /// extractor must be one [with collective operations](MessageExtractor::with_collectives).
     pub fn keep_collectives(&mut self) {
-        self.matcher.collectives.keep_whole();
+        self.matcher.keep_whole();
     }
 
     /// Returns the ends of collective operations since the last call.
     pub fn take_ends(&mut self) -> impl Iterator<Item = CollectiveEnd> {
-        let ended = self.matcher.collectives.ended.drain(..);
+        let ended = self.matcher.take_ended().into_iter();
         ended.map(|ended| CollectiveEnd {
             id: ended.id,
             process: ProcessId::new(ended.end.process),
@@ -523,7 +523,7 @@ impl MessagePairs {
 
     /// Returns the collective operations that were completed since the last call.
     pub fn take_collectives(&mut self) -> impl Iterator<Item = WholeCollective> {
-        self.matcher.collectives.concluded.drain(..).map(whole)
+        self.matcher.take_concluded().into_iter().map(whole)
     }
 
     /// Processes the next events, and calls `paired` with each message that is matched.
@@ -578,7 +578,7 @@ impl MessagePairs {
         let open = &self.open;
         self.matcher
             .finish(&mut |send, receive| pair(open, send, receive, &mut paired));
-        self.matcher.counts
+        self.matcher.counts()
     }
 }
 

@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 
+use crate::messages::causality::most_waiting;
 use crate::messages::matching::Matcher;
 use crate::messages::{Lost, Mark, MessageBatch, MessageContent, PointToPointKind};
 
@@ -179,14 +180,14 @@ impl Repair {
             ..Process::default()
         });
         let mut matcher = Matcher::new(processes, limit, false);
-        matcher.collectives.pair_all();
+        matcher.pair_all();
         Self {
             matcher,
             processes: all,
             next_number: 0,
             waiting: 0,
             knots: 0,
-            limit,
+            limit: most_waiting(limit),
             lag_ns,
             left: Left::default(),
         }

@@ -50,6 +50,30 @@ impl<K: Copy + Ord + Hash, S: Sum> BinTable<K, S> {
         Some(self.sums.entry((key, bin)).or_default())
     }
 
+    /// Adds the sums of another table. The result is that of one table to which all was added.
+    pub(super) fn merge(&mut self, mut other: Self) {
+        self.is_full |= other.is_full;
+        if self.is_full {
+            self.sums.clear();
+            return;
+        }
+        let level = self.level.max(other.level);
+        for table in [&mut *self, &mut other] {
+            if table.level < level {
+                let mut sums = sorted(&mut table.sums);
+                (table.level..level).for_each(|_| join(&mut sums));
+                table.sums.extend(sums);
+                table.level = level;
+            }
+        }
+        for (key, sum) in other.sums {
+            self.sums.entry(key).or_default().merge(sum);
+        }
+        if self.sums.len() > self.most {
+            self.lengthen();
+        }
+    }
+
     /// Drops levels that have too many rows, with those above, already now. About half of the room is free then.
     fn lengthen(&mut self) {
         let mut sums = sorted(&mut self.sums);
@@ -162,6 +186,7 @@ mod tests {
             values in prop::collection::vec((0..6_u32, prop_oneof![-900..900_i64, 5_000..5_010_i64]), 1..300),
             kept in 1..40_usize,
             part in 1..40_usize,
+            split in 1..4_usize,
         ) {
             let most = kept.min(part);
             let mut table = BinTable::new(kept);
@@ -172,6 +197,12 @@ mod tests {
             for (key, time_ns) in values.iter().rev() {
                 other.at(*key, *time_ns).into_iter().for_each(|sum: &mut u64| *sum += 1);
             }
+            let (mut one, mut two) = (BinTable::new(kept), BinTable::new(kept));
+            for (number, (key, time_ns)) in values.iter().enumerate() {
+                let part = if number % split == 0 { &mut one } else { &mut two };
+                part.at(*key, *time_ns).into_iter().for_each(|sum: &mut u64| *sum += 1);
+            }
+            one.merge(two);
             let (found, other) = (table.finish(most), other.finish(most));
             let is_one = |level: &u8| {
                 let bins: Vec<i64> = values.iter().map(|value| value.1 >> level).collect();
@@ -191,6 +222,7 @@ mod tests {
             };
             let rows = sorted(found);
             prop_assert_eq!(&rows, &sorted(other));
+            prop_assert_eq!(&rows, &sorted(one.finish(most)));
             let levels = expected.map_or(0..0, |least| least..top + 1);
             let wanted = levels.flat_map(|level| {
                 let rows = level_of(&values, level).into_iter();

@@ -148,6 +148,18 @@ impl<'a> MessageCounter<'a> {
         }
     }
 
+    /// Creates a counter of the same messages without counts.
+    pub(crate) fn empty(&self) -> Self {
+        Self::new(self.source)
+    }
+
+    /// Adds what another counter of the same messages has counted.
+    pub(crate) fn merge(&mut self, other: Self) {
+        for (table, other) in self.tables.iter_mut().zip(other.tables) {
+            table.merge(other);
+        }
+    }
+
     /// Counts a pair of events, if it is a message.
     pub(crate) fn count(&mut self, send: Mark<Side>, receive: Mark<Side>) {
         let roles = (send.detail.role, receive.detail.role);
@@ -242,7 +254,7 @@ impl<'a> MessageBins<'a> {
         self.matcher.finish(&mut |send, receive| {
             counter.count(send, receive);
         });
-        self.counter.finish(&self.matcher.counts, events)
+        self.counter.finish(&self.matcher.counts(), events)
     }
 }
 

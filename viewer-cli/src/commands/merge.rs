@@ -94,7 +94,9 @@ pub struct MergeArguments {
     #[arg(long, default_value = "check", value_name = "WHAT", value_parser = causality)]
     causality: Causality,
 
-    /// Maximum number of messages in flight (about 150 bytes each); more are counted, not matched
+    /// Maximum number of messages in flight to a sixteenth of the processes; more are counted, not matched
+    ///
+    /// The sixteenths are of the processes in the trace: every sixteenth one. A message in flight takes about 150 bytes.
     #[arg(long, default_value_t = MESSAGES_IN_FLIGHT, value_name = "N")]
     messages_in_flight: usize,
 

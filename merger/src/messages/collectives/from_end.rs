@@ -65,12 +65,13 @@ pub(super) struct Proven<D> {
 }
 
 impl<D: Carry> Collectives<D> {
-    /// Returns the numbers of the events with which two processes began the last N-to-N operation.
+    /// Returns the numbers of the events with which two processes began the last N-to-N operation. `shards` are all
+    /// communicators.
     ///
     /// The communicator is the given one if both are members, or else the largest one. `None` means
     /// that no such operation is proven.
     pub(crate) fn last_of_all(
-        &self,
+        shards: &[Self],
         communicator: u64,
         one: u32,
         other: u32,
@@ -79,14 +80,13 @@ impl<D: Carry> Collectives<D> {
             let begins = &of.last_of_all;
             Some((*begins.get(&one)?, *begins.get(&other)?))
         };
-        let given = self.numbers.get(&communicator);
-        let given = given.and_then(|number| begins(&self.communicators[*number]));
-        given.or_else(|| {
-            let largest = self
-                .communicators
-                .iter()
-                .max_by_key(|of| of.last_of_all.len());
-            begins(largest?)
+        let given = shards.iter().find_map(|shard| {
+            let number = shard.numbers.get(&communicator)?;
+            Some(&shard.communicators[*number])
+        });
+        given.and_then(begins).or_else(|| {
+            let all = shards.iter().flat_map(|shard| &shard.communicators);
+            begins(all.max_by_key(|of| of.last_of_all.len())?)
         })
     }
 
@@ -102,12 +102,10 @@ impl<D: Carry> Collectives<D> {
         }
         let of = &self.communicators[communicator];
         let members = of.participants.iter();
-        let known: Vec<(&u32, &Participant<D>)> = members
-            .filter(|(_, member)| member.tail.is_none())
-            .collect();
+        let known: Vec<&Participant<D>> = members.filter(|member| member.tail.is_none()).collect();
         let Some((next, Some((last_of_all, _)))) = known
             .first()
-            .map(|(_, member)| (member.next, member.last_of_all))
+            .map(|member| (member.next, member.last_of_all))
         else {
             return proven;
         };
@@ -115,12 +113,12 @@ impl<D: Carry> Collectives<D> {
             let last = member.last_of_all.map(|last| last.0);
             member.next == next && last == Some(last_of_all) && member.open.is_empty()
         };
-        if !known.iter().all(|(_, member)| is_like_first(member)) {
+        if !known.iter().all(|member| is_like_first(member)) {
             return proven;
         }
-        for (process, member) in &of.participants {
+        for member in &of.participants {
             if let (None, Some((_, begin))) = (&member.tail, member.last_of_all) {
-                proven.last_of_all.insert(*process, begin);
+                proven.last_of_all.insert(member.process, begin);
             }
             let Some(since) = Since::of(member) else {
                 continue;
@@ -135,7 +133,9 @@ impl<D: Carry> Collectives<D> {
                     operation.is_some_and(|operation| operation.kind == Some(*kind))
                 });
             if is_equal {
-                proven.last_of_all.insert(*process, since.begin_of_last);
+                proven
+                    .last_of_all
+                    .insert(member.process, since.begin_of_last);
                 number_events(since.events, first, &mut proven.numbered);
             }
         }

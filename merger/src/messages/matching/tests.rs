@@ -1,11 +1,14 @@
 //! Messages of a simulated MPI library, of which events are lost: what is matched, and that nothing is matched wrongly.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use proptest::prelude::*;
+use rustc_hash::FxHashMap;
 
 use super::*;
-use crate::messages::{Collective, Semantics};
+use crate::messages::{
+    ANY_TAG, ANYBODY, Collective, NOBODY, NONE, PointToPoint, PointToPointKind, Semantics,
+};
 
 const RANKS: usize = 3;
 const ANY_RANK: usize = usize::MAX;
@@ -301,7 +304,13 @@ impl Run {
         };
         matcher.feed(&batch, &mut pair);
         matcher.finish(&mut pair);
-        let counts = matcher.counts;
+        for limit in [1 << 20, 5] {
+            assert_eq!(
+                matched_by_shard(&batch, limit),
+                matched_in_order(&batch, limit)
+            );
+        }
+        let counts = matcher.counts();
         assert_eq!(counts.matched, seen.len() as u64);
         let left = counts.unmatchable_by_loss + counts.unmatched_sends + counts.unmatched_receives;
         assert_eq!(
@@ -311,6 +320,56 @@ impl Run {
         );
         (whole, matcher)
     }
+}
+
+/// The numbers of the events of each pair, in order, and all counts.
+type Outcome = (Vec<(u64, u64)>, MessageCounts, CollectiveCounts);
+
+fn outcome(mut pairs: Vec<(u64, u64)>, matcher: &Matcher) -> Outcome {
+    pairs.sort_unstable();
+    (pairs, matcher.counts(), matcher.collective_counts())
+}
+
+fn matched_in_order(batch: &MessageBatch, limit: usize) -> Outcome {
+    let mut matcher = Matcher::new(RANKS, limit, true);
+    let mut pairs = Vec::new();
+    let mut pair = |one: Mark, other: Mark| pairs.push((one.number, other.number));
+    matcher.feed(batch, &mut pair);
+    matcher.finish(&mut pair);
+    outcome(pairs, &matcher)
+}
+
+/// Matches the events of parts of a batch, of each part the last shard first.
+fn matched_by_shard(batch: &MessageBatch, limit: usize) -> Outcome {
+    let mut matcher = Matcher::new(RANKS, limit, true);
+    let mut pairs = Vec::new();
+    let mut pair = |one: Mark, other: Mark| pairs.push((one.number, other.number));
+    let mut losses = batch.losses.iter().peekable();
+    let mut start = 0;
+    for events in batch.events.chunks(37) {
+        let end = start + events.len();
+        let is_last = end == batch.events.len();
+        let own = std::iter::from_fn(|| losses.next_if(|loss| is_last || loss.0 < end));
+        let part = ShardedBatch::of(MessageBatch {
+            events: events.to_vec(),
+            losses: own.map(|loss| (loss.0 - start, loss.1, loss.2)).collect(),
+            details: Vec::new(),
+        });
+        let (first, shards) = matcher.shards(part.len());
+        let shards: Vec<Shard<'_, ()>> = shards.collect();
+        for mut shard in shards.into_iter().rev() {
+            shard.feed_collectives(&part, first, &mut pair);
+            shard.feed_messages(&part, first, &mut pair);
+        }
+        start = end;
+    }
+    if batch.events.is_empty() {
+        for (_, process, lost) in losses {
+            matcher.lose(*process, *lost);
+        }
+    }
+    matcher.finish(&mut pair);
+    outcome(pairs, &matcher)
 }
 
 type Step = (u8, usize, usize, i64, usize);
@@ -344,7 +403,7 @@ proptest! {
         steps in steps(400), losses in losses(),
     ) {
         let (whole, matcher) = run(true, &steps).matched(&losses);
-        prop_assert_eq!(matcher.counts.matched, whole);
+        prop_assert_eq!(matcher.counts().matched, whole);
     }
 
     #[test]
@@ -352,9 +411,9 @@ proptest! {
         steps in steps(400), losses in losses(),
     ) {
         let (whole, matcher) = run(false, &steps).matched(&losses);
-        prop_assert!(matcher.counts.matched <= whole);
+        prop_assert!(matcher.counts().matched <= whole);
         if losses.is_empty() {
-            prop_assert_eq!(matcher.counts.matched, whole);
+            prop_assert_eq!(matcher.counts().matched, whole);
         }
     }
 }
@@ -387,9 +446,9 @@ fn messages_without_sequence_numbers_are_matched_again_after_a_loss() {
     // The first two rounds of rank 1.
     let (whole, matcher) = run.matched(&[(1, 0, 10)]);
     assert_eq!(whole, all - 4);
-    assert_eq!(matcher.counts.matched, whole);
-    assert_eq!(matcher.counts.unmatchable_by_loss, 4);
-    assert_eq!(matcher.collectives.counts.unmatchable_by_loss, 0);
+    assert_eq!(matcher.counts().matched, whole);
+    assert_eq!(matcher.counts().unmatchable_by_loss, 4);
+    assert_eq!(matcher.collective_counts().unmatchable_by_loss, 0);
 }
 
 #[test]
@@ -397,13 +456,13 @@ fn a_loss_after_the_last_operation_of_all_proves_nothing() {
     let run = ring(false, 100);
     let events = 500;
     let (_, matcher) = run.matched(&[(1, events - 2, events)]);
-    assert_eq!(matcher.counts.matched, run.sent.len() as u64);
+    assert_eq!(matcher.counts().matched, run.sent.len() as u64);
     let mut longer = ring(false, 100);
     (0..5).for_each(|_| longer.send(0, 1, 0));
     (0..5).for_each(|_| longer.receive(1, 0, 0));
     let (whole, matcher) = longer.matched(&[(1, events, events + 1)]);
     assert_eq!(
-        matcher.counts.matched,
+        matcher.counts().matched,
         whole - 4,
         "of the channel's end nothing is known"
     );

@@ -1,7 +1,7 @@
 //! Receives that several threads of a process start concurrently with one tag: the order of their
 //! events does not show which of them was first.
 
-use super::{END, Key, Matcher, Node, State};
+use super::{Channels, END, Key, Node, State};
 use crate::messages::collectives::Carry;
 
 /// Number of receives of a channel, from the first on, that are reordered.
@@ -21,7 +21,7 @@ impl<D> Node<D> {
     }
 }
 
-impl<D: Carry> Matcher<D> {
+impl<D: Carry> Channels<D> {
     /// Reorders receives if, in the order of the events, a receive would complete before its send.
     ///
     /// Another thread's receive that completes later is moved after it, if the receives of each
@@ -66,7 +66,7 @@ impl<D: Carry> Matcher<D> {
     /// It completes later, and no receive of its thread is between them, or can still turn out to
     /// be.
     fn later_of_another(&self, key: Key, order: &[u32], receive: &Node<D>) -> Option<usize> {
-        let wild = &self.processes[key.to as usize].wild;
+        let wild = &self.receiver(key.to).wild;
         let mut between = vec![receive.thread];
         for (index, at) in order.iter().enumerate().rev() {
             let node = &self.nodes[*at as usize];
@@ -114,7 +114,7 @@ impl<D: Carry> Matcher<D> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::*;
+    use crate::messages::matching::Matcher;
     use crate::messages::{
         ANY_TAG, Mark, MessageBatch, MessageContent, MessageEvent, NONE, PointToPoint,
         PointToPointKind,
@@ -227,7 +227,7 @@ mod tests {
             matcher.feed(&batch, &mut pair);
             matcher.finish(&mut pair);
             assert!(is_in_order || does_any, "received before it was sent");
-            assert_eq!(matcher.counts.matched, self.waiting.len() as u64);
+            assert_eq!(matcher.counts().matched, self.waiting.len() as u64);
             let each = self.waiting.into_iter().zip(taken);
             each.map(|(waiting, taken)| {
                 let place = waiting.place.expect("all were posted");

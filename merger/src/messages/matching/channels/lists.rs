@@ -2,14 +2,14 @@
 //! are in one vector.
 
 use super::from_end::Unnumbered;
-use super::{Broken, END, List, Matcher, Node, State};
+use super::{Broken, Channels, END, List, Node, State};
 use crate::messages::Mark;
 use crate::messages::collectives::Carry;
 
 /// Maximum number of waiting events that are searched for a sequence number.
 pub(super) const SEARCH: usize = 1024;
 
-impl<D: Carry> Matcher<D> {
+impl<D: Carry> Channels<D> {
     /// Returns the indices of the nodes of a list.
     pub(super) fn places(&self, list: List) -> impl Iterator<Item = u32> {
         let known = |at: u32| (at != END).then_some(at);

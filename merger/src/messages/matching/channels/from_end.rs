@@ -10,9 +10,9 @@ use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{END, Key, Matcher, Node, Request};
+use super::{Channels, END, Key, Node, Request};
 use crate::messages::Mark;
-use crate::messages::collectives::Carry;
+use crate::messages::collectives::{Carry, Collectives};
 
 /// A send or a receive whose number is not known because of a loss.
 #[derive(Clone, Copy, Debug)]
@@ -108,11 +108,15 @@ impl<D: Copy> Tails<D> {
     }
 }
 
-impl<D: Carry> Matcher<D> {
+impl<D: Carry> Channels<D> {
     /// Pairs the messages that the tails prove to match, and counts the others.
-    pub(super) fn match_from_end(&mut self, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
+    pub(super) fn match_from_end(
+        &mut self,
+        collectives: &[Collectives<D>],
+        paired: &mut impl FnMut(Mark<D>, Mark<D>),
+    ) {
         // A loss is applied to a channel at its next event, and some channels have had none.
-        let slots: Vec<u32> = self.channels.values().copied().collect();
+        let slots: Vec<u32> = self.slot_of.values().copied().collect();
         slots.into_iter().for_each(|slot| self.refresh(slot));
         let tails = std::mem::take(&mut self.tails.by_channel);
         self.tails.weight = 0;
@@ -120,7 +124,7 @@ impl<D: Carry> Matcher<D> {
         for (key, mut tail) in tails {
             let receives = tail.receives.make_contiguous();
             receives.sort_unstable_by_key(|receive| receive.started);
-            let has_numbers = self.channels.get(&key).is_some_and(|slot| {
+            let has_numbers = self.slot_of.get(&key).is_some_and(|slot| {
                 let channel = &self.slots[*slot as usize];
                 // The order of the receives in the list and those of the tail is not known.
                 channel.has_sequences || channel.receives.first != END
@@ -130,7 +134,7 @@ impl<D: Carry> Matcher<D> {
             let is_proven = !has_numbers
                 && !are_receiving.contains(&key.to)
                 && threads.all(|thread| thread == one_thread)
-                && self.has_equal_counts(key, &tail);
+                && has_equal_counts(collectives, key, &tail);
             let pairs = if is_proven {
                 tail.sends.len().min(tail.receives.len())
             } else {
@@ -151,26 +155,23 @@ impl<D: Carry> Matcher<D> {
     fn are_receiving(&self) -> FxHashSet<u32> {
         let open = self.requests.iter().filter(|((process, _), request)| {
             let (Request::Placed { started, .. } | Request::Wild { started, .. }) = request;
-            let process = self.processes.get(*process as usize);
-            let lost_at = process.and_then(|process| process.receives_lost_at);
+            let lost_at = self.receiver(*process).receives_lost_at;
             lost_at.is_none_or(|lost_at| *started >= lost_at)
         });
         open.map(|((process, _), _)| *process).collect()
     }
+}
 
-    /// Returns whether a channel has as many sends as receives after the last N-to-N operation of a
-    /// communicator of which both processes are members.
-    fn has_equal_counts(&self, key: Key, tail: &Tail<D>) -> bool {
-        let Some((sender, receiver)) =
-            self.collectives
-                .last_of_all(key.communicator, key.from, key.to)
-        else {
-            return false;
-        };
-        let after = |side: &VecDeque<Unnumbered<D>>, begin: u64| {
-            let late = side.iter().rev();
-            late.take_while(|message| message.started > begin).count()
-        };
-        after(&tail.sends, sender) == after(&tail.receives, receiver)
-    }
+/// Returns whether a channel has as many sends as receives after the last N-to-N operation of a
+/// communicator of which both processes are members.
+fn has_equal_counts<D: Carry>(collectives: &[Collectives<D>], key: Key, tail: &Tail<D>) -> bool {
+    let last = Collectives::last_of_all(collectives, key.communicator, key.from, key.to);
+    let Some((sender, receiver)) = last else {
+        return false;
+    };
+    let after = |side: &VecDeque<Unnumbered<D>>, begin: u64| {
+        let late = side.iter().rev();
+        late.take_while(|message| message.started > begin).count()
+    };
+    after(&tail.sends, sender) == after(&tail.receives, receiver)
 }
