@@ -95,7 +95,7 @@ fn write(
     if options.with_events && end.is_none() {
         return refused("is damaged: merge its recordings again, or use it as it is");
     }
-    let mut file = TraceFile::create(output, options.force)?;
+    let mut file = TraceFile::create(output, options.force, 1)?;
     let level = options.compression;
     let mut footer = Footer::default();
     match end.filter(|_| options.with_events) {

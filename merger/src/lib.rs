@@ -75,6 +75,7 @@ mod verify;
 mod whole_file;
 mod window;
 mod workers;
+mod write_ahead;
 
 pub use allocator::keep_freed_memory;
 pub use annals_format::{

@@ -14,6 +14,8 @@ pub enum Stage {
     Plan,
     /// Chunks of the inputs are read and decoded.
     Decode,
+    /// Streams are merged into temporary files, if there are very many.
+    Spill,
     /// Borders are found, and events handed out.
     Sweep,
     /// Runs of events become a chunk.
@@ -41,7 +43,7 @@ pub enum Stage {
 }
 
 /// Number of stages.
-const STAGES: usize = 15;
+const STAGES: usize = 16;
 
 impl Stage {
     /// All of them, in the order of the work.
@@ -49,6 +51,7 @@ impl Stage {
         Self::Open,
         Self::Plan,
         Self::Decode,
+        Self::Spill,
         Self::Sweep,
         Self::Assemble,
         Self::Prove,
@@ -69,6 +72,7 @@ impl Stage {
             Self::Open => "open",
             Self::Plan => "plan",
             Self::Decode => "decode",
+            Self::Spill => "spill",
             Self::Sweep => "sweep",
             Self::Assemble => "assemble",
             Self::Prove => "prove",

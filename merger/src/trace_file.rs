@@ -2,32 +2,55 @@
 //! and renamed when it is complete.
 
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use annals_format::{
     BlockKind, BlockWriter, CompressionLevel, Content, MAX_BODY_LEN, RegionStatistics,
 };
 
 use crate::error::{MergeError, Result};
+use crate::stages::{self, Stage};
 use crate::whole_file::{OutputError, OutputKind, Replace, WholeFile};
+use crate::write_ahead::WriteAhead;
+
+/// Where its bytes go.
+#[derive(Debug)]
+enum Output {
+    File(WholeFile),
+    Thread(WriteAhead),
+}
 
 /// The trace under construction.
 #[derive(Debug)]
 pub(crate) struct TraceFile {
-    file: WholeFile,
+    path: PathBuf,
+    output: Output,
     offset: u64,
 }
 
 impl TraceFile {
-    /// Begins the file of a trace. `force`: a file of another kind is replaced, too.
-    pub(crate) fn create(path: &Path, force: bool) -> Result<Self> {
+    /// Begins the file of a trace. `force`: a file of another kind is replaced, too. With several jobs, a separate thread
+    /// writes it.
+    pub(crate) fn create(path: &Path, force: bool, jobs: usize) -> Result<Self> {
         // Readers need a file that they can read at offsets.
         if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
             let path = path.to_owned();
             return Err(MergeError::OutputIsNoFile { path });
         }
         let file = WholeFile::create(path, Replace::only_unless(OutputKind::TRACE, force))?;
-        Ok(Self { file, offset: 0 })
+        let path = file.path().to_owned();
+        let output = match jobs {
+            0 | 1 => Output::File(file),
+            _ => {
+                let thread = WriteAhead::new(file);
+                Output::Thread(thread.map_err(|source| MergeError::Threads { source })?)
+            }
+        };
+        Ok(Self {
+            path,
+            output,
+            offset: 0,
+        })
     }
 
     /// Returns the number of bytes written so far.
@@ -37,12 +60,15 @@ impl TraceFile {
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.offset += bytes.len() as u64;
-        let written = self.file.write_all(bytes);
+        let written = match &mut self.output {
+            Output::File(file) => stages::during(Stage::Write, || file.write_all(bytes)),
+            Output::Thread(thread) => thread.write_all(bytes),
+        };
         written.map_err(|error| self.not_written(error))
     }
 
     fn not_written(&self, error: std::io::Error) -> MergeError {
-        OutputError::not_written(self.file.path(), error).into()
+        OutputError::not_written(&self.path, error).into()
     }
 
     /// Writes a block that a trace has once. Returns its offset. `what` names it in errors.
@@ -99,7 +125,14 @@ impl TraceFile {
 
     /// Finishes the file: the trace has its name then. Returns its length in bytes.
     pub(crate) fn complete(self) -> Result<u64> {
-        self.file.finish()?;
+        let file = match self.output {
+            Output::File(file) => file,
+            Output::Thread(thread) => {
+                let written = thread.finish();
+                written.map_err(|error| OutputError::not_written(&self.path, error))?
+            }
+        };
+        file.finish()?;
         Ok(self.offset)
     }
 }

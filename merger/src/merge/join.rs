@@ -251,7 +251,7 @@ fn join(
         return Err(MergeError::NoRecordings { path });
     };
     check(&slices, first_path)?;
-    let mut file = TraceFile::create(output, options.force)?;
+    let mut file = TraceFile::create(output, options.force, 1)?;
     start_trace(
         &mut file,
         first.input.trace.header.recording_id,

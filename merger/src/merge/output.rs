@@ -138,7 +138,7 @@ pub(super) fn write_trace(
         source,
     };
     let level = options.compression;
-    let mut file = TraceFile::create(path, merge.force)?;
+    let mut file = TraceFile::create(path, merge.force, options.jobs)?;
     start_trace(&mut file, trace_id(merge), &merge.definitions, level)?;
     let mut chunks = ChunkWriter::default();
     let mut events = 0;
@@ -183,8 +183,7 @@ pub(super) fn write_trace(
                 snapshots.take_chunk(header.sequence, moves, span, &mut calls, &mut file)?;
                 overview.take(calls.take_rows(), &mut file)
             })?;
-            let write = || chunks.write(&header, &encoded.body, &mut file);
-            stages::during(Stage::Write, write)?;
+            chunks.write(&header, &encoded.body, &mut file)?;
             events += header.event_count;
             match progress(events) {
                 ControlFlow::Continue(()) => Ok(()),

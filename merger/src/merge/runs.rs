@@ -16,6 +16,7 @@ use crate::input::reader::{InputOutcome, InputReader};
 use crate::input::run::{Run, RunFile, RunReader};
 use crate::input::stream::LossPlace;
 use crate::merge::sweep::Sweep;
+use crate::stages::{self, Stage};
 use crate::workers::Workers;
 
 /// Most events of a chunk of a run.
@@ -189,7 +190,10 @@ impl Runs<'_> {
         let mut waiting = groups.into_iter().peekable();
         while waiting.peek().is_some() {
             let groups: Vec<_> = waiting.by_ref().take(beside as usize).collect();
-            let write = |group| self.write(group, events as usize, budget, &file);
+            let write = |group| {
+                let write = || self.write(group, events as usize, budget, &file);
+                stages::during(Stage::Spill, write)
+            };
             let written = self.workers.map(groups, write);
             for written in written {
                 let (run, outcomes) = written?;
@@ -263,6 +267,7 @@ impl Runs<'_> {
                 });
                 parts.collect()
             };
+            let encode = |strip| stages::during(Stage::Spill, || encode(strip));
             let encoded = self.workers.map(strips, encode);
             for chunks in encoded {
                 for (first_ns, count, block) in chunks.map_err(io)? {

@@ -3,7 +3,7 @@
 //! The ends of strips depend on the order alone: they are a fixed number of events apart. The time of loading and the
 //! number of threads do not affect them.
 
-use annals_format::TraceLoss;
+use annals_format::{TraceLoss, fetch_ahead};
 use rustc_hash::FxHashMap;
 
 use crate::axis::strip::{Strip, StripPlace, StripSlice};
@@ -38,6 +38,9 @@ const MOST_EVENTS: usize = 1 << 18;
 
 /// Prefetch distance, in lanes.
 const LANES_AHEAD: usize = 4;
+
+/// Prefetch distance of what tells where a lane's times are.
+const BATCHES_AHEAD: usize = 2 * LANES_AHEAD;
 
 /// Longest step of the sweep, nanoseconds.
 const LONGEST_NS: i64 = 1 << 60;
@@ -260,15 +263,16 @@ impl<'a> Sweep<'a> {
         let (mut low_ns, mut below) = (head_ns, 0);
         let mut high_ns = i64::MAX;
         let mut above = None;
-        let mut lows: Vec<usize> = self.lanes().map(|lane| lane.at).collect();
-        let mut highs: Vec<usize> = self.lanes().map(|lane| lane.end).collect();
+        let lanes: Vec<&WaitingChunk> = self.lanes().collect();
+        let mut lows: Vec<usize> = lanes.iter().map(|lane| lane.at).collect();
+        let mut highs: Vec<usize> = lanes.iter().map(|lane| lane.end).collect();
         let mut found = Vec::with_capacity(lows.len());
         let mut guess_ns = head_ns.saturating_add(self.span_ns);
         while above.is_none_or(|above: usize| above - below > FEW_EVENTS)
             && high_ns.abs_diff(low_ns) > 1
         {
             let guess = guess_ns.clamp(low_ns.saturating_add(1), high_ns - 1);
-            let before = self.find(guess, &lows, &highs, &mut found);
+            let before = find(&lanes, guess, &lows, &highs, &mut found);
             if before <= count {
                 (low_ns, below) = (guess, before);
                 std::mem::swap(&mut lows, &mut found);
@@ -294,31 +298,19 @@ impl<'a> Sweep<'a> {
             };
         }
         let mut times = Vec::with_capacity(FEW_EVENTS);
-        for ((lane, low), high) in self.lanes().zip(&lows).zip(&highs) {
+        for ((lane, low), high) in lanes.iter().zip(&lows).zip(&highs) {
             lane.batch.put_times(*low..*high, &mut times);
         }
         let time_ns = match times.get(count - below) {
             Some(_) => *times.select_nth_unstable(count - below).1,
             None => low_ns,
         };
-        let before = self.find(time_ns, &lows, &highs, &mut found);
+        let before = find(&lanes, time_ns, &lows, &highs, &mut found);
         self.share_ties(time_ns, count - before, &mut found);
         Border {
             time_ns,
             ends: found,
         }
-    }
-
-    /// Finds, lane by lane, the first event between two that is not before a time. Returns how many events are before these.
-    fn find(&self, time_ns: i64, lows: &[usize], highs: &[usize], found: &mut Vec<usize>) -> usize {
-        found.clear();
-        let mut count = 0;
-        for ((lane, low), high) in self.lanes().zip(lows).zip(highs) {
-            let at = lane.batch.first_from(*low..*high, time_ns);
-            count += at - lane.at;
-            found.push(at);
-        }
-        count
     }
 
     /// Moves the ends of lanes after the first `more` events at a time, in the global order. The ends are before all of
@@ -412,4 +404,28 @@ impl<'a> Sweep<'a> {
         let is_empty = slices.is_empty() && losses.is_empty();
         (!is_empty).then_some(Strip { slices, losses })
     }
+}
+
+/// Finds, lane by lane, the first event between two that is not before a time. Returns how many events are before these.
+fn find(
+    lanes: &[&WaitingChunk],
+    time_ns: i64,
+    lows: &[usize],
+    highs: &[usize],
+    found: &mut Vec<usize>,
+) -> usize {
+    found.clear();
+    let mut count = 0;
+    for (number, lane) in lanes.iter().enumerate() {
+        if let Some(later) = lanes.get(number + BATCHES_AHEAD) {
+            fetch_ahead(std::slice::from_ref(&*later.batch), 0);
+        }
+        if let Some(later) = lanes.get(number + LANES_AHEAD) {
+            later.batch.fetch_times(lows[number + LANES_AHEAD]);
+        }
+        let at = lane.batch.first_from(lows[number]..highs[number], time_ns);
+        count += at - lane.at;
+        found.push(at);
+    }
+    count
 }

@@ -1,0 +1,154 @@
+//! A file that a separate thread writes, so that the caller does not wait for the storage.
+
+use std::io::{self, Write as _};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::thread::JoinHandle;
+
+use crate::stages::{self, Stage};
+use crate::whole_file::WholeFile;
+
+/// Bytes that are gathered for one write.
+const GATHERED: usize = 1 << 20;
+
+/// Writes a file in another thread. Dropped before it is [finished](WriteAhead::finish), it leaves nothing.
+#[derive(Debug)]
+pub(crate) struct WriteAhead {
+    gathered: Vec<u8>,
+    /// `None`: the thread was told to end.
+    full: Option<SyncSender<Vec<u8>>>,
+    /// Buffers that were written.
+    written: Receiver<Vec<u8>>,
+    /// `None`: it has ended.
+    thread: Option<JoinHandle<io::Result<WholeFile>>>,
+}
+
+impl WriteAhead {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub(crate) fn new(mut file: WholeFile) -> io::Result<Self> {
+        let (full, to_write) = sync_channel::<Vec<u8>>(1);
+        let (done, written) = channel();
+        let _ = done.send(Vec::new());
+        let write = move || {
+            for mut bytes in to_write {
+                stages::during(Stage::Write, || file.write_all(&bytes))?;
+                bytes.clear();
+                let _ = done.send(bytes);
+            }
+            Ok(file)
+        };
+        let thread = std::thread::Builder::new().name("writer".to_owned());
+        Ok(Self {
+            gathered: Vec::new(),
+            full: Some(full),
+            written,
+            thread: Some(thread.spawn(write)?),
+        })
+    }
+
+    /// Writes bytes, now or later.
+    ///
+    /// # Errors
+    /// If these or earlier ones cannot be written.
+    pub(crate) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.gathered.extend_from_slice(bytes);
+        if self.gathered.len() < GATHERED {
+            return Ok(());
+        }
+        self.pass_on()
+    }
+
+    /// Gives the thread what was gathered, and waits until it has written what it got before the last time.
+    fn pass_on(&mut self) -> io::Result<()> {
+        let spare = self.written.recv();
+        let (Ok(spare), Some(full)) = (spare, &self.full) else {
+            return Err(self.end().err().unwrap_or_else(has_ended));
+        };
+        let gathered = std::mem::replace(&mut self.gathered, spare);
+        match full.send(gathered) {
+            Ok(()) => Ok(()),
+            Err(_) => Err(self.end().err().unwrap_or_else(has_ended)),
+        }
+    }
+
+    /// Waits until the thread has written everything.
+    fn end(&mut self) -> io::Result<WholeFile> {
+        self.full = None;
+        let thread = self.thread.take().ok_or_else(has_ended)?;
+        match thread.join() {
+            Ok(written) => written,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+
+    /// Writes the rest, and returns the file.
+    ///
+    /// # Errors
+    /// If anything cannot be written.
+    pub(crate) fn finish(mut self) -> io::Result<WholeFile> {
+        self.pass_on()?;
+        self.end()
+    }
+}
+
+impl Drop for WriteAhead {
+    fn drop(&mut self) {
+        // The file is removed before anything else happens.
+        self.full = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn has_ended() -> io::Error {
+    io::Error::other("an earlier part of the file could not be written")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::WriteAhead;
+    use crate::whole_file::{OutputKind, Replace, WholeFile};
+
+    #[test]
+    fn the_file_has_all_bytes_in_their_order_or_is_not_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let begin = || {
+            let file =
+                WholeFile::create(&path, Replace::only_unless(OutputKind::TRACE, false)).unwrap();
+            WriteAhead::new(file).unwrap()
+        };
+        let entries = || std::fs::read_dir(directory.path()).unwrap().count();
+        let mut expected = Vec::new();
+        let mut ahead = begin();
+        for length in [0_usize, 1, 3_000_000, 17, 900_000, 900_000, 1 << 20] {
+            let bytes: Vec<u8> = (0..length).map(|n| (n * 31 % 251) as u8).collect();
+            ahead.write_all(&bytes).unwrap();
+            expected.extend(bytes);
+        }
+        ahead.finish().unwrap().finish().unwrap();
+        assert!(std::fs::read(&path).unwrap() == expected);
+        std::fs::remove_file(&path).unwrap();
+
+        let mut ahead = begin();
+        ahead.write_all(&expected).unwrap();
+        assert_eq!(entries(), 1);
+        drop(ahead);
+        assert_eq!(entries(), 0);
+    }
+
+    #[test]
+    fn an_error_of_the_thread_is_that_of_a_later_write() {
+        let full = std::path::Path::new("/dev/full");
+        let file = WholeFile::create(full, Replace::only_unless(OutputKind::TRACE, false)).unwrap();
+        let mut ahead = WriteAhead::new(file).unwrap();
+        let bytes = vec![0; 3 << 20];
+        let results = (0..10).map(|_| ahead.write_all(&bytes));
+        let error = results.into_iter().find_map(Result::err).unwrap();
+        assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
+        assert!(ahead.finish().is_err());
+    }
+}
