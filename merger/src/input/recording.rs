@@ -12,6 +12,7 @@ use annals_format::{
 };
 use std::borrow::Cow;
 use std::fs::{self};
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
@@ -39,8 +40,17 @@ pub struct InputRecording {
 /// Definitions as they are in a file. The rank's claim is needed before they are unpacked.
 #[derive(Debug)]
 struct Packed {
-    bytes: Box<[u8]>,
+    /// Those of several recordings.
+    bytes: Arc<[u8]>,
+    /// Where they are in `bytes`.
+    range: Range<usize>,
     claim: RankClaim,
+}
+
+impl Packed {
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[self.range.clone()]
+    }
 }
 
 /// What other recordings need of one that another process merges: for ranks and clocks.
@@ -191,8 +201,28 @@ impl InputRecording {
         let mut bytes = Vec::new();
         let definitions = std::mem::replace(&mut self.recording.definitions, no_definitions());
         Arc::unwrap_or_clone(definitions).encode(&mut bytes);
-        let bytes = bytes.into_boxed_slice();
-        self.packed = Some(Box::new(Packed { bytes, claim }));
+        self.packed = Some(Box::new(Packed {
+            range: 0..bytes.len(),
+            bytes: bytes.into(),
+            claim,
+        }));
+    }
+
+    /// Puts the packed definitions of recordings into one block. Once all are unpacked, it is free as a whole; of small
+    /// blocks between others, only small ones could use the room.
+    pub(crate) fn pack_together(inputs: &mut [Box<Self>]) {
+        let mut all = Vec::new();
+        let packed = inputs.iter_mut().filter_map(|input| input.packed.as_mut());
+        for packed in packed {
+            let start = all.len();
+            all.extend_from_slice(packed.bytes());
+            packed.range = start..all.len();
+            packed.bytes = Arc::default();
+        }
+        let all: Arc<[u8]> = all.into();
+        for packed in inputs.iter_mut().filter_map(|input| input.packed.as_mut()) {
+            packed.bytes = Arc::clone(&all);
+        }
     }
 
     /// Keeps only what other recordings need of it.
@@ -221,14 +251,14 @@ impl InputRecording {
     /// Restores the definitions, if they were packed.
     pub(crate) fn unpack_definitions(&mut self) {
         if let Some(packed) = self.packed.take() {
-            self.recording.definitions = Arc::new(unpacked(&packed.bytes));
+            self.recording.definitions = Arc::new(unpacked(packed.bytes()));
         }
     }
 
     /// Returns its definitions, packed or not.
     fn definitions(&self) -> Cow<'_, Definitions> {
         match &self.packed {
-            Some(packed) => Cow::Owned(unpacked(&packed.bytes)),
+            Some(packed) => Cow::Owned(unpacked(packed.bytes())),
             None => Cow::Borrowed(&self.recording.definitions),
         }
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use annals_format::{Definitions, FileKind, FormatError, ReadAt};
 
+use crate::allocator::give_freed_memory_back;
 use crate::clocks::offsets::ClockOffsets;
 use crate::error::{MergeError, Result};
 use crate::input::file::FileAt;
@@ -36,7 +37,7 @@ impl Share {
     }
 }
 
-/// Of more recordings than this the definitions are packed until all of them are opened.
+/// Of more recordings than this the definitions are packed until all of them are opened, so many at a time.
 const MOST_UNPACKED: usize = 256;
 
 fn nothing_readable(rejected: &[RejectedInput]) -> MergeError {
@@ -99,6 +100,10 @@ pub(crate) fn open(
         return Err(nothing_readable(&rejected));
     }
     let mut merge = Merge::prepare(inputs, traces, offsets);
+    if recordings.len() > MOST_UNPACKED {
+        // What the threads that opened them have left, no other thread can use.
+        give_freed_memory_back();
+    }
     merge.duplicates.extend(copies);
     rejected.extend(differing(&mut merge));
     rejected.extend(partial_traces(&mut merge));
@@ -167,16 +172,22 @@ fn open_recordings(
         Ok(Box::new(input))
     };
     let open = |number| stages::during(Stage::Open, || open(number));
-    let opened = Workers::new(jobs)?.map(0..paths.len(), open);
+    let workers = Workers::new(jobs)?;
     let mut inputs = Inputs::new();
-    for (path, opened) in paths.iter().zip(opened) {
-        match opened {
-            Ok(input) => inputs.push(input),
-            Err(error) => rejected.push(RejectedInput {
-                path: path.clone(),
-                why: error.without_path(),
-            }),
+    for start in (0..paths.len()).step_by(MOST_UNPACKED) {
+        let end = paths.len().min(start + MOST_UNPACKED);
+        let opened = workers.map(start..end, open);
+        let before = inputs.len();
+        for (path, opened) in paths[start..end].iter().zip(opened) {
+            match opened {
+                Ok(input) => inputs.push(input),
+                Err(error) => rejected.push(RejectedInput {
+                    path: path.clone(),
+                    why: error.without_path(),
+                }),
+            }
         }
+        InputRecording::pack_together(&mut inputs[before..]);
     }
     Ok(inputs)
 }
