@@ -14,11 +14,11 @@ const GATHERED: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct WriteAhead {
     gathered: Vec<u8>,
-    /// `None`: the thread was told to end.
+    /// `None` means that the thread ends after what it has got.
     full: Option<SyncSender<Vec<u8>>>,
     /// Buffers that were written.
     written: Receiver<Vec<u8>>,
-    /// `None`: it has ended.
+    /// `None` means that it has ended.
     thread: Option<JoinHandle<io::Result<WholeFile>>>,
 }
 
@@ -60,7 +60,7 @@ impl WriteAhead {
         self.pass_on()
     }
 
-    /// Gives the thread what was gathered, and waits until it has written what it got before the last time.
+    /// Passes what was gathered to the thread, as soon as the thread has written what it got the last time.
     fn pass_on(&mut self) -> io::Result<()> {
         let spare = self.written.recv();
         let (Ok(spare), Some(full)) = (spare, &self.full) else {

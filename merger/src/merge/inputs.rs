@@ -37,7 +37,8 @@ impl Share {
     }
 }
 
-/// Of more recordings than this the definitions are packed until all of them are opened, so many at a time.
+/// Of more recordings than this the definitions are packed until all of them are opened; this is also the number that is opened at a
+/// time.
 const MOST_UNPACKED: usize = 256;
 
 fn nothing_readable(rejected: &[RejectedInput]) -> MergeError {

@@ -39,7 +39,7 @@ const MOST_EVENTS: usize = 1 << 18;
 /// Prefetch distance, in lanes.
 const LANES_AHEAD: usize = 4;
 
-/// Prefetch distance of what tells where a lane's times are.
+/// Prefetch distance, in lanes, of the batches: where their times are is known only when these are in the cache.
 const BATCHES_AHEAD: usize = 2 * LANES_AHEAD;
 
 /// Longest step of the sweep, nanoseconds.
