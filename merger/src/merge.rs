@@ -105,7 +105,7 @@ pub(crate) struct Merge {
     pub(crate) chunk_events: usize,
     /// The treatment of messages.
     pub(crate) causality: Causality,
-    /// Maximum number of messages in flight; more are counted, not matched.
+    /// Maximum number of messages in flight to one sixteenth of the processes; more are counted, not matched.
     pub(crate) messages_in_flight: usize,
     /// Memory that a merge may take, about, bytes: what does not fit is merged in several passes, to the same trace.
     /// Of very many streams, definitions and indexes alone take more (12 KiB for each): events then get a quarter of it.

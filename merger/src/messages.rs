@@ -637,7 +637,7 @@ impl Extractor {
         self.world_of.len()
     }
 
-    /// Creates a matcher of the messages, with at most `limit` of them in flight.
+    /// Creates a matcher of the messages, with at most `limit` of them in flight in each shard.
     pub(crate) fn matcher<D: Carry>(&self, limit: usize) -> Matcher<D> {
         Matcher::new(self.processes(), limit, self.has_end)
     }

@@ -88,7 +88,8 @@ impl Stage {
         }
     }
 
-    /// Returns whether one thread does it, however many there are.
+    /// Returns whether one thread does it, however many there are: of collective operations, those of one communicator. Different
+    /// threads may do different ones of these concurrently.
     pub const fn is_serial(self) -> bool {
         matches!(
             self,

@@ -30,11 +30,13 @@ impl WriteAhead {
     pub(crate) fn new(mut file: WholeFile) -> io::Result<Self> {
         let (full, to_write) = sync_channel::<Vec<u8>>(1);
         let (done, written) = channel();
+        // One buffer is filled while the other is written.
         let _ = done.send(Vec::new());
         let write = move || {
             for mut bytes in to_write {
                 stages::during(Stage::Write, || file.write_all(&bytes))?;
                 bytes.clear();
+                bytes.shrink_to(4 * GATHERED);
                 let _ = done.send(bytes);
             }
             Ok(file)

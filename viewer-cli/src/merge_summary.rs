@@ -292,7 +292,7 @@ fn of_messages(causality: &CausalityReport, is_filtered: bool, text: &mut String
         let _ = writeln!(
             text,
             "causality: not checked: {lost} events of messages {why}, {over_limit} over the limit of {} \
-             in flight",
+             in flight to a sixteenth of the processes",
             causality.limit
         );
     }

@@ -40,7 +40,7 @@ pub struct InputRecording {
 /// Definitions as they are in a file. The rank's claim is needed before they are unpacked.
 #[derive(Debug)]
 struct Packed {
-    /// Those of several recordings.
+    /// The packed definitions of this recording and of those that were opened with it.
     bytes: Arc<[u8]>,
     /// Where they are in `bytes`.
     range: Range<usize>,

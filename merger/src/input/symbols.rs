@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use addr2line::{Loader, demangle_auto};
 use annals_format::{Definition, Definitions, Function, Module, RegionId, StringId, Symbol};
@@ -120,6 +121,10 @@ impl Symbols {
         for function in unnamed {
             by_module.entry(function.module).or_default().push(function);
         }
+        // Of one file at a time: debug information takes much memory.
+        static LOADING: Mutex<()> = Mutex::new(());
+        let _alone =
+            (!by_module.is_empty()).then(|| LOADING.lock().unwrap_or_else(PoisonError::into_inner));
         let mut found: BTreeMap<RegionId, Found> = BTreeMap::new();
         for (id, functions) in by_module {
             let Some(module) = definitions.modules.get(&id) else {

@@ -318,6 +318,9 @@ impl Merge {
     }
 }
 
+/// Number of sums of a thread's counter from which on they are added to those of all threads.
+const MOST_SUMS: usize = 1 << 13;
+
 /// The check of a merge, and what counts the messages that it matches, as far as they are wanted.
 pub(super) struct MessageCheck<'a, 'c> {
     check: Option<Check<Side>>,
@@ -364,6 +367,14 @@ impl<'a, 'c> MessageCheck<'a, 'c> {
         let mut sinks: Vec<_> = sinks.collect();
         for batch in batches {
             check.feed(&self.workers, batch, &mut sinks);
+        }
+        let Some(messages) = &mut self.messages else {
+            return;
+        };
+        for counter in self.counted.iter_mut().flatten() {
+            if counter.most_sums() > MOST_SUMS {
+                messages.merge(std::mem::replace(counter, messages.empty()));
+            }
         }
     }
 

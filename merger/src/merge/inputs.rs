@@ -41,6 +41,9 @@ impl Share {
 /// time.
 const MOST_UNPACKED: usize = 256;
 
+/// Fewer recordings for each thread are not worth starting it.
+const RECORDINGS_PER_THREAD: usize = 16;
+
 fn nothing_readable(rejected: &[RejectedInput]) -> MergeError {
     MergeError::NothingReadable {
         count: rejected.len(),
@@ -173,7 +176,9 @@ fn open_recordings(
         Ok(Box::new(input))
     };
     let open = |number| stages::during(Stage::Open, || open(number));
-    let workers = Workers::new(jobs)?;
+    // Other processes open the other shares.
+    let most_jobs = if share.of > 1 { 1 } else { jobs };
+    let workers = Workers::new(most_jobs.min(paths.len() / RECORDINGS_PER_THREAD))?;
     let mut inputs = Inputs::new();
     for start in (0..paths.len()).step_by(MOST_UNPACKED) {
         let end = paths.len().min(start + MOST_UNPACKED);
@@ -188,7 +193,9 @@ fn open_recordings(
                 }),
             }
         }
-        InputRecording::pack_together(&mut inputs[before..]);
+        if is_packed {
+            InputRecording::pack_together(&mut inputs[before..]);
+        }
     }
     Ok(inputs)
 }

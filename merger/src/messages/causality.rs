@@ -16,7 +16,7 @@ use crate::workers::Workers;
 /// Default for the maximum number of messages in flight to one sixteenth of the processes: about 10 MB.
 pub const MESSAGES_IN_FLIGHT: usize = 1 << 16;
 /// Maximum number of pairs of processes of a shard whose violations are counted separately.
-const MOST_PAIRS: usize = (1 << 16) / SHARDS;
+const MOST_PAIRS: usize = 1 << 14;
 /// Maximum number of pairs that a report lists.
 const LISTED_PAIRS: usize = 1000;
 
@@ -115,7 +115,8 @@ pub struct CausalityReport {
     pub violations: ViolationReport,
     /// Violations by pair of ranks, the largest first. At most 1000 pairs.
     pub pairs: Vec<PairReport>,
-    /// Pairs that are not listed.
+    /// Pairs that are not listed. If there are more than some ten thousand pairs, also violations that were not counted for
+    /// their pair.
     pub pairs_left_out: u64,
     /// Result of the repair. Null means that no repair was requested, or that none was needed.
     pub repair: Option<RepairReport>,
@@ -202,7 +203,8 @@ impl Violations {
     }
 }
 
-/// Returns how many events of messages wait for others in a repair, at most, with a limit of messages in flight.
+/// Returns how many events of messages wait for others in a repair, at most, with a limit of messages in flight: both of a
+/// message may wait.
 pub(crate) const fn most_waiting(limit: usize) -> usize {
     limit.saturating_mul(2)
 }
@@ -296,14 +298,21 @@ impl<D: Carry + Send + Sync> Check<D> {
         batch: &ShardedBatch<D>,
         sinks: &mut [S],
     ) {
+        if batch.is_empty() {
+            return;
+        }
         self.now_ns = batch.last_ns().unwrap_or(self.now_ns);
         let (first, shards) = self.matcher.shards(batch.len());
         let mut shards = shards.zip(&mut self.violations);
-        let of_sink = SHARDS.div_ceil(sinks.len().max(1));
-        let strands = sinks.iter_mut().map(|sink| Strand {
-            shards: shards.by_ref().take(of_sink).collect(),
-            lag_ns: 0,
-            sink,
+        let count = sinks.len();
+        assert_ne!(count, 0, "the shards need a sink");
+        let strands = sinks.iter_mut().enumerate().map(|(number, sink)| {
+            let own = (number + 1) * SHARDS / count - number * SHARDS / count;
+            Strand {
+                shards: shards.by_ref().take(own).collect(),
+                lag_ns: 0,
+                sink,
+            }
         });
         let strands: Vec<Strand<'_, D, S>> = strands.collect();
         let (bounds, now_ns) = (&self.bounds, self.now_ns);

@@ -410,6 +410,8 @@ impl<D> Participant<D> {
 
 #[derive(Debug)]
 struct Communicator<D> {
+    /// The value by which the events refer to it.
+    id: u64,
     /// The operations that are kept, by number.
     operations: BTreeMap<u64, Operation<D>>,
     /// Number of the first operation that was not dropped. Operations of persistent requests have
@@ -500,6 +502,7 @@ impl<D: Carry> Collectives<D> {
             let number = self.communicators.len();
             self.numbers.insert(event.communicator, number);
             self.communicators.push(Communicator {
+                id: event.communicator,
                 operations: BTreeMap::new(),
                 first: 0,
                 participants: Vec::new(),

@@ -98,7 +98,7 @@ impl<D> ShardedBatch<D> {
         for end in &mut ends {
             start += std::mem::replace(end, start);
         }
-        // From the starts to the ends.
+        // `ends` has the starts now; each becomes the end while its part is filled.
         let mut order = vec![0; parts.len()];
         for (index, part) in (0..).zip(parts) {
             let next = &mut ends[usize::from(part)];
@@ -111,6 +111,11 @@ impl<D> ShardedBatch<D> {
     /// Returns the number of events.
     pub(crate) const fn len(&self) -> usize {
         self.batch.events.len()
+    }
+
+    /// Returns whether there are neither events nor losses.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.batch.events.is_empty() && self.batch.losses.is_empty()
     }
 
     /// Returns the time of the last event, nanoseconds. `None` if there are none.

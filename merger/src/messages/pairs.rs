@@ -1,9 +1,8 @@
 //! Messages with both sides, for readers of a trace: matched by the rules of the causality check.
 //!
 //! [`MessageExtractor`] extracts the events of messages from chunks; several threads may share it.
-//! [`MessagePairs`] matches them in the order of the trace. Its memory is bounded by
-//! [`MESSAGES_IN_FLIGHT`]; events that it drops for this are counted in
-//! [`MessageCounts::over_limit`].
+//! [`MessagePairs`] matches them in the order of the trace. It keeps at most [`MESSAGES_IN_FLIGHT`] of them to each
+//! sixteenth of the processes; events that it drops for this are counted in [`MessageCounts::over_limit`].
 
 mod compact;
 

@@ -37,6 +37,20 @@ impl<K: Copy + Ord + Hash, S: Sum> BinTable<K, S> {
         }
     }
 
+    /// Creates a table without sums that can be merged into this one.
+    pub(super) fn empty(&self) -> Self {
+        Self {
+            level: self.level,
+            is_full: self.is_full,
+            ..Self::new(self.most)
+        }
+    }
+
+    /// Returns the number of sums.
+    pub(super) fn len(&self) -> usize {
+        self.sums.len()
+    }
+
     /// Returns the sum of a key at a time. `None` if no level has room for all keys.
     #[inline]
     pub(super) fn at(&mut self, key: K, time_ns: i64) -> Option<&mut S> {

@@ -148,9 +148,18 @@ impl<'a> MessageCounter<'a> {
         }
     }
 
-    /// Creates a counter of the same messages without counts.
+    /// Creates a counter without counts that can be merged into this one.
     pub(crate) fn empty(&self) -> Self {
-        Self::new(self.source)
+        Self {
+            source: self.source,
+            tables: self.tables.iter().map(Table::empty).collect(),
+        }
+    }
+
+    /// Returns the largest number of sums of a table.
+    pub(crate) fn most_sums(&self) -> usize {
+        let tables = self.tables.iter();
+        tables.map(Table::len).max().unwrap_or(0)
     }
 
     /// Adds what another counter of the same messages has counted.

@@ -65,8 +65,7 @@ pub(super) struct Proven<D> {
 }
 
 impl<D: Carry> Collectives<D> {
-    /// Returns the numbers of the events with which two processes began the last N-to-N operation. `shards` are all
-    /// communicators.
+    /// Returns the numbers of the events with which two processes began the last N-to-N operation. `shards` are all shards.
     ///
     /// The communicator is the given one if both are members, or else the largest one. `None` means
     /// that no such operation is proven.
@@ -86,7 +85,7 @@ impl<D: Carry> Collectives<D> {
         });
         given.and_then(begins).or_else(|| {
             let all = shards.iter().flat_map(|shard| &shard.communicators);
-            begins(all.max_by_key(|of| of.last_of_all.len())?)
+            begins(all.max_by_key(|of| (of.last_of_all.len(), of.id))?)
         })
     }
 
@@ -127,7 +126,7 @@ impl<D: Carry> Collectives<D> {
                 continue;
             };
             let mut kinds = since.kinds.iter().zip(first..);
-            let is_equal = first + since.kinds.len() as u64 == next
+            let is_equal = first.checked_add(since.kinds.len() as u64) == Some(next)
                 && kinds.all(|(kind, number)| {
                     let operation = of.operations.get(&number);
                     operation.is_some_and(|operation| operation.kind == Some(*kind))
@@ -155,7 +154,7 @@ fn number_events<D: Copy>(
     for (event, part, mark) in events {
         let number = if part.is_begin {
             open.push((event.request, next));
-            next += 1;
+            next = next.saturating_add(1);
             next - 1
         } else {
             let place = open

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use annals_format::fetch_ahead;
 use rustc_hash::FxHashMap;
 
-use super::MessageCounts;
 use crate::messages::collectives::{Carry, Collectives};
+use crate::messages::matching::MessageCounts;
 use crate::messages::matching::channels::from_end::{Tails, Unnumbered};
 use crate::messages::matching::channels::lists::SEARCH;
 use crate::messages::{
@@ -217,7 +217,7 @@ impl Receiver {
 ///
 /// Which message a receive takes depends on the receives that its process has started, and on those of no other process.
 #[derive(Debug)]
-pub(crate) struct Channels<D> {
+pub(super) struct Channels<D> {
     /// Number of the shard.
     shard: usize,
     /// Index of each channel in `slots`.
@@ -228,7 +228,7 @@ pub(crate) struct Channels<D> {
     requests: FxHashMap<(u32, u64), Request>,
     /// By process, the number of losses that may contain sends.
     send_losses: Vec<u32>,
-    /// By process divided by [`SHARDS`].
+    /// By process divided by [`SHARDS`]: all receivers of a shard have the same remainder.
     receivers: Vec<Receiver>,
     nodes: Vec<Node<D>>,
     free: u32,
@@ -285,8 +285,10 @@ impl<D: Carry> Channels<D> {
         }
     }
 
+    /// Returns a receiver of this shard, which must be one of the processes.
     #[inline]
     fn receiver(&self, process: u32) -> &Receiver {
+        debug_assert_eq!(process as usize % SHARDS, self.shard);
         &self.receivers[process as usize / SHARDS]
     }
 
@@ -666,10 +668,11 @@ impl<D: Carry> Channels<D> {
             self.counts.sends -= 1;
             while later != END {
                 let node = &mut self.nodes[later as usize];
-                node.number -= 1;
+                node.number = node.number.saturating_sub(1);
                 later = node.next;
             }
-            self.channel(slot).next_send -= 1;
+            let channel = self.channel(slot);
+            channel.next_send = channel.next_send.saturating_sub(1);
         }
     }
 
@@ -861,7 +864,8 @@ impl<D: Carry> Channels<D> {
         {
             return None;
         }
-        self.channel(slot).next_receive += 1;
+        let channel = self.channel(slot);
+        channel.next_receive = channel.next_receive.saturating_add(1);
         Some(self.pop(slot, false))
     }
 

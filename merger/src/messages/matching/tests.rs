@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::*;
 use crate::messages::{
-    ANY_TAG, ANYBODY, Collective, NOBODY, NONE, PointToPoint, PointToPointKind, Semantics,
+    ANY_TAG, ANYBODY, Collective, NOBODY, NONE, PointToPoint, PointToPointKind, SEVERAL, Semantics,
 };
 
 const RANKS: usize = 3;
@@ -304,11 +304,13 @@ impl Run {
         };
         matcher.feed(&batch, &mut pair);
         matcher.finish(&mut pair);
+        let moved = with_processes(batch, [1, 1 + SHARDS as u32, 4]);
         for limit in [1 << 20, 5] {
-            assert_eq!(
-                matched_by_shard(&batch, limit),
-                matched_in_order(&batch, limit)
+            let (by_shard, in_order) = (
+                matched_by_shard(&moved, limit),
+                matched_in_order(&moved, limit),
             );
+            assert_eq!(by_shard, in_order);
         }
         let counts = matcher.counts();
         assert_eq!(counts.matched, seen.len() as u64);
@@ -322,6 +324,25 @@ impl Run {
     }
 }
 
+/// Number of processes of which some have events.
+const PROCESSES: usize = 2 * SHARDS;
+
+/// Returns a batch with other numbers of its processes: of some that are in one shard, and of others.
+fn with_processes(mut batch: MessageBatch, numbers: [u32; RANKS]) -> MessageBatch {
+    let number = |process: u32| numbers.get(process as usize).copied().unwrap_or(process);
+    for event in &mut batch.events {
+        event.process = number(event.process);
+        match &mut event.content {
+            MessageContent::PointToPoint(message) => message.peer = number(message.peer),
+            MessageContent::Collective(part) => part.root = number(part.root),
+        }
+    }
+    for (_, process, _) in &mut batch.losses {
+        *process = number(*process);
+    }
+    batch
+}
+
 /// The numbers of the events of each pair, in order, and all counts.
 type Outcome = (Vec<(u64, u64)>, MessageCounts, CollectiveCounts);
 
@@ -331,7 +352,7 @@ fn outcome(mut pairs: Vec<(u64, u64)>, matcher: &Matcher) -> Outcome {
 }
 
 fn matched_in_order(batch: &MessageBatch, limit: usize) -> Outcome {
-    let mut matcher = Matcher::new(RANKS, limit, true);
+    let mut matcher = Matcher::new(PROCESSES, limit, true);
     let mut pairs = Vec::new();
     let mut pair = |one: Mark, other: Mark| pairs.push((one.number, other.number));
     matcher.feed(batch, &mut pair);
@@ -341,7 +362,7 @@ fn matched_in_order(batch: &MessageBatch, limit: usize) -> Outcome {
 
 /// Matches the events of parts of a batch, of each part the last shard first.
 fn matched_by_shard(batch: &MessageBatch, limit: usize) -> Outcome {
-    let mut matcher = Matcher::new(RANKS, limit, true);
+    let mut matcher = Matcher::new(PROCESSES, limit, true);
     let mut pairs = Vec::new();
     let mut pair = |one: Mark, other: Mark| pairs.push((one.number, other.number));
     let mut losses = batch.losses.iter().peekable();
@@ -466,4 +487,82 @@ fn a_loss_after_the_last_operation_of_all_proves_nothing() {
         whole - 4,
         "of the channel's end nothing is known"
     );
+}
+
+/// Events as a damaged or hostile recording may have them.
+fn any_event() -> impl Strategy<Value = MessageEvent> {
+    let process = || {
+        let known = prop::sample::select(vec![0, 1, 17, 4, 31, 32, NOBODY, SEVERAL, ANYBODY]);
+        prop_oneof![8 => known, 1 => any::<u32>()]
+    };
+    let number = || prop_oneof![4 => 0..4_u64, 4 => Just(NONE), 1 => any::<u64>()];
+    let kinds = vec![
+        PointToPointKind::Send,
+        PointToPointKind::Receive,
+        PointToPointKind::ReceiveStart,
+        PointToPointKind::Cancel,
+        PointToPointKind::Unsent,
+    ];
+    let semantics = vec![
+        Semantics::AllToAll,
+        Semantics::OneToAll,
+        Semantics::AllToOne,
+        Semantics::Prefix,
+        Semantics::Nothing,
+    ];
+    let message = (process(), -1..2_i64, number(), prop::sample::select(kinds)).prop_map(
+        |(peer, tag, sequence, kind)| {
+            MessageContent::PointToPoint(PointToPoint {
+                tag,
+                sequence,
+                peer,
+                thread: 0,
+                kind,
+            })
+        },
+    );
+    let collective = (
+        (process(), -1..4_i64, number(), 0..4_u32),
+        (any::<bool>(), prop::sample::select(semantics)),
+    )
+        .prop_map(|((root, place, sequence, size), (is_begin, semantics))| {
+            MessageContent::Collective(Collective {
+                place,
+                size,
+                sequence,
+                root,
+                operation: 0,
+                is_begin,
+                semantics,
+                takes_part: true,
+            })
+        });
+    let content = prop_oneof![3 => message, 1 => collective];
+    (process(), number(), number(), content).prop_map(
+        |(process, communicator, request, content)| MessageEvent {
+            time_ns: 0,
+            communicator,
+            request,
+            process,
+            clock: 0,
+            content,
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn any_events_are_matched_by_shard_as_in_their_order(
+        events in prop::collection::vec(any_event(), 0..300),
+        losses in prop::collection::vec((0..300_usize, prop::sample::select(vec![0, 1, 17, 4, NOBODY])), 0..4),
+    ) {
+        let mut losses: Vec<(usize, u32, Lost)> = losses.into_iter()
+            .map(|(at, process)| (at.min(events.len()), process, Lost::ALL))
+            .collect();
+        losses.sort_by_key(|loss| loss.0);
+        let batch = MessageBatch { events, losses, details: Vec::new() };
+        for limit in [1 << 20, 5] {
+            prop_assert_eq!(matched_by_shard(&batch, limit), matched_in_order(&batch, limit));
+        }
+    }
 }
