@@ -281,8 +281,7 @@ proptest! {
         prop_assert_eq!(found.len(), 400);
         for (true_ns, (rank, time_ns)) in found {
             let wrong_ns = time_ns - true_ns as i64;
-            // A chunk has one observation: few of them are tight, and near the end there may be none.
-            prop_assert!(rank == 0 || wrong_ns.abs() < 500_000, "{} ns at {}", wrong_ns, true_ns);
+            prop_assert!(rank == 0 || wrong_ns.abs() < 200_000, "{} ns at {}", wrong_ns, true_ns);
         }
     }
 }
