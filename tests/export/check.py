@@ -316,7 +316,8 @@ def check_partitions():
     done = subprocess.run(
         [program, "export", source, "-o", path, "--format", "parquet", "--partition", "rank"], capture_output=True
     )
-    if lines:
+    # A window without events may have losses.
+    if any(os.listdir(os.path.join(path, table)) for table in os.listdir(path)):
         assert done.returncode == 1 and b"is there already" in done.stderr, done
     else:
         # Nothing is in the way of nothing.
