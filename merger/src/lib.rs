@@ -52,6 +52,7 @@
 
 mod allocator;
 mod axis;
+mod background_writer;
 mod by_stream;
 pub mod calls;
 mod clocks;
@@ -75,7 +76,6 @@ mod verify;
 mod whole_file;
 mod window;
 mod workers;
-mod write_ahead;
 
 pub use allocator::keep_freed_memory;
 pub use annals_format::{

@@ -8,16 +8,16 @@ use annals_format::{
     BlockKind, BlockWriter, CompressionLevel, Content, MAX_BODY_LEN, RegionStatistics,
 };
 
+use crate::background_writer::BackgroundWriter;
 use crate::error::{MergeError, Result};
 use crate::stages::{self, Stage};
 use crate::whole_file::{OutputError, OutputKind, Replace, WholeFile};
-use crate::write_ahead::WriteAhead;
 
 /// Where its bytes go.
 #[derive(Debug)]
 enum Output {
     File(WholeFile),
-    Thread(WriteAhead),
+    Thread(BackgroundWriter),
 }
 
 /// The trace under construction.
@@ -42,7 +42,7 @@ impl TraceFile {
         let output = match jobs {
             0 | 1 => Output::File(file),
             _ => {
-                let thread = WriteAhead::new(file);
+                let thread = BackgroundWriter::new(file);
                 Output::Thread(thread.map_err(|source| MergeError::Threads { source })?)
             }
         };

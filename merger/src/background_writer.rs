@@ -10,9 +10,9 @@ use crate::whole_file::WholeFile;
 /// Bytes that are gathered for one write.
 const GATHERED: usize = 1 << 20;
 
-/// Writes a file in another thread. Dropped before it is [finished](WriteAhead::finish), it leaves nothing.
+/// Writes a file in another thread. Dropped before it is [finished](BackgroundWriter::finish), it leaves nothing.
 #[derive(Debug)]
-pub(crate) struct WriteAhead {
+pub(crate) struct BackgroundWriter {
     gathered: Vec<u8>,
     /// `None` means that the thread ends after what it has got.
     full: Option<SyncSender<Vec<u8>>>,
@@ -22,7 +22,7 @@ pub(crate) struct WriteAhead {
     thread: Option<JoinHandle<io::Result<WholeFile>>>,
 }
 
-impl WriteAhead {
+impl BackgroundWriter {
     /// Starts the thread.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ impl WriteAhead {
     }
 }
 
-impl Drop for WriteAhead {
+impl Drop for BackgroundWriter {
     fn drop(&mut self) {
         // The file is removed before anything else happens.
         self.full = None;
@@ -111,7 +111,7 @@ fn has_ended() -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use super::WriteAhead;
+    use super::BackgroundWriter;
     use crate::whole_file::{OutputKind, Replace, WholeFile};
 
     #[test]
@@ -121,24 +121,24 @@ mod tests {
         let begin = || {
             let file =
                 WholeFile::create(&path, Replace::only_unless(OutputKind::TRACE, false)).unwrap();
-            WriteAhead::new(file).unwrap()
+            BackgroundWriter::new(file).unwrap()
         };
         let entries = || std::fs::read_dir(directory.path()).unwrap().count();
         let mut expected = Vec::new();
-        let mut ahead = begin();
+        let mut writer = begin();
         for length in [0_usize, 1, 3_000_000, 17, 900_000, 900_000, 1 << 20] {
             let bytes: Vec<u8> = (0..length).map(|n| (n * 31 % 251) as u8).collect();
-            ahead.write_all(&bytes).unwrap();
+            writer.write_all(&bytes).unwrap();
             expected.extend(bytes);
         }
-        ahead.finish().unwrap().finish().unwrap();
+        writer.finish().unwrap().finish().unwrap();
         assert!(std::fs::read(&path).unwrap() == expected);
         std::fs::remove_file(&path).unwrap();
 
-        let mut ahead = begin();
-        ahead.write_all(&expected).unwrap();
+        let mut writer = begin();
+        writer.write_all(&expected).unwrap();
         assert_eq!(entries(), 1);
-        drop(ahead);
+        drop(writer);
         assert_eq!(entries(), 0);
     }
 
@@ -146,11 +146,11 @@ mod tests {
     fn an_error_of_the_thread_is_that_of_a_later_write() {
         let full = std::path::Path::new("/dev/full");
         let file = WholeFile::create(full, Replace::only_unless(OutputKind::TRACE, false)).unwrap();
-        let mut ahead = WriteAhead::new(file).unwrap();
+        let mut writer = BackgroundWriter::new(file).unwrap();
         let bytes = vec![0; 3 << 20];
-        let results = (0..10).map(|_| ahead.write_all(&bytes));
+        let results = (0..10).map(|_| writer.write_all(&bytes));
         let error = results.into_iter().find_map(Result::err).unwrap();
         assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
-        assert!(ahead.finish().is_err());
+        assert!(writer.finish().is_err());
     }
 }
