@@ -72,6 +72,8 @@ pub mod layout {
     /// Number of each counter segment + 1, for 32 event types each.
     pub const SLOT_SEGMENTS: usize = 64;
     pub const SEGMENTS_PER_SLOT: usize = 112;
+    /// Events that the stream counted as dropped or suppressed instead of recording them.
+    pub const SLOT_LOST: usize = 288;
 
     /// A counter segment holds the rows of 32 event types.
     pub const SEGMENT_LEN: usize = 4096;
@@ -301,6 +303,9 @@ pub struct LiveStream {
     /// Number of events in all pages that the stream had handed on when the reading began: each of them is in a page or
     /// in the recording.
     pub recorded: u64,
+    /// Number of events that the stream counted as dropped or suppressed instead of recording them. 0 means also that the
+    /// recorder does not count them here.
+    pub lost: u64,
     /// Counters that are not all 0, by event type.
     pub counters: Vec<LiveCounters>,
 }
@@ -341,6 +346,8 @@ pub struct LiveImage {
     pub streams: Vec<LiveStream>,
     /// Pages with committed rows, by stream and sequence.
     pub pages: Vec<LivePage>,
+    /// Number of counter segments that have counts and that no slot names: the slots of their streams are lost.
+    pub unnamed_segments: usize,
 }
 
 impl LiveImage {
@@ -362,6 +369,7 @@ impl LiveImage {
             definitions: Vec::new(),
             streams: Vec::new(),
             pages: Vec::new(),
+            unnamed_segments: 0,
         };
         // The order matters when the process still runs. Events that a stream had handed on before the pages are read
         // are in the pages or in the recording. Events in the pages are defined and counted by the time that
@@ -508,6 +516,7 @@ impl LiveImage {
                     .map(EventTypeId::new),
                 open_tick: LE::read_u64(&slot[l::SLOT_OPEN_TICK..]),
                 recorded: handed_on.get(&stream).copied().unwrap_or(0),
+                lost: LE::read_u64(&slot[l::SLOT_LOST..]),
                 counters: Vec::new(),
             };
             let mut taken = Vec::new();
@@ -538,7 +547,27 @@ impl LiveImage {
                 taken.iter().for_each(|number| is_taken[*number] = false);
             }
         }
+        for number in 0..self.header.segment_count {
+            let is_named = is_taken.get(number as usize + 1).is_none_or(|taken| *taken);
+            if !is_named {
+                let offset =
+                    self.header.segments_offset + u64::from(number) * l::SEGMENT_LEN as u64;
+                file.read_exact_at(offset, &mut segment)?;
+                self.unnamed_segments += usize::from(segment.iter().any(|byte| *byte != 0));
+            }
+        }
         Ok(())
+    }
+}
+
+impl LiveCounters {
+    /// Returns the number of events that the stream counted as dropped or suppressed, without those that the writer
+    /// dropped.
+    pub(crate) fn lost(&self) -> u64 {
+        let by_stream = Cause::RECORDER.into_iter();
+        let by_stream = by_stream.filter(|cause| !cause.is_counted_by_writer());
+        let counts = by_stream.map(|cause| self.dropped[usize::from(cause.code())]);
+        counts.fold(self.suppressed, u64::saturating_add)
     }
 }
 
@@ -565,7 +594,7 @@ impl LiveStream {
                 suppressed: word(l::ROW_SUPPRESSED),
                 dropped: std::array::from_fn(|code| word(l::ROW_DROPPED + 8 * code)),
             };
-            if counters.raised != 0 || counters.dropped.iter().any(|count| *count != 0) {
+            if row.iter().any(|byte| *byte != 0) {
                 self.counters.push(counters);
             }
         }

@@ -20,7 +20,7 @@ use crate::scan::{
     note_tail, read_block, read_block_head, read_block_header, read_body, read_file_header,
     read_footer, scan,
 };
-use crate::totals::StreamTotals;
+use crate::totals::{StreamTotals, TypeTotals};
 use crate::wire::Wire;
 
 use stream_losses::{FoundStream, sum};
@@ -121,6 +121,8 @@ struct LiveLoss {
     events: u64,
     /// Whether some of its definitions could not be read.
     definitions_unreadable: bool,
+    /// Whether it has counters of streams whose slots are lost.
+    slots_are_lost: bool,
 }
 
 /// Information of a live file about streams that were open.
@@ -232,15 +234,27 @@ impl Recording {
         problems.filter(|problem| Some(problem.offset) != self.cut_at)
     }
 
-    /// Describes what could not be read of the live file, and a [recovery](Recording::recover) would leave out.
-    /// `None` means that everything was read.
-    pub fn describe_live_loss(&self) -> Option<String> {
-        let events = self.live_loss.events;
-        match (events, self.live_loss.definitions_unreadable) {
-            (0, false) => None,
-            (0, true) => Some("definitions that cannot be read".to_owned()),
-            (events, _) => Some(format!("{events} events that cannot be read")),
+    /// Describes what could not be read of the recording and its live file, and a [recovery](Recording::recover) would
+    /// leave out. `None` means that nothing is missing, which the counters prove: every event that was raised is here,
+    /// or was dropped or suppressed.
+    pub fn describe_missing(&self) -> Option<String> {
+        let rows = || {
+            let streams = self.streams.values();
+            streams.flat_map(|contents| &contents.totals.rows)
+        };
+        let skipped = sum(rows().map(|row| row.skipped.saturating_add(row.truncated)));
+        if skipped.max(self.live_loss.events) != 0 {
+            let events = skipped.max(self.live_loss.events);
+            return Some(format!("{events} events that cannot be read"));
         }
+        if self.live_loss.definitions_unreadable {
+            return Some("definitions that cannot be read".to_owned());
+        }
+        if self.live_loss.slots_are_lost || rows().any(|row| row.raised_is_lower_bound) {
+            return Some("counters that cannot be read".to_owned());
+        }
+        let is_wrong = rows().any(|row| !row.is_balanced());
+        is_wrong.then(|| "counters that contradict each other".to_owned())
     }
 
     /// Returns whether some of its events are in a live file only. [`Recording::load`] needs the definitions of their
@@ -420,6 +434,7 @@ impl Recording {
         }
         let streams = live.streams.into_iter();
         open.streams.extend(streams.map(|s| (s.stream, s)));
+        self.live_loss.slots_are_lost = live.unnamed_segments != 0 && self.ended != Ended::Running;
     }
 
     /// Defines streams that were opened so recently that their only definition is in their slots.
@@ -514,6 +529,32 @@ impl Recording {
             }
             self.streams.insert(stream, Box::new(contents));
         }
+        self.add_unknown_stream();
+    }
+
+    /// Adds an undefined stream of unknown counts if there may be streams of which nothing is left: without it, what the
+    /// others count would read as all that was raised.
+    fn add_unknown_stream(&mut self) {
+        let contents = || self.streams.values();
+        let is_known = |row: &TypeTotals| !row.raised_is_lower_bound;
+        let all_are_known = contents().all(|contents| contents.totals.rows.iter().all(is_known));
+        let is_cut = self.ended == Ended::Truncated && all_are_known;
+        if !is_cut && !self.live_loss.slots_are_lost {
+            return;
+        }
+        let last = self.streams.keys().next_back();
+        let Some(number) = last.map_or(Some(0), |last| last.get().checked_add(1)) else {
+            return;
+        };
+        let stream = StreamId::new(number);
+        let parts = FoundStream {
+            stream,
+            chunks: Vec::new(),
+            undecoded: Vec::new(),
+            ended: self.ended,
+        };
+        let contents = parts.assemble(None, None);
+        self.streams.insert(stream, Box::new(contents));
     }
 
     /// Adds dropped records about what a stream overwrote before its first chunk, if that chunk is a page of the live
@@ -619,7 +660,6 @@ mod tests {
     use crate::block::{FILE_HEADER_LEN, FileKind};
     use crate::definitions::{Definition, ProcessEnd};
     use crate::testing::{FileMaker, LiveMaker, STREAM, chunk, rows, ty};
-    use crate::totals::TypeTotals;
 
     fn file(chunks: impl IntoIterator<Item = (ChunkHeader, Chunk)>) -> Vec<u8> {
         let mut file = FileMaker::new(FileKind::Recording);
@@ -700,24 +740,90 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_does_not_explain_stays_visible() {
+    fn what_was_raised_and_is_nowhere_is_skipped() {
         // Raised, but neither in a page nor handed on.
         let mut live = LiveMaker::new();
         live.slot(0, 0, 0);
         live.raised(0, 0, 3);
         let contents = killed(&file([]), &live);
-        assert!(contents.losses.is_empty());
-        assert_eq!(row(&contents, ty(0)), (3, 0, 0));
-        assert!(!is_balanced(&contents));
-        // Two events are lost, but the counters miss four: of which type the two were is not known.
+        assert_eq!(lost(&contents), [(Some(0), 3, 0)]);
+        assert_eq!(row(&contents, ty(0)), (3, 3, 3));
+        assert!(is_balanced(&contents));
+        // Two events are missing in pages that were handed on, and the counters miss four.
         live.slot(0, 0, 2);
         live.raised(0, 1, 1);
         let contents = killed(&file([]), &live);
-        assert_eq!(lost(&contents), [(None, 2, 0)]);
-        assert_eq!(row(&contents, ANY_EVENT_TYPE), (0, 2, 2));
-        assert!(!is_balanced(&contents));
-        let raised: u64 = contents.totals.rows.iter().map(|row| row.raised).sum();
-        assert_eq!(raised, 4);
+        let count: u64 = contents.losses.iter().map(|loss| loss.count).sum();
+        assert_eq!(count, 4);
+        assert_eq!(row(&contents, ty(0)), (3, 3, 3));
+        assert_eq!(row(&contents, ty(1)), (1, 1, 1));
+        assert!(is_balanced(&contents));
+    }
+
+    #[test]
+    fn counters_that_are_lost_leave_unknown_counts() {
+        // Two events are present, and the counters say one.
+        let mut live = LiveMaker::new();
+        live.slot(0, 0, 0);
+        live.page(0, (0, 0), 2, &rows(&[0, 0]));
+        live.raised(0, 0, 1);
+        let contents = killed(&file([]), &live);
+        assert_eq!(row(&contents, ty(0)), (2, 2, 0));
+        let any = contents.totals.get(ANY_EVENT_TYPE).unwrap();
+        assert!(any.raised_is_lower_bound);
+        let last = contents.losses.last().unwrap();
+        assert!(last.is_lower_bound && last.cause == Cause::Skipped);
+        // The slot counted drops that no counter has.
+        let mut live = LiveMaker::new();
+        let slot = live.slot(0, 0, 0);
+        live.page(0, (0, 0), 1, &rows(&[0]));
+        live.raised(0, 0, 1);
+        live.word(slot + layout::SLOT_LOST, 5);
+        let recording = read_as(&file([]), Some(&live), false);
+        assert!(recording.describe_missing().is_some());
+        // Counters without a slot: of which stream is not known.
+        let mut live = LiveMaker::new();
+        live.slot(0, 0, 1);
+        let second = live.slot(1, 1, 0);
+        live.page(0, (0, 0), 1, &rows(&[0]));
+        live.raised(0, 0, 1);
+        assert_eq!(
+            read_as(&file([]), Some(&live), false).describe_missing(),
+            None
+        );
+        live.word(second + layout::SLOT_SEGMENTS, 0);
+        live.raised(1, 3, 7);
+        let recording = read_as(&file([]), Some(&live), false);
+        assert!(recording.describe_missing().is_some());
+        let (_, unknown) = recording.streams.iter().next_back().unwrap();
+        assert!(unknown.totals.rows[0].raised_is_lower_bound);
+    }
+
+    #[test]
+    fn counters_that_cannot_be_true_are_not_corrected() {
+        let mut live = LiveMaker::new();
+        live.slot(0, 0, 0);
+        live.slot(1, 1, 0);
+        let counters = live.raised(0, 0, 5);
+        let dropped = |cause: Cause| layout::ROW_DROPPED + 8 * usize::from(cause.code());
+        live.word(counters + dropped(Cause::ReportedBySource), 1 << 38);
+        let recording = read_as(&file([]), Some(&live), false);
+        let row = recording.streams[&STREAM].totals.get(ty(0)).unwrap();
+        assert_eq!((row.raised, row.dropped_sum()), (5, 1 << 38));
+        assert!(!row.is_balanced());
+        let what = recording.describe_missing().unwrap();
+        assert!(what.contains("contradict"), "{what}");
+    }
+
+    #[test]
+    fn rows_that_are_zeros_are_damage() {
+        let mut live = LiveMaker::new();
+        live.slot(0, 0, 0);
+        live.raised(0, 0, 2);
+        live.page(0, (0, 0), 2, &[rows(&[0]), vec![0; 64]].concat());
+        let recording = read_as(&file([]), Some(&live), false);
+        assert_eq!(recording.problems.len(), 1);
+        assert_eq!(lost(&recording.streams[&STREAM]), [(Some(0), 1, 1)]);
     }
 
     #[test]
@@ -725,7 +831,8 @@ mod tests {
         let mut live = LiveMaker::new();
         live.slot(0, 0, 4);
         let contents = killed(&file([]), &live);
-        assert_eq!(lost(&contents), [(None, 4, 0)]);
+        // There may be more: the counters are lost.
+        assert_eq!(lost(&contents), [(None, 4, 0), (None, 0, 0)]);
         assert_eq!(row(&contents, ANY_EVENT_TYPE), (4, 4, 4));
         assert!(is_balanced(&contents));
     }

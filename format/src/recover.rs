@@ -11,6 +11,7 @@ use crate::ids::{ProcessId, StreamId};
 use crate::read::ReadAt;
 use crate::recording::{ChunkPlace, Recording, StoredChunk, StreamContents};
 use crate::scan::{check_block, read_block_header};
+use crate::totals::StreamTotals;
 
 /// The data that completes a recording.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -82,13 +83,7 @@ impl Recording {
                 &mut recovery,
                 &mut chunks,
             )?;
-            let mut of_stream = contents.totals.clone();
-            for row in &mut of_stream.rows {
-                // Found again by every reader.
-                (row.skipped, row.truncated) = (0, 0);
-            }
-            of_stream.encode(&mut totals);
-            index.add_totals(&of_stream);
+            put_totals(&contents.totals, &mut index, &mut totals);
         }
         check_len(&totals)?;
         blocks.write(BlockKind::Totals, &[], &totals, &mut recovery.bytes);
@@ -163,8 +158,7 @@ impl Recording {
         let mut index = RecordingIndex::default();
         let (mut totals, mut out) = (Vec::new(), Vec::new());
         for contents in self.streams.values() {
-            contents.totals.encode(&mut totals);
-            index.add_totals(&contents.totals);
+            put_totals(&contents.totals, &mut index, &mut totals);
         }
         check_len(&totals)?;
         blocks.write(BlockKind::Totals, &[], &totals, &mut out);
@@ -236,6 +230,16 @@ impl Recording {
         }
         Ok(())
     }
+}
+
+/// Appends the totals of a stream. Without what a reader missed: every reader finds that again.
+fn put_totals(totals: &StreamTotals, index: &mut RecordingIndex, out: &mut Vec<u8>) {
+    let mut totals = totals.clone();
+    for row in &mut totals.rows {
+        (row.skipped, row.truncated) = (0, 0);
+    }
+    totals.encode(out);
+    index.add_totals(&totals);
 }
 
 /// Appends index, footer and tail to bytes that are at `start` in the file. `index` has the totals.

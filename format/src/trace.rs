@@ -8,7 +8,7 @@ use crate::definitions::Definitions;
 use crate::error::{FormatError, Result};
 use crate::file_limits::FileLimits;
 use crate::footer::{SnapshotEntry, TraceIndexEntry};
-use crate::ids::{EventTypeId, StreamId};
+use crate::ids::{ANY_EVENT_TYPE, EventTypeId, StreamId};
 use crate::limits::Content;
 use crate::loss::Cause;
 use crate::message_rows::{MessageOverview, MessageRow, decode_messages, messages_content};
@@ -245,6 +245,7 @@ impl Trace {
             }
         }
         self.conclude(found);
+        self.read_losses(file, limits);
         Ok(())
     }
 
@@ -289,6 +290,15 @@ impl Trace {
             let totals = totals.or_insert_with(|| StreamTotals::new(stream));
             totals.rows.push(row);
         }
+        if totals.is_empty() {
+            // Its definitions and chunks are lost: an undefined stream stands for those that are not known.
+            let unknown = StreamId::new(0);
+            totals.insert(unknown, StreamTotals::new(unknown));
+        }
+        for totals in totals.values_mut().filter(|totals| totals.rows.is_empty()) {
+            // An empty table would read as "nothing was raised".
+            totals.row(ANY_EVENT_TYPE).raised_is_lower_bound = true;
+        }
         self.totals = totals.into_values().collect();
         self.losses = found.losses;
         let end_ns = self.definitions.time_zero.map_or(0, |zero| zero.end_ns);
@@ -311,6 +321,50 @@ impl Trace {
             });
             self.losses.extend(of_stream);
         }
+        self.losses
+            .sort_by_key(|loss| (loss.to_ns, loss.from_ns, loss.stream));
+    }
+
+    /// Adds the losses that the chunks' frames contain to those of a trace without a footer, which would repeat them. What
+    /// is damaged is found when the chunk is read.
+    fn read_losses(&mut self, file: &dyn ReadAt, limits: &FileLimits) {
+        let mut room = limits.definitions_memory / size_of::<TraceLoss>() as u64;
+        let mut found = Vec::new();
+        for entry in &self.chunks {
+            let Some(head) = self.head(file, entry) else {
+                continue;
+            };
+            let Some(left) = room.checked_sub(head.loss_count) else {
+                self.problems.push(Problem {
+                    offset: entry.offset,
+                    length: 0,
+                    what: format!(
+                        "{} losses: more than a file of this size may have",
+                        head.loss_count
+                    ),
+                });
+                break;
+            };
+            room = left;
+            if let Ok(loaded) = self.load_streams(file, entry, |_| false) {
+                found.extend(loaded.chunk.losses.into_iter().map(|(_, loss)| loss));
+            }
+        }
+        let mut by_stream: BTreeMap<StreamId, &mut StreamTotals> = BTreeMap::new();
+        by_stream.extend(self.totals.iter_mut().map(|totals| (totals.stream, totals)));
+        for loss in &found {
+            let Some(totals) = by_stream.get_mut(&loss.stream) else {
+                continue;
+            };
+            let row = totals.row(loss.event_type.unwrap_or(ANY_EVENT_TYPE));
+            row.raised = row.raised.saturating_add(loss.count);
+            row.raised_is_lower_bound = true;
+            if loss.cause.is_of_reader() {
+                row.recorded = row.recorded.saturating_add(loss.count);
+            }
+            row.add_loss(loss.cause, loss.count);
+        }
+        self.losses.extend(found);
         self.losses
             .sort_by_key(|loss| (loss.to_ns, loss.from_ns, loss.stream));
     }
@@ -663,6 +717,51 @@ mod tests {
         assert_eq!(found, [(0, 0, 12, 50), (1, 0, 12, 50)]);
         let truncated = trace.losses.len() - found.len();
         assert_eq!(truncated, 2, "the end is open in both");
+    }
+
+    #[test]
+    fn losses_of_a_trace_without_a_footer_are_those_of_its_chunks() {
+        let loss = |count, cause| TraceLoss {
+            stream: STREAM,
+            event_type: Some(ty(0)),
+            cause,
+            count,
+            is_lower_bound: false,
+            from_ns: 11,
+            to_ns: 12,
+        };
+        let mut chunk = trace_chunk(10, 3);
+        chunk.losses = vec![
+            (1, loss(7, Cause::BufferFull)),
+            (1, loss(2, Cause::RateLimited)),
+            (1, loss(4, Cause::Skipped)),
+        ];
+        let mut maker = FileMaker::new(FileKind::Trace);
+        maker.trace_chunk(0, &chunk);
+        let trace = Trace::read(&maker.bytes).unwrap();
+        let counted: u64 = trace.losses.iter().map(|loss| loss.count).sum();
+        assert_eq!(counted, 7 + 2 + 4);
+        let row = trace.totals[0].get(ty(0)).unwrap();
+        let counts = (row.raised, row.recorded, row.dropped_sum(), row.suppressed);
+        assert_eq!(counts, (3 + 7 + 2 + 4, 3 + 4, 7, 2));
+        assert_eq!(row.skipped, 4);
+        assert!(row.is_balanced() && row.raised_is_lower_bound);
+    }
+
+    #[test]
+    fn a_trace_of_which_nothing_is_left_does_not_know_what_was_raised() {
+        let maker = FileMaker::new(FileKind::Trace);
+        let trace = Trace::read(&maker.bytes).unwrap();
+        assert!(
+            trace
+                .totals
+                .iter()
+                .all(|totals| totals.rows[0].raised_is_lower_bound)
+        );
+        let header = &maker.bytes[..crate::block::FILE_HEADER_LEN];
+        let trace = Trace::read(&header.to_vec()).unwrap();
+        assert!(trace.totals[0].rows[0].raised_is_lower_bound);
+        assert!(trace.losses[0].is_lower_bound);
     }
 
     #[test]

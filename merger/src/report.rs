@@ -579,11 +579,12 @@ impl Report {
         definitions: &Definitions,
         duplicates: Vec<PathBuf>,
     ) -> Self {
+        let complete = is_complete(definitions, totals, losses);
         let totals = Sums::of(totals);
         let missing_ranks = missing_ranks(definitions);
         let is_unplaced = inputs.iter().any(|input| input.unplaced != 0);
         Self {
-            complete: is_complete(definitions, losses) && !is_unplaced,
+            complete: complete && !is_unplaced,
             inputs,
             rejected: Vec::new(),
             duplicates,
@@ -697,13 +698,20 @@ pub fn missing_ranks(definitions: &Definitions) -> Vec<u32> {
         .collect()
 }
 
-/// Returns whether nothing was skipped or truncated and no rank is missing. A process that was killed and whose live
-/// file contained all the rest is complete in this sense; its end is reported separately.
-pub fn is_complete(definitions: &Definitions, losses: &[TraceLoss]) -> bool {
+/// Returns whether nothing is missing, which the counts prove: raised = recorded + dropped + suppressed for every event type
+/// of every stream, nothing was skipped or truncated, and no rank is missing. A process that was killed and whose live file
+/// contained all the rest is complete in this sense; its end is reported separately.
+pub fn is_complete<'a>(
+    definitions: &Definitions,
+    totals: impl IntoIterator<Item = &'a StreamTotals>,
+    losses: &[TraceLoss],
+) -> bool {
     let mut ends = definitions.process_ends.values();
     let is_cut = ends.any(|end| end.ended == Ended::Truncated);
     let is_reader_loss = losses.iter().any(|loss| loss.cause.is_of_reader());
-    !is_cut && !is_reader_loss && missing_ranks(definitions).is_empty()
+    let mut rows = totals.into_iter().flat_map(|totals| &totals.rows);
+    let is_proven = rows.all(|row| row.is_balanced() && !row.raised_is_lower_bound);
+    !is_cut && !is_reader_loss && is_proven && missing_ranks(definitions).is_empty()
 }
 
 fn clock_report(definitions: &Definitions, fit: &ClockFit) -> ClockReport {

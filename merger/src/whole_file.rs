@@ -219,6 +219,16 @@ impl WholeFile {
         &self.path
     }
 
+    /// Returns the path under which what was written so far can be read back: not yet its name.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(crate) fn flushed(&mut self) -> Result<&Path, OutputError> {
+        let flushed = self.writer.flush();
+        flushed.map_err(|error| OutputError::not_written(&self.path, error))?;
+        Ok(self.temporary.as_ref().unwrap_or(&self.path))
+    }
+
     /// Syncs the file to disk and renames it to its path.
     ///
     /// # Errors

@@ -72,8 +72,12 @@ impl Division {
         l::HEADER_LEN
     }
 
+    /// Aligned, so that a page of the system that a crash leaves as zeros has whole segments.
     fn segments_offset(&self) -> usize {
-        self.slots_offset() + self.slot_count * l::SLOT_LEN
+        round_up(
+            self.slots_offset() + self.slot_count * l::SLOT_LEN,
+            l::SEGMENT_LEN,
+        )
     }
 
     fn definitions_offset(&self) -> usize {
@@ -430,8 +434,12 @@ impl<'a> Slot<'a> {
         self.memory.word(self.offset + l::SLOT_SYSTEM_ID)
     }
 
-    /// Returns the thread's name:
-    /// 16 bytes.
+    /// Returns the number of events that the stream counted as dropped or suppressed instead of recording them.
+    pub(crate) fn lost(&self) -> &'a AtomicU64 {
+        self.memory.word(self.offset + l::SLOT_LOST)
+    }
+
+    /// Returns the thread's name: 16 bytes.
     pub(crate) fn name(&self) -> [&'a AtomicU64; 2] {
         [0, 8].map(|at| self.memory.word(self.offset + l::SLOT_NAME + at))
     }

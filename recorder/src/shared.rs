@@ -301,6 +301,7 @@ impl Shared {
         slot.busy().store(0, relaxed);
         slot.open_tick().store(opening.open_tick, relaxed);
         slot.recorded().store(0, relaxed);
+        slot.lost().store(0, relaxed);
         slot.source().store(opening.source.get(), relaxed);
         let location = opening.location.map_or(0, |id| id.get() + 1);
         slot.location().store(location, relaxed);

@@ -658,6 +658,7 @@ impl Stream {
                 }
                 bump(raised);
                 bump(suppressed);
+                bump(self.shared().memory.slot(self.slot).lost());
                 false
             }
             Admission::NotRaised => false,
@@ -697,6 +698,7 @@ impl Stream {
     fn drop_event(&self, counters: &Counters, cause: Cause) {
         bump(&counters.dropped[cause.code() as usize]);
         bump(&self.dropped);
+        bump(self.shared().memory.slot(self.slot).lost());
         self.has_unreported.store(true, Ordering::Relaxed);
     }
 
@@ -722,6 +724,7 @@ impl Stream {
             &counters.dropped[cause.code() as usize],
             &counters.raised,
             &self.dropped,
+            self.shared().memory.slot(self.slot).lost(),
         ] {
             let sum = counter.load(Ordering::Relaxed).saturating_add(count);
             counter.store(sum, Ordering::Relaxed);

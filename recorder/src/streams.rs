@@ -8,7 +8,7 @@ use annals_format::live::layout as l;
 use memmap2::MmapMut;
 
 use crate::id_pool::IdPool;
-use crate::memory::{EventState, LiveMemory};
+use crate::memory::{Counters, EventState, LiveMemory};
 use crate::stream::{Stream, phase};
 use crate::sys::{self, ForkGuard};
 
@@ -104,10 +104,9 @@ impl Streams {
         &self.states[segment]
     }
 
-    /// Returns a segment to the pool, with its counters at 0.
-    pub(crate) fn release_segment(&self, memory: &LiveMemory, number: usize) {
-        for (counters, state) in memory.segment(number).iter().zip(&self.states[number]) {
-            counters.clear();
+    /// Returns a segment to the pool, whose counters are 0.
+    pub(crate) fn release_segment(&self, number: usize) {
+        for state in &self.states[number] {
             let words = [
                 &state.gate,
                 &state.limiter,
@@ -140,7 +139,7 @@ impl Streams {
         let counters = memory.segment(number).as_ptr().cast_mut();
         if !stream.adopt_segment(block, number, counters, states.as_ptr().cast_mut()) {
             // Two threads count in an unattributed row, and the other one was first.
-            self.release_segment(memory, number);
+            self.release_segment(number);
             return true;
         }
         let entry = memory.slot(stream.slot).segment(block);
@@ -154,12 +153,17 @@ impl Streams {
     /// Frees cell, slot and counters of a stream whose totals are in the recording.
     pub(crate) fn take_back(&self, memory: &LiveMemory, stream: &Stream) {
         let slot = memory.slot(stream.slot);
+        let blocks = 0..l::SEGMENTS_PER_SLOT;
+        // While the slot still names them: a reader takes counts that no slot names for those of a lost slot.
+        for number in blocks.clone().filter_map(|block| stream.segment(block)) {
+            memory.segment(number).iter().for_each(Counters::clear);
+        }
         slot.stream().store(0, Ordering::Release);
-        for block in 0..l::SEGMENTS_PER_SLOT {
+        for block in blocks {
             slot.segment(block).store(0, Ordering::Release);
         }
         for number in stream.take_segments() {
-            self.release_segment(memory, number);
+            self.release_segment(number);
         }
         stream.phase.store(phase::FREE, Ordering::Release);
     }

@@ -492,6 +492,10 @@ impl ChunkBuilder {
             match code {
                 ROW_DROPPED => {
                     let record = read_dropped(&mut w)?;
+                    if record.count == 0 && !record.is_lower_bound {
+                        // The pages of a file that a crash of the machine left as zeros.
+                        return Err(FormatError::invalid(start, "a count of dropped events", 0));
+                    }
                     self.dropped.push((index, record));
                 }
                 ROW_OBSERVATION => {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{StoredChunk, StreamContents, StreamLoss};
 use crate::definitions::Ended;
 use crate::ids::{ANY_EVENT_TYPE, EventTypeId, StreamId};
-use crate::live::LiveStream;
+use crate::live::{LiveCounters, LiveStream};
 use crate::loss::Cause;
 use crate::totals::{StreamTotals, TypeTotals};
 
@@ -89,15 +89,15 @@ impl FoundStream {
                 let row = totals.row(row_of(loss.event_type));
                 row.add_loss(loss.cause, loss.count);
             }
-            if self.ended == Ended::Truncated {
-                losses.push(StreamLoss {
-                    event_type: None,
-                    cause: Cause::Truncated,
-                    count: 0,
-                    is_lower_bound: true,
-                    before_chunk: self.chunks.len(),
-                });
-            }
+        }
+        if self.ended != Ended::Running && totals.rows.iter().any(|row| row.raised_is_lower_bound) {
+            losses.push(StreamLoss {
+                event_type: None,
+                cause: self.cause_of_unknown(),
+                count: 0,
+                is_lower_bound: true,
+                before_chunk: self.chunks.len(),
+            });
         }
         // A recovered recording says so by a closing tick that is no other than the last one.
         let is_early = matches!(self.ended, Ended::Killed | Ended::StorageFailed);
@@ -107,6 +107,15 @@ impl FoundStream {
             totals,
             losses,
             is_open,
+        }
+    }
+
+    /// Returns the cause of losses that nothing counts: the file ends early, or counters were in a damaged part of the
+    /// live file.
+    fn cause_of_unknown(&self) -> Cause {
+        match self.ended {
+            Ended::Truncated => Cause::Truncated,
+            _ => Cause::Skipped,
         }
     }
 
@@ -221,19 +230,26 @@ impl FoundStream {
             let row = rows.entry(event_type);
             row.or_insert_with(|| TypeTotals::new(event_type)).recorded = count;
         }
+        // The process was killed after a page's events were counted as dropped and before the page was freed: its
+        // events are here. Or it was killed between the two counts of a reported loss.
         for row in rows.values_mut() {
-            // The process was killed after a page's events were counted as dropped and before the page was freed: its
-            // events are here. Or it was killed between the two counts of a reported loss.
-            let mut excess = explained(row).saturating_sub(row.raised);
-            for cause in Cause::RECORDER {
-                if cause.is_counted_by_writer()
-                    || matches!(cause, Cause::ReportedBySource | Cause::NoCallback)
-                {
-                    let count = row.dropped.of(cause);
-                    let part = count.min(excess);
-                    row.dropped.set(cause, count - part);
-                    excess -= part;
-                }
+            let excess = explained(row).saturating_sub(row.raised);
+            let is_busy = live.busy == Some(row.event_type);
+            let is_of_kill = |cause: &Cause| {
+                let is_reported = matches!(cause, Cause::ReportedBySource | Cause::NoCallback);
+                cause.is_counted_by_writer() || is_busy && is_reported
+            };
+            let causes = || Cause::RECORDER.into_iter().filter(is_of_kill);
+            if excess > sum(causes().map(|cause| row.dropped.of(cause))) {
+                // Counts that cannot be true stay as they are.
+                continue;
+            }
+            let mut excess = excess;
+            for cause in causes() {
+                let count = row.dropped.of(cause);
+                let part = count.min(excess);
+                row.dropped.set(cause, count - part);
+                excess -= part;
             }
         }
         if self.ended == Ended::Running {
@@ -245,23 +261,28 @@ impl FoundStream {
         } else {
             self.take_back_in_flight(live, of_any_type, &mut rows);
         }
-        let unexplained: Vec<(EventTypeId, u64)> = rows
-            .values()
-            .map(|row| (row.event_type, row.raised.saturating_sub(explained(row))))
-            .collect();
-        let unexplained_sum = sum(unexplained.iter().map(|(_, count)| *count));
-        if unexplained_sum == of_any_type {
-            // The counters show of which types the missing events were.
-            for (event_type, count) in unexplained {
-                if let Some(row) = rows.get_mut(&event_type) {
-                    row.recorded = row.recorded.saturating_add(count);
-                }
-            }
-        } else if of_any_type != 0 {
+        // Events that were raised, and neither dropped nor suppressed, were recorded. What no page and no chunk has is
+        // missing, and the counters show its types.
+        let mut unexplained_sum = 0_u64;
+        for row in rows.values_mut() {
+            let unexplained = row.raised.saturating_sub(explained(row));
+            row.recorded = row.recorded.saturating_add(unexplained);
+            unexplained_sum = unexplained_sum.saturating_add(unexplained);
+        }
+        let of_unknown_type = of_any_type.saturating_sub(unexplained_sum);
+        let counters_are_lost = self.ended != Ended::Running && {
+            let counted = live.counters.iter().map(LiveCounters::lost);
+            of_unknown_type != 0
+                || live.lost > sum(counted)
+                || rows.values().any(|row| row.raised < row.recorded)
+        };
+        for row in rows.values_mut().filter(|row| row.raised < row.recorded) {
+            row.raised = explained(row);
+        }
+        if of_unknown_type != 0 || counters_are_lost {
             let mut any = TypeTotals::new(ANY_EVENT_TYPE);
-            any.recorded = of_any_type;
-            // What is raised here is not raised again in the rows that do not say so.
-            any.raised = of_any_type.saturating_sub(unexplained_sum);
+            (any.recorded, any.raised) = (of_unknown_type, of_unknown_type);
+            any.raised_is_lower_bound = counters_are_lost;
             rows.insert(ANY_EVENT_TYPE, any);
         }
         let mut totals = StreamTotals::new(self.stream);

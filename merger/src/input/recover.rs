@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use annals_format::{CompressionLevel, Ended, ReadAt};
+use annals_format::{CompressionLevel, Ended, ReadAt, Recording};
 
 use crate::error::{MergeError, Result};
 use crate::input::file::FileAt;
@@ -22,8 +22,8 @@ pub struct Recovered {
     pub events: u64,
     /// Bytes of the file.
     pub bytes: u64,
-    /// The parts of the live file that could not be read, and are not in the file. `None` if it has everything.
-    pub unread: Option<String>,
+    /// What is missing in the file. `None` if it has every event that was raised and not dropped.
+    pub missing: Option<String>,
 }
 
 /// How a recording is made whole.
@@ -44,15 +44,16 @@ impl RecoverOptions {
     }
 
     /// Writes one recording, with a footer, from a recording and its live file: into a directory, or in place of the
-    /// recording. Only in the second case is the live file removed, and only if everything in it could be read. Readers find
-    /// the same events, counts and losses as before. `progress` gets the number of bytes written so far, and can stop the work.
+    /// recording. Only in the second case is the live file removed, and only if the result, read back, is complete: every event
+    /// that was raised is recorded, dropped or suppressed, and none is skipped. Readers find the same events, counts and losses
+    /// as before. `progress` gets the number of bytes written so far, and can stop the work.
     ///
     /// Returns `None` when there is nothing to do: the recording is whole, there is no live file, or the process
     /// still runs. A live file of a complete recording, left by a recovery that was killed before it could remove it,
     /// is removed.
     ///
     /// # Errors
-    /// [`MergeError::LiveFileUnread`] if parts of the live file cannot be read and no directory is given;
+    /// [`MergeError::LiveFileUnread`] if something is missing and no directory is given;
     /// [`MergeError::Stopped`] if `progress` stopped it; other errors if the storage fails, or the directory has such a file. The
     /// inputs are then as they were.
     pub fn recover(
@@ -88,13 +89,20 @@ fn recover_with(
     let ChunkOrigin::File(from) = &input.origin else {
         return Ok(None);
     };
-    if let Some(live) = input.live_file_left().filter(|_| directory.is_none()) {
+    let missing = input.recording.describe_missing();
+    if directory.is_none()
+        && missing.is_none()
+        && let Some(live) = input.live_file_left()
+    {
         remove(&live)?;
     }
-    let unread = input.recording.describe_live_loss();
-    if let Some(what) = unread.clone().filter(|_| directory.is_none()) {
-        let live = input.live_path.clone().unwrap_or_default();
-        return Err(MergeError::LiveFileUnread { live, what });
+    let in_place = input.live_path.as_ref().filter(|_| directory.is_none());
+    let refused = |what: String| MergeError::LiveFileUnread {
+        live: input.live_path.clone().unwrap_or_default(),
+        what,
+    };
+    if let Some(what) = missing.clone().filter(|_| in_place.is_some()) {
+        return Err(refused(what));
     }
     let recovery = input.recording.recover(from, options.compression);
     let recovery = recovery.map_err(|source| MergeError::Format {
@@ -126,18 +134,49 @@ fn recover_with(
         progress,
     )?;
     file.write_all(&recovery.bytes).map_err(not_written)?;
-    file.finish()?;
-    if directory.is_none()
-        && let Some(live) = &input.live_path
+    if in_place.is_some()
+        && let Some(what) = missing_in(file.flushed()?, &input.recording)?
     {
+        return Err(refused(what));
+    }
+    file.finish()?;
+    if let Some(live) = in_place {
         remove(live)?;
     }
     Ok(Some(Recovered {
         path,
         events: recovery.events,
         bytes: recovery.kept + recovery.bytes.len() as u64,
-        unread,
+        missing,
     }))
+}
+
+/// Reads a recovered recording back, and describes what of the original's events it lacks. `None` means that it lacks
+/// nothing.
+fn missing_in(written: &Path, original: &Recording) -> Result<Option<String>> {
+    let file = FileAt::open(written)?;
+    let back = Recording::read(&file, None, |_| false);
+    let back = back.map_err(|error| MergeError::Format {
+        path: written.to_owned(),
+        error,
+    })?;
+    if let Some(what) = back.describe_missing() {
+        return Ok(Some(what));
+    }
+    let rows = |recording: &Recording, stream| {
+        let contents = recording.streams.get(stream);
+        contents.map(|contents| contents.totals.rows.clone())
+    };
+    let streams = original.streams.keys();
+    if !streams
+        .clone()
+        .all(|id| rows(&back, id) == rows(original, id))
+    {
+        return Ok(Some("counts that could not be written".to_owned()));
+    }
+    let mut chunks = back.streams.values().flat_map(|contents| &contents.chunks);
+    let unreadable = chunks.find_map(|chunk| back.load(&file, chunk).err());
+    Ok(unreadable.map(|error| format!("a chunk that cannot be read: {error}")))
 }
 
 /// Removes a live file; that another process has done so is as good.

@@ -303,7 +303,7 @@ fn join(
         losses.extend_from_slice(&input.trace.losses);
     }
     let totals = sum(&slices, &definitions);
-    let complete = is_complete(&definitions, &losses);
+    let complete = is_complete(&definitions, &totals, &losses);
     let snapshots = snapshots.finish(index.len() as u64, None, &mut file)?;
     let bytes = finish_trace(
         file,

@@ -54,7 +54,8 @@ impl OpenedTrace {
         let file = FileAt::open(path)?;
         let mut trace = Trace::read(&file).map_err(format)?;
         let bytes = file.len().map_err(format)?;
-        let is_complete = trace.has_footer && is_complete(&trace.definitions, &trace.losses);
+        let is_complete =
+            trace.has_footer && is_complete(&trace.definitions, &trace.totals, &trace.losses);
         // They are needed in one place only, and many: a long run has a hundred thousand calibration points.
         let definitions = std::mem::take(&mut trace.definitions);
         let opened = Self {

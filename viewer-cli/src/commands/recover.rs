@@ -18,8 +18,8 @@ use crate::table::safe;
 /// Each recording is then complete and has its footer; its live file is removed. Events, counts and losses are the same
 /// as before, when readers read both files. Chunks that a recorder stored as rows (`record --compression later`, `none`) are
 /// compressed, without --output also those of complete recordings; other complete recordings are not changed, nor are those
-/// of processes that still run. A live file with an unreadable part is never removed: without --output, both files stay
-/// unchanged. Exit code 3 when a recording ends early and has no live file, or when a part cannot be read; 1 when a recording
+/// of processes that still run. A live file is only removed if the result, read back, has every event that was raised and not
+/// dropped: otherwise, without --output, both files stay unchanged. Exit code 3 when a recording ends early and has no live file, or when a part cannot be read; 1 when a recording
 /// could not be compressed, and is as it was. Chunks that a footer lists are only read if there are rows to compress: `verify`
 /// checks them.
 #[derive(Clone, Debug, Args)]
@@ -154,9 +154,9 @@ fn recover_one(path: PathBuf, arguments: &RecoverArguments) -> anyhow::Result<Li
     match recovered {
         Some(recovered) => {
             line.state = "recovered";
-            if let Some(what) = recovered.unread {
+            if let Some(what) = recovered.missing {
                 line.state = "incomplete";
-                line.why = Some(format!("the live file has {what}"));
+                line.why = Some(format!("the recording and its live file have {what}"));
             }
             line.events = recovered.events;
             line.output = Some(recovered.path);
