@@ -44,6 +44,8 @@ pub mod layout {
     pub const STATE: usize = 2064;
     /// Reference clock, nanoseconds, when the recorder last looked.
     pub const HEARTBEAT: usize = 2072;
+    /// Longest time between two heartbeats of a recorder that gets a processor, nanoseconds.
+    pub const LONGEST_HEARTBEAT_NS: u64 = 100_000_000;
 
     pub const STATE_RECORDING: u64 = 1;
     /// Finished, but the recording could not be completed: this file contains the rest.

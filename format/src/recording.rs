@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use crate::block::{BlockKind, FileHeader};
 use crate::chunk::{Chunk, ChunkBuilder, ChunkHeader, read_row_chunk};
-use crate::definitions::{Definition, Definitions, Ended, Location, LocationKind, Schema, Stream};
+use crate::definitions::{
+    Definition, Definitions, Ended, Location, LocationKind, Schema, Stream, UNBOUNDED,
+};
 use crate::error::{FormatError, Result};
 use crate::file_limits::FileLimits;
 use crate::ids::{ANY_EVENT_TYPE, EventTypeId, ProcessId, StreamId, StringId};
@@ -94,6 +96,9 @@ pub struct Recording {
     pub has_footer: bool,
     /// The last moment the recorder is known to have lived, by the reference clock, nanoseconds.
     pub last_reference_ns: Option<i64>,
+    /// How much later than that its process may have ended, nanoseconds: see
+    /// [`ProcessEnd::end_error_ns`](crate::ProcessEnd::end_error_ns).
+    pub end_error_ns: u64,
     /// Parts of the file that could not be used.
     pub problems: Vec<Problem>,
     /// Where the footer is that the tail points to. `None` if the file was scanned, and so read as a whole.
@@ -156,6 +161,7 @@ impl Recording {
             ended: Ended::Truncated,
             has_footer: false,
             last_reference_ns: None,
+            end_error_ns: UNBOUNDED,
             problems: Vec::new(),
             tail_footer: None,
             cut_at: None,
@@ -216,6 +222,7 @@ impl Recording {
             ended: Ended::Finished,
             has_footer: true,
             last_reference_ns: None,
+            end_error_ns: 0,
             problems: Vec::new(),
             tail_footer: None,
             cut_at: None,
@@ -287,6 +294,7 @@ impl Recording {
         let end = self.definitions.process_ends.get(&ProcessId::new(0));
         self.ended = end.map_or(Ended::Finished, |end| end.ended);
         self.last_reference_ns = end.map(|end| end.end_ns);
+        self.end_error_ns = end.map_or(0, |end| end.end_error_ns);
         totals.extend(footer.totals.into_iter().map(|t| (t.stream, t)));
         for (offset, header) in footer.chunks {
             let place = ChunkPlace::Block(offset);
@@ -394,7 +402,13 @@ impl Recording {
         } else {
             Ended::Killed
         };
-        self.last_reference_ns = Some(live.heartbeat_ns);
+        // Who waited for the process has noted when it ended.
+        let noted = self.definitions.process_ends.get(&ProcessId::new(0));
+        let noted = noted.filter(|_| self.ended != Ended::Running);
+        (self.last_reference_ns, self.end_error_ns) = match noted {
+            Some(end) => (Some(end.end_ns), end.end_error_ns),
+            None => (Some(live.heartbeat_ns), layout::LONGEST_HEARTBEAT_NS),
+        };
         if let Err(error) = Arc::make_mut(&mut self.definitions).add_all(&live.definitions) {
             self.live_loss.definitions_unreadable = true;
             self.problem(0, 0, &error);
@@ -1112,6 +1126,7 @@ mod tests {
                 ended,
                 start_ns: 0,
                 end_ns: 0,
+                end_error_ns: 0,
             }));
             maker.finish();
             assert_eq!(read_as(&maker.bytes, None, false).ended, ended);

@@ -60,6 +60,7 @@ impl Recording {
                 .next()
                 .map_or(last_ns, |process| process.start_reference_ns),
             end_ns: last_ns,
+            end_error_ns: self.end_error_ns,
         }));
         let mut recovery = Recovery {
             kept,

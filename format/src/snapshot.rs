@@ -43,7 +43,7 @@ pub struct LocationState {
     pub location: LocationId,
     /// Trace time of its last enter or leave, nanoseconds; `None` means that there was none yet.
     pub last_ns: Option<i64>,
-    /// A loss may have had enters or leaves: of use in slices, to what an earlier one has open.
+    /// A loss may have had enters or leaves: after the last of them; in slices anywhere, for what an earlier one has open.
     pub has_gap: bool,
     /// From the outermost region on.
     pub steps: Vec<Step>,

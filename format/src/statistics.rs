@@ -27,6 +27,12 @@ pub struct CallStatistics {
     pub inclusive_ns: i64,
     /// Time in the region itself.
     pub exclusive_ns: i64,
+    /// By how much the inclusive time may be more: calls that were open at the end may have lasted longer.
+    pub inclusive_more_ns: i64,
+    /// By how much the exclusive time may be more.
+    pub exclusive_more_ns: i64,
+    /// How long its calls without a call around them may have been left already at the ends of their locations, after losses.
+    pub unclear_ns: i64,
     /// Durations of the calls whose enter and leave are both there.
     pub completed: Histogram,
     /// Calls that were still open at the end.
@@ -45,6 +51,13 @@ impl CallStatistics {
         self.calls += other.calls;
         self.inclusive_ns = self.inclusive_ns.saturating_add(other.inclusive_ns);
         self.exclusive_ns = self.exclusive_ns.saturating_add(other.exclusive_ns);
+        self.inclusive_more_ns = self
+            .inclusive_more_ns
+            .saturating_add(other.inclusive_more_ns);
+        self.exclusive_more_ns = self
+            .exclusive_more_ns
+            .saturating_add(other.exclusive_more_ns);
+        self.unclear_ns = self.unclear_ns.saturating_add(other.unclear_ns);
         self.completed.add_all(&other.completed);
         self.open_calls += other.open_calls;
         self.unmatched_leaves += other.unmatched_leaves;
@@ -116,6 +129,13 @@ impl RegionStatistics {
             &buckets().map(|(_, count)| count).collect::<Vec<u64>>(),
             out,
         );
+        let mut put = |field: &dyn Fn(&CallStatistics) -> i64| {
+            let values = self.regions.iter().map(|(_, calls)| field(calls) as u64);
+            put_ints(&values.collect::<Vec<u64>>(), out);
+        };
+        put(&|calls| calls.inclusive_more_ns);
+        put(&|calls| calls.exclusive_more_ns);
+        put(&|calls| calls.unclear_ns);
     }
 
     /// Reads the head and the body of a block.
@@ -152,6 +172,13 @@ impl RegionStatistics {
         }
         let numbers = read_ints(&mut w, buckets as usize)?;
         let counts = read_ints(&mut w, buckets as usize)?;
+        // Earlier writers end here.
+        let mut more: [Vec<u64>; 3] = std::array::from_fn(|_| vec![0; count]);
+        if !w.is_empty() {
+            for column in &mut more {
+                *column = read_ints(&mut w, count)?;
+            }
+        }
         let mut each = numbers.into_iter().zip(counts);
         let (mut regions, mut slots) = (Vec::with_capacity(count), 0);
         for (row, id) in ids.into_iter().enumerate() {
@@ -167,6 +194,9 @@ impl RegionStatistics {
                 calls: calls[row],
                 inclusive_ns: inclusive[row] as i64,
                 exclusive_ns: exclusive[row] as i64,
+                inclusive_more_ns: more[0][row] as i64,
+                exclusive_more_ns: more[1][row] as i64,
+                unclear_ns: more[2][row] as i64,
                 completed,
                 open_calls: open[row],
                 unmatched_leaves: unmatched[row],
@@ -187,7 +217,7 @@ mod tests {
 
     fn statistics() -> impl Strategy<Value = RegionStatistics> {
         let durations = prop::collection::vec(-3..i64::MAX, 0..20);
-        let numbers = any::<(u32, i64, i64, u32, u32, u32, bool)>();
+        let numbers = any::<(u32, i64, i64, u32, u32, u32, bool, i64, i64, i64)>();
         let of_region = (numbers, durations).prop_map(|(numbers, durations)| {
             let mut completed = Histogram::default();
             durations
@@ -202,6 +232,9 @@ mod tests {
                 unmatched_leaves: numbers.4.into(),
                 unleft_calls: numbers.5.into(),
                 is_time_uncertain: numbers.6,
+                inclusive_more_ns: numbers.7,
+                exclusive_more_ns: numbers.8,
+                unclear_ns: numbers.9,
             }
         });
         prop::collection::btree_map(any::<u32>(), of_region, 0..20).prop_map(|regions| {

@@ -9,7 +9,9 @@ pub(crate) mod snapshots;
 pub(crate) mod stacks;
 pub(crate) mod statistics;
 
-use annals_format::{Column, ElementType, RegionId};
+use annals_format::{
+    Column, Definitions, ElementType, LocationId, LocationState, RegionId, UNBOUNDED,
+};
 use rustc_hash::FxHashMap;
 
 /// An open call.
@@ -34,8 +36,54 @@ pub enum Close {
     Left,
     /// It was never left, and ended with a region around it: `longjmp` does that.
     Unleft,
-    /// It is open at the end of the window.
+    /// It is open at the end of the window, or was when its location ended; then it is uncertain, too.
     Open,
+}
+
+/// The end of what is read of a location.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// The location goes on after this time, nanoseconds.
+    Cut(i64),
+    /// The location ended.
+    Ended {
+        /// Its last known moment, trace time, nanoseconds.
+        at_ns: i64,
+        /// The latest moment at which it may have ended, trace time, nanoseconds.
+        latest_ns: i64,
+    },
+}
+
+impl Ending {
+    /// Returns the end of a location as a trace's definitions report it: [`Definitions::end_of_location`]. Without it, a location
+    /// ends with its last event.
+    pub fn of(definitions: &Definitions, location: LocationId) -> Self {
+        let end = definitions.end_of_location(location);
+        let (at_ns, error_ns) = end.unwrap_or((i64::MIN, UNBOUNDED));
+        Self::Ended {
+            at_ns,
+            latest_ns: at_ns.saturating_add_unsigned(error_ns),
+        }
+    }
+
+    /// Returns whether the location may go on at a time.
+    pub fn is_after(self, time_ns: i64) -> bool {
+        match self {
+            Self::Cut(at_ns) => at_ns >= time_ns,
+            Self::Ended { latest_ns, .. } => latest_ns >= time_ns,
+        }
+    }
+
+    /// Returns the end of what is read up to a time. `goes_on`: the location is known to have events after it.
+    pub fn within(self, to_ns: i64, goes_on: bool) -> Self {
+        match self {
+            Self::Ended { at_ns, latest_ns } if at_ns < to_ns && !goes_on => Self::Ended {
+                at_ns,
+                latest_ns: latest_ns.min(to_ns),
+            },
+            _ => Self::Cut(to_ns),
+        }
+    }
 }
 
 /// A receiver of the calls of numbered locations.
@@ -60,6 +108,19 @@ pub trait CallSink {
         let _ = (location, frames, from_ns, to_ns);
     }
 
+    /// Receives how much later than they are closed next the frames, which are all that is open when their location ended, may
+    /// have ended. `may_be_left`: their leaves may be among events that were lost, so that each of them may have ended first.
+    fn outlast(
+        &mut self,
+        location: usize,
+        frames: &[Frame],
+        from_ns: i64,
+        to_ns: i64,
+        may_be_left: bool,
+    ) {
+        let _ = (location, frames, from_ns, to_ns, may_be_left);
+    }
+
     /// Receives a call that ended; the frames are those that were around it.
     fn close(&mut self, location: usize, frames: &[Frame], frame: &Frame, time_ns: i64, how: Close);
 
@@ -79,6 +140,8 @@ pub struct CallStack {
     /// Of a deep stack, open calls by region; empty: the stack is not deep.
     open: FxHashMap<RegionId, u32>,
     last_ns: Option<i64>,
+    /// Time of the enter or leave after which something was lost last, nanoseconds.
+    lost_after_ns: Option<i64>,
 }
 
 impl CallStack {
@@ -91,6 +154,11 @@ impl CallStack {
     /// none yet.
     pub const fn last_ns(&self) -> Option<i64> {
         self.last_ns
+    }
+
+    /// Returns whether enters or leaves may be missing after the last one.
+    pub fn has_gap_after_last(&self) -> bool {
+        self.lost_after_ns.is_some() && self.lost_after_ns == self.last_ns
     }
 
     #[inline]
@@ -140,25 +208,24 @@ impl CallStack {
         });
     }
 
-    /// Takes over what was open before the events that follow: (region, when it was entered, whether something may be
-    /// missing since then), from the outermost on, and the time of the last event. `is_first`: no earlier part is read,
+    /// Takes over what was open before the events that follow. `is_first`: no earlier part is read,
     /// so that these calls are new to the sink.
     pub fn begin(
         &mut self,
         location: usize,
-        open: impl Iterator<Item = (RegionId, i64, bool)>,
-        last_ns: Option<i64>,
+        state: &LocationState,
         is_first: bool,
         sink: &mut impl CallSink,
     ) {
-        for (region, entered_ns, is_uncertain) in open {
+        for (region, entered_ns, is_uncertain) in state.open() {
             let tag = match is_first {
                 true => sink.enter(location, &self.frames, region, entered_ns),
                 false => sink.resume(location, &self.frames, region, entered_ns),
             };
             self.open(region, entered_ns, is_uncertain, tag);
         }
-        self.last_ns = last_ns;
+        self.last_ns = state.last_ns;
+        self.lost_after_ns = state.last_ns.filter(|_| state.has_gap);
     }
 
     /// Enters a region.
@@ -219,12 +286,29 @@ impl CallStack {
         for frame in &mut self.frames {
             frame.is_uncertain = true;
         }
+        self.lost_after_ns = self.last_ns;
     }
 
-    /// Ends what is open: at a time, or at the last event.
-    pub fn end(&mut self, location: usize, end_ns: Option<i64>, sink: &mut impl CallSink) {
-        let Some(end_ns) = self.last_ns.map(|last_ns| end_ns.unwrap_or(last_ns)) else {
+    /// Ends what is open. A call that is open when its location ends lasts until then, and is uncertain. If enters or leaves
+    /// were lost after the last one, its leave may be among them: it ends with the last one, at the earliest.
+    pub fn end(&mut self, location: usize, end: Ending, sink: &mut impl CallSink) {
+        let Some(last_ns) = self.last_ns else {
             return;
+        };
+        let end_ns = match end {
+            Ending::Cut(at_ns) => at_ns,
+            Ending::Ended { at_ns, latest_ns } => {
+                let has_gap = self.has_gap_after_last();
+                let end_ns = if has_gap { last_ns } else { at_ns.max(last_ns) };
+                let frames = &mut self.frames;
+                frames
+                    .iter_mut()
+                    .for_each(|frame| frame.is_uncertain = true);
+                if !frames.is_empty() && latest_ns > end_ns {
+                    sink.outlast(location, frames, end_ns, latest_ns, has_gap);
+                }
+                end_ns
+            }
         };
         self.pass(location, end_ns, sink);
         while let Some(frame) = self.pop() {

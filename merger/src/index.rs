@@ -171,7 +171,7 @@ fn build(
             ControlFlow::Break(()) => Err(MergeError::Stopped),
         }
     })?;
-    calls.end();
+    calls.end(&types);
     overview.take(calls.take_rows(), file)?;
     bins.finish().write(&mut overview, file, footer)?;
     footer.overview = overview.finish(file)?;

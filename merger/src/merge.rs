@@ -86,6 +86,7 @@ impl MergedProcess {
             ended: self.input.recording.ended,
             start_ns: self.start_ns,
             end_ns: self.end_ns,
+            end_error_ns: self.input.recording.end_error_ns,
         })
     }
 }

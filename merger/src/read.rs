@@ -20,6 +20,7 @@ use annals_format::{
     StreamTotals, TraceChunk, TraceLoss, TraceSnapshot,
 };
 
+use crate::calls::Ending;
 use crate::calls::region_types::RegionTypes;
 use crate::calls::stacks::Stacks;
 use crate::error::{MergeError, Result};
@@ -490,7 +491,11 @@ impl Reader {
                 Ok(())
             })?;
         }
-        Ok(stacks.into_inner().snapshot(&types))
+        let mut open = stacks.into_inner().snapshot(&types);
+        // What is open when a location ends lasts until then.
+        open.locations
+            .retain(|state| Ending::of(&self.definitions, state.location).is_after(time_ns));
+        Ok(open)
     }
 
     /// Returns the snapshots, from which reading can start, in order. Recordings have none.

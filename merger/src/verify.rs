@@ -409,7 +409,7 @@ fn replay(opened: &Reader, mut progress: impl FnMut(u64) -> ControlFlow<()>) -> 
         }
     })?;
     compare_snapshot(chunks, &stacks);
-    calls.end();
+    calls.end(&types);
     calls.take_rows().for_each(|row| overview.add(&row));
     Ok(Replay {
         outcome,

@@ -27,7 +27,7 @@ use crate::trigger::signalled_ns;
 
 /// How often the writer looks without being woken: bounds the age of the live file's heartbeat, and
 /// how long a full page waits while there are free ones.
-const LONGEST_NAP: Duration = Duration::from_millis(100);
+const LONGEST_NAP: Duration = Duration::from_nanos(l::LONGEST_HEARTBEAT_NS);
 /// The longest nap while a trigger may fire by a signal, which wakes no thread.
 const TRIGGER_NAP: Duration = Duration::from_millis(5);
 

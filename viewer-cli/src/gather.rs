@@ -9,7 +9,6 @@ use std::ops::ControlFlow::{Break, Continue};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -22,7 +21,7 @@ use annals_merger::{
 use annals_recorder::Recorder;
 use rayon::ThreadPoolBuilder;
 
-use crate::launch::{self, HeldSignals};
+use crate::launch::{self, Exit, HeldSignals};
 use crate::process_end::ProcessEnd;
 use crate::table::safe_lines;
 use crate::time;
@@ -170,7 +169,7 @@ impl Gathered {
 #[derive(Debug)]
 pub struct Ends {
     /// The process that was started.
-    pub child: (u32, ExitStatus),
+    pub child: (u32, Exit),
     /// The processes that it has started.
     pub others: Processes,
 }
@@ -274,6 +273,7 @@ fn gather_one(
             .for_each(|record| definitions.add(record));
         records.extend(added);
     }
+    records.extend(noticed_end(&input, with.ends));
     if !records.is_empty() && input.recording.ended != Ended::Running {
         let mut bytes = Vec::new();
         records.iter().for_each(|record| record.encode(&mut bytes));
@@ -336,20 +336,41 @@ fn compress(gathered: &mut Gathered, threads: usize) {
 /// Returns what the system reported of a process that did not merely finish, or that noted something itself
 /// (`is_noted`).
 fn system_end(input: &InputRecording, ends: &Ends, is_noted: bool) -> Option<String> {
+    let pid = pid_here(input)?;
+    let status = match ends.child {
+        (child, exit) if child == pid => exit.status,
+        _ => ends.others.end_of(input.path.file_name()?, pid)?,
+    };
+    let is_unfinished = matches!(input.recording.ended, Ended::Killed | Ended::Truncated);
+    (is_noted || is_unfinished || status.signal().is_some()).then(|| launch::end_name(status))
+}
+
+/// Returns the number of a recording's process. `None` if it was of another host, which has processes of that number, too.
+fn pid_here(input: &InputRecording) -> Option<u32> {
+    let process = input.recording.definitions.processes.values().next()?;
+    (process.boot_id == Recorder::boot_id()).then_some(process.pid)
+}
+
+/// Returns when a process ended that did not finish its recording, if somebody waited for it.
+fn noticed_end(input: &InputRecording, ends: &Ends) -> Option<Definition> {
     let recording = &input.recording;
-    let process = recording.definitions.processes.values().next()?;
-    // Other hosts have processes of this number, too.
-    if process.boot_id != Recorder::boot_id() {
+    let last_ns = recording.last_reference_ns?;
+    if recording.ended != Ended::Killed || recording.end_error_ns == 0 {
         return None;
     }
-    let (pid, status) = ends.child;
-    let status = if process.pid == pid {
-        status
-    } else {
-        ends.others.end_of(input.path.file_name()?, process.pid)?
+    let pid = pid_here(input)?;
+    let end_ns = match ends.child {
+        (child, exit) if child == pid => exit.at_ns,
+        _ => ends.others.ended_ns(input.path.file_name()?, pid)?,
     };
-    let is_unfinished = matches!(recording.ended, Ended::Killed | Ended::Truncated);
-    (is_noted || is_unfinished || status.signal().is_some()).then(|| launch::end_name(status))
+    let (process, of) = recording.definitions.processes.iter().next()?;
+    (end_ns >= last_ns).then_some(Definition::ProcessEnd(annals_format::ProcessEnd {
+        process: *process,
+        ended: recording.ended,
+        start_ns: of.start_reference_ns,
+        end_ns,
+        end_error_ns: 0,
+    }))
 }
 
 /// Returns a property of a recording's process, and the strings that it needs.

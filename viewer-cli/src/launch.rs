@@ -8,6 +8,7 @@ use std::mem::MaybeUninit;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 
+use annals_recorder::Recorder;
 use rustix::process::{
     DumpableBehavior, Pid, Resource, Rlimit, Signal, WaitOptions, getpid, kill_process,
     set_child_subreaper, set_dumpable_behavior, setrlimit, waitpid,
@@ -28,13 +29,31 @@ const FORWARDED: [Signal; 8] = [
     Signal::CONT,
 ];
 
+/// How a process ended, and when.
+#[derive(Clone, Copy, Debug)]
+pub struct Exit {
+    /// How.
+    pub status: ExitStatus,
+    /// When this process learned of it: reference clock, nanoseconds.
+    pub at_ns: i64,
+}
+
+impl Exit {
+    fn now(status: ExitStatus) -> Self {
+        Self {
+            status,
+            at_ns: Recorder::reference_ns(),
+        }
+    }
+}
+
 /// A program that was run to its end.
 #[derive(Debug)]
 pub struct Launched {
     /// Its process id.
     pub pid: u32,
     /// How it ended.
-    pub status: ExitStatus,
+    pub exit: Exit,
     /// The processes that it left.
     pub orphans: Orphans,
 }
@@ -46,7 +65,7 @@ pub struct Orphans {
     /// Whether this process adopts them. If not, its other children are none of this module's.
     is_adopting: bool,
     /// How they ended, by process id.
-    ends: RefCell<HashMap<u32, ExitStatus>>,
+    ends: RefCell<HashMap<u32, Exit>>,
 }
 
 impl Orphans {
@@ -76,13 +95,13 @@ impl Orphans {
             if let Ok(Some((_, status))) = waited
                 && ends.len() < MOST_ENDS
             {
-                ends.insert(pid, ExitStatus::from_raw(status.as_raw()));
+                ends.insert(pid, Exit::now(ExitStatus::from_raw(status.as_raw())));
             }
         }
     }
 
-    /// Returns how the process of this number ended. `None` if it is none of these, or still runs.
-    pub fn end_of(&self, pid: u32) -> Option<ExitStatus> {
+    /// Returns how the process of this number ended, and when. `None` if it is none of these, or still runs.
+    pub fn end_of(&self, pid: u32) -> Option<Exit> {
         self.ends.borrow().get(&pid).copied()
     }
 }
@@ -218,7 +237,7 @@ fn wait(mut child: Child, orphans: Orphans, set: &libc::sigset_t) -> io::Result<
         if let Some(status) = child.try_wait()? {
             return Ok(Launched {
                 pid,
-                status,
+                exit: Exit::now(status),
                 orphans,
             });
         }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
@@ -16,6 +16,7 @@ use std::process::ExitStatus;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use annals_recorder::Recorder;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify;
 use rustix::io::Errno;
@@ -31,8 +32,24 @@ const MOST_HANDLES: usize = 512;
 const PATIENCE: Duration = Duration::from_millis(500);
 const STEP: Duration = Duration::from_millis(10);
 
-/// A process by its handle, and its number.
-type Handle = (u32, OwnedFd);
+/// A process by its number and its handle.
+#[derive(Debug)]
+struct Handle {
+    pid: u32,
+    handle: OwnedFd,
+    /// When its end was noticed: reference clock, nanoseconds. `None` if it was not while it was watched.
+    ended_ns: Option<i64>,
+}
+
+impl Handle {
+    /// Returns whether the process does not run any more, and notes when that was noticed.
+    fn has_ended(&mut self) -> bool {
+        if self.ended_ns.is_none() && has_ended(&self.handle) {
+            self.ended_ns = Some(Recorder::reference_ns());
+        }
+        self.ended_ns.is_some()
+    }
+}
 
 /// Processes that begin recordings in a directory, as long as this lives.
 #[derive(Debug)]
@@ -63,9 +80,13 @@ impl Watch {
     pub fn end(self, orphans: Orphans) -> Processes {
         drop(self.stop);
         // A thread that panicked has no result.
-        let handles = self.thread.join().unwrap_or_default();
+        let mut handles = self.thread.join().unwrap_or_default();
         let until = Instant::now() + PATIENCE;
-        while Instant::now() < until && !handles.values().all(|(_, handle)| has_ended(handle)) {
+        let have_ended = |handles: &mut HashMap<OsString, Handle>| {
+            let each = handles.values_mut().map(Handle::has_ended);
+            each.fold(true, |all, one| all && one)
+        };
+        while !have_ended(&mut handles) && Instant::now() < until {
             orphans.reap();
             std::thread::sleep(STEP);
         }
@@ -98,17 +119,30 @@ impl Processes {
         }
     }
 
+    fn handle(&self, recording: &OsStr, pid: u32) -> Option<&Handle> {
+        let known = self.handles.get(recording);
+        known.filter(|known| known.pid == pid)
+    }
+
+    /// Returns when the process with this number that began this recording was noticed to have ended: reference clock,
+    /// nanoseconds. `None` means that nobody waited for it.
+    pub fn ended_ns(&self, recording: &OsStr, pid: u32) -> Option<i64> {
+        let watched = self.handle(recording, pid);
+        let watched = watched.and_then(|known| known.ended_ns);
+        watched.or_else(|| Some(self.orphans.end_of(pid)?.at_ns))
+    }
+
     /// Returns the exit status of the process with this number that began this recording. `None` means that the system
     /// does not report it.
     pub fn end_of(&self, recording: &OsStr, pid: u32) -> Option<ExitStatus> {
-        let known = self.handles.get(recording);
-        let Some((_, handle)) = known.filter(|(known, _)| *known == pid) else {
+        let of_orphan = || self.orphans.end_of(pid).map(|end| end.status);
+        let Some(Handle { handle, .. }) = self.handle(recording, pid) else {
             self.orphans.reap();
-            return self.orphans.end_of(pid);
+            return of_orphan();
         };
         loop {
             self.orphans.reap();
-            let end = exit_status(handle).or_else(|| self.orphans.end_of(pid));
+            let end = exit_status(handle).or_else(of_orphan);
             let is_late = self.until.is_none_or(|until| Instant::now() >= until);
             if end.is_some() || is_late || !has_ended(handle) {
                 return end;
@@ -137,25 +171,46 @@ fn with_signals_blocked<T>(spawn: impl FnOnce() -> T) -> T {
     spawned
 }
 
-/// Takes handles of processes whose recordings begin, until it is to stop.
+/// Takes handles of processes whose recordings begin, and notes when these end, until it is to stop.
 fn watch(notices: &OwnedFd, stopped: &UnixStream) -> HashMap<OsString, Handle> {
-    let mut processes = HashMap::new();
+    let mut processes: HashMap<OsString, Handle> = HashMap::new();
     loop {
-        let mut both = [
-            PollFd::new(notices, PollFlags::IN),
-            PollFd::new(stopped, PollFlags::IN),
-        ];
-        let polled = poll(&mut both, None);
-        if polled.is_err_and(|error| error != Errno::INTR) {
-            return processes;
-        }
-        let is_stopped = !both[1].revents().is_empty();
+        let is_stopped = {
+            let mut running: Vec<&mut Handle> = processes
+                .values_mut()
+                .filter(|known| known.ended_ns.is_none())
+                .collect();
+            let handles = running.iter().map(|known| known.handle.as_fd());
+            let fds = [notices.as_fd(), stopped.as_fd()]
+                .into_iter()
+                .chain(handles);
+            let mut all: Vec<PollFd<'_>> = fds
+                .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+                .collect();
+            let polled = poll(&mut all, None);
+            let now = Recorder::reference_ns();
+            let is_ready: Vec<bool> = all.iter().map(|fd| !fd.revents().is_empty()).collect();
+            if polled.is_err_and(|error| error != Errno::INTR) {
+                return processes;
+            }
+            for (known, is_ready) in running.iter_mut().zip(&is_ready[2..]) {
+                known.ended_ns = is_ready.then_some(now);
+            }
+            is_ready[1]
+        };
         for name in names(notices) {
             if let Some(pid) = process_of(&name)
                 && processes.len() < MOST_HANDLES
                 && let Ok(handle) = handle_of(pid)
             {
-                processes.insert(name, (pid, handle));
+                processes.insert(
+                    name,
+                    Handle {
+                        pid,
+                        handle,
+                        ended_ns: None,
+                    },
+                );
             }
         }
         if is_stopped {

@@ -2,7 +2,7 @@
 
 use super::clock::{CalibrationPoint, Clock, ClockError, ClockMap, HostOffset, SharedClockMap};
 use super::event_type::EventType;
-use super::merge::{Filter, ForeignRecord, ProcessEnd, Slice, TimeZero};
+use super::merge::{Filter, ForeignRecord, LocationEnd, ProcessEnd, Slice, TimeZero};
 use super::process::{
     Location, Object, Process, Property, Rank, Registration, Source, Stream, World,
 };
@@ -105,6 +105,7 @@ kinds! {
     ClockError(ClockError),
     Foreign(ForeignRecord),
     World(World),
+    LocationEnd(LocationEnd),
 }
 
 impl Definition {

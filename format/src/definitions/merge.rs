@@ -4,7 +4,7 @@
 use super::codes::{Ended, Reference};
 use super::record::{Record, put_bound, read_bound, read_code, read_process, read_string};
 use crate::error::Result;
-use crate::ids::{ProcessId, StringId};
+use crate::ids::{LocationId, ProcessId, StringId};
 use crate::wire::{Put, Wire};
 
 /// The filter of a merge: what it kept. All other events were left out and counted.
@@ -99,6 +99,8 @@ pub struct ProcessEnd {
     pub start_ns: i64,
     /// Its last known moment, trace time in nanoseconds.
     pub end_ns: i64,
+    /// How much later it may have ended, nanoseconds. 0 means that it ended then; [`UNBOUNDED`](super::UNBOUNDED) that nothing is known of it.
+    pub end_error_ns: u64,
 }
 
 impl Record for ProcessEnd {
@@ -113,6 +115,9 @@ impl Record for ProcessEnd {
         out.push(self.ended.code());
         out.put_signed(self.start_ns);
         out.put_signed(self.end_ns);
+        if self.end_error_ns != 0 {
+            out.put_varint(self.end_error_ns);
+        }
     }
 
     fn read(w: &mut Wire<'_>) -> Result<Self> {
@@ -120,6 +125,39 @@ impl Record for ProcessEnd {
             process: read_process(w)?,
             ended: read_code(w, "end of a process", Ended::from_code)?,
             start_ns: w.signed("start time")?,
+            end_ns: w.signed("end time")?,
+            end_error_ns: match w.is_empty() {
+                true => 0,
+                false => w.varint("error of the end time")?,
+            },
+        })
+    }
+}
+
+/// When a location of a trace ended: a thread that was closed. Others end with their process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LocationEnd {
+    /// The location.
+    pub location: LocationId,
+    /// Trace time, nanoseconds.
+    pub end_ns: i64,
+}
+
+impl Record for LocationEnd {
+    const KIND: u64 = 29;
+
+    fn highest_id(&self) -> u32 {
+        self.location.get()
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        out.put_varint(self.location.get().into());
+        out.put_signed(self.end_ns);
+    }
+
+    fn read(w: &mut Wire<'_>) -> Result<Self> {
+        Ok(Self {
+            location: LocationId::new(w.varint_u32("location id")?),
             end_ns: w.signed("end time")?,
         })
     }

@@ -60,6 +60,7 @@ pub struct Definitions {
     pub registrations: Vec<Registration>,
     pub clock_maps: BTreeMap<ClockId, ClockMap>,
     pub process_ends: BTreeMap<ProcessId, ProcessEnd>,
+    pub location_ends: BTreeMap<LocationId, LocationEnd>,
     pub time_zero: Option<TimeZero>,
     pub modules: BTreeMap<ModuleId, Module>,
     pub functions: BTreeMap<RegionId, Function>,
@@ -162,6 +163,9 @@ impl Definitions {
             }
             Definition::World(d) => {
                 self.worlds.insert(d.process, d);
+            }
+            Definition::LocationEnd(d) => {
+                self.location_ends.insert(d.location, d);
             }
         }
     }
@@ -291,6 +295,8 @@ impl Definitions {
         foreign.for_each(|d| each(Definition::Foreign(d)));
         let worlds = self.worlds.values();
         worlds.for_each(|d| each(Definition::World(*d)));
+        let ends = self.location_ends.values();
+        ends.for_each(|d| each(Definition::LocationEnd(*d)));
     }
 
     /// Returns the string with this text, which is added if there is none.
@@ -318,6 +324,25 @@ impl Definitions {
         self.worlds
             .get(&process)
             .map_or(0, |world| world.first_rank)
+    }
+
+    /// Returns the end of the time of which a trace has events, nanoseconds: that of its slice or of the filter of its merge. The
+    /// largest number means that nothing cut it.
+    pub fn kept_to_ns(&self) -> i64 {
+        let slice = self.slice.and_then(|slice| slice.to_ns);
+        let filters = self.filters.iter().filter_map(|filter| filter.to_ns);
+        filters.chain(slice).min().unwrap_or(i64::MAX)
+    }
+
+    /// Returns when a location of a trace ended: its last known moment, trace time in nanoseconds, and how much later it may
+    /// have been ([`ProcessEnd::end_error_ns`]). `None` if the definition of its process's end is lost.
+    pub fn end_of_location(&self, location: LocationId) -> Option<(i64, u64)> {
+        if let Some(end) = self.location_ends.get(&location) {
+            return Some((end.end_ns, 0));
+        }
+        let process = self.locations.get(&location)?.process;
+        let end = self.process_ends.get(&process)?;
+        Some((end.end_ns, end.end_error_ns))
     }
 
     /// Returns the text of a string; it is empty if the definition is lost.

@@ -136,6 +136,11 @@ fn all_kinds() -> Vec<Definition> {
             ended: Ended::Killed,
             start_ns: 0,
             end_ns: 99,
+            end_error_ns: 100,
+        }),
+        Definition::LocationEnd(LocationEnd {
+            location: LocationId::new(2),
+            end_ns: -9,
         }),
         Definition::TimeZero(TimeZero {
             unix_ns: 1,

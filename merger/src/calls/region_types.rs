@@ -5,6 +5,7 @@ use annals_format::{Definitions, EventTypeId, LocationId, Role, StreamId, TraceL
 use rustc_hash::FxHashMap;
 
 use crate::by_stream::ByStream;
+use crate::calls::Ending;
 
 /// An event type that enters or leaves regions.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +26,8 @@ pub(crate) struct RegionTypes {
     alone: ByStream<bool>,
     /// By number, ascending.
     ids: Vec<LocationId>,
+    /// By number: the end of what the trace has of each.
+    ends: Vec<Ending>,
 }
 
 impl RegionTypes {
@@ -54,10 +57,13 @@ impl RegionTypes {
         let alone = places
             .iter()
             .map(|(stream, number)| (*stream, streams_at[*number as usize] == 1));
+        let kept_to_ns = definitions.kept_to_ns();
+        let end_of = |id: &LocationId| Ending::of(definitions, *id).within(kept_to_ns, false);
         Self {
             kinds: kinds.collect(),
             alone: alone.collect(),
             locations: places.into_iter().collect(),
+            ends: ids.iter().map(end_of).collect(),
             ids,
         }
     }
@@ -71,6 +77,11 @@ impl RegionTypes {
     /// Returns the locations, by number.
     pub(crate) fn locations(&self) -> &[LocationId] {
         &self.ids
+    }
+
+    /// Returns the end of what the trace has of each location, by number.
+    pub(crate) fn ends(&self) -> &[Ending] {
+        &self.ends
     }
 
     /// Returns the number of a stream's location.

@@ -23,6 +23,7 @@ struct Stack {
     /// Of a deep stack, open calls by region.
     open: FxHashMap<RegionId, u32>,
     last_ns: Option<i64>,
+    /// A loss may have had enters or leaves: after the last of them, and in slices anywhere.
     has_gap: bool,
 }
 
@@ -102,7 +103,7 @@ impl Stack {
     }
 
     fn note_gap(&mut self, keeps_leaves: bool) {
-        self.has_gap |= keeps_leaves;
+        self.has_gap |= keeps_leaves || self.last_ns.is_some();
         for step in &mut self.steps {
             if let Step::Enter { is_uncertain, .. } = step {
                 *is_uncertain = true;
@@ -176,6 +177,8 @@ impl Stacks {
                             continue;
                         }
                     }
+                    // As in `CallStack`: events of one time are one moment.
+                    stack.has_gap &= keeps_leaves || stack.last_ns == Some(step.time_ns);
                     stack.last_ns = Some(step.time_ns);
                 }
             });
@@ -203,6 +206,7 @@ impl Stacks {
                         Step::Leave(region) => stack.leave(*region, keeps_leaves),
                     }
                 }
+                stack.has_gap &= keeps_leaves || state.last_ns.is_none() || state.has_gap;
                 stack.last_ns = state.last_ns.or(stack.last_ns);
             });
         }

@@ -186,6 +186,23 @@ impl<E: Extent> CallSink for RegionCounter<E> {
         }
     }
 
+    fn outlast(&mut self, _: usize, frames: &[Frame], from_ns: i64, to_ns: i64, may_be_left: bool) {
+        let more = self.extent.clip(from_ns, to_ns);
+        let add = |sum: &mut i64| *sum = sum.saturating_add(more);
+        for (depth, frame) in frames.iter().enumerate() {
+            let counts = &mut self.counts[frame.tag as usize];
+            if frame.is_outermost {
+                add(&mut counts.inclusive_more_ns);
+            }
+            if may_be_left || depth + 1 == frames.len() {
+                add(&mut counts.exclusive_more_ns);
+            }
+            if may_be_left && depth == 0 {
+                add(&mut counts.unclear_ns);
+            }
+        }
+    }
+
     #[inline]
     fn close(&mut self, _: usize, _: &[Frame], frame: &Frame, time_ns: i64, how: Close) {
         let inside = self.extent.clip(frame.entered_ns, time_ns);
@@ -195,7 +212,6 @@ impl<E: Extent> CallSink for RegionCounter<E> {
         if frame.is_outermost {
             counts.inclusive_ns = counts.inclusive_ns.saturating_add(inside);
         }
-        // Open to the end is no loss by itself.
         counts.is_time_uncertain |= !is_over && (frame.is_uncertain || how == Close::Unleft);
         match how {
             Close::Left if is_counted => counts.completed.add(inside),
@@ -241,6 +257,18 @@ impl CallSink for ShardCalls {
     #[inline]
     fn spend(&mut self, location: usize, frames: &[Frame], from_ns: i64, to_ns: i64) {
         self.counter.spend(location, frames, from_ns, to_ns);
+    }
+
+    fn outlast(
+        &mut self,
+        location: usize,
+        frames: &[Frame],
+        from_ns: i64,
+        to_ns: i64,
+        may_be_left: bool,
+    ) {
+        self.counter
+            .outlast(location, frames, from_ns, to_ns, may_be_left);
     }
 
     #[inline]
@@ -380,7 +408,7 @@ impl TraceCalls {
             };
             let shard = &mut self.shards[number % shards];
             let number = number / shards;
-            shard.stacks[number].begin(number, state.open(), state.last_ns, true, &mut shard.calls);
+            shard.stacks[number].begin(number, state, true, &mut shard.calls);
         }
     }
 
@@ -486,7 +514,7 @@ impl TraceCalls {
             snapshot.locations.push(LocationState {
                 location: *location,
                 last_ns: Some(last_ns),
-                has_gap: false,
+                has_gap: stack.has_gap_after_last(),
                 steps: frames.collect(),
             });
         }
@@ -496,12 +524,14 @@ impl TraceCalls {
     }
 
     /// Ends open calls: what was counted, and all rows of the overview, are known then.
-    pub(crate) fn end(&mut self) {
+    pub(crate) fn end(&mut self, types: &RegionTypes) {
         self.count_pending();
-        for shard in &mut self.shards {
+        let shards = self.shards.len();
+        for (first, shard) in self.shards.iter_mut().enumerate() {
             shard.advance(None, &self.density);
             for number in 0..shard.stacks.len() {
-                shard.stacks[number].end(number, None, &mut shard.calls);
+                let end = types.ends()[first + number * shards];
+                shard.stacks[number].end(number, end, &mut shard.calls);
                 shard.note(number);
             }
         }
@@ -514,7 +544,6 @@ impl TraceCalls {
         let Some((first_ns, last_ns)) = span else {
             return;
         };
-        // Calls that have not ended last up to the last event.
         let last_ns = last_ns.max(self.last_ns);
         let is_top = |level: &u8| first_ns >> level == last_ns >> level;
         let top = (0..=MAX_BIN_LEVEL).find(is_top).unwrap_or(MAX_BIN_LEVEL);

@@ -3,6 +3,14 @@
 use annals_format::LiveHeader;
 use std::fs::{self};
 
+/// Returns the reference clock of this host, nanoseconds: the monotonic clock, which recorders read.
+pub(crate) fn reference_ns() -> i64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec
+        .saturating_mul(1_000_000_000)
+        .saturating_add(now.tv_nsec)
+}
+
 /// Returns whether the process that a live header names still runs on this host.
 pub(crate) fn is_alive(header: &LiveHeader) -> bool {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();

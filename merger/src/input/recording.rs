@@ -1,7 +1,7 @@
 //! An opened recording: its file, or an archive's, and its live file.
 
 use super::file::FileAt;
-use super::host::is_alive;
+use super::host::{is_alive, reference_ns};
 use super::rank_claim::RankClaim;
 use crate::clocks::hosts::HostFacts;
 use crate::error::{MergeError, Result};
@@ -132,6 +132,12 @@ impl InputRecording {
                 recording = read(Some(image))?;
                 live_path = elsewhere;
             }
+        }
+        if recording.ended == Ended::Running {
+            // A process of this host, which is known to live now.
+            let now = reference_ns();
+            recording.last_reference_ns = recording.last_reference_ns.map(|last| last.max(now));
+            recording.end_error_ns = 0;
         }
         let file_bytes = file.len().map_err(|source| MergeError::Format {
             path: path.to_owned(),

@@ -153,6 +153,14 @@ impl Merge {
             trace_end_ns = trace_end_ns.max(end.end_ns);
             self.definitions.add(Definition::ProcessEnd(end));
         }
+        let locations = &self.definitions.locations;
+        for end in self.definitions.location_ends.values_mut() {
+            let process = locations
+                .get(&end.location)
+                .map(|location| location.process);
+            let shifts = process.and_then(|process| self.shifts.get(process.index()));
+            end.end_ns = shifts.map_or(end.end_ns, |shifts| shifts.moved(end.end_ns));
+        }
         if let Some(zero) = &mut self.definitions.time_zero {
             zero.end_ns = trace_end_ns;
         }

@@ -196,7 +196,7 @@ pub(super) fn write_trace(
         return Err(MergeError::Incomplete { what });
     }
     let snapshots = snapshots.finish(chunks.index.len() as u64, Some(&mut calls), &mut file)?;
-    calls.end();
+    calls.end(&types);
     overview.take(calls.take_rows(), &mut file)?;
     let mut footer = Footer::default();
     if let Some(bins) = bins {

@@ -95,10 +95,12 @@ fn settled(definitions: &Definitions) -> Vec<u8> {
     let maps = SharedClockMap::of(definitions.clock_maps.values()).into_iter();
     let errors = definitions.clock_errors.values().cloned();
     let ends = definitions.process_ends.values().copied();
+    let location_ends = definitions.location_ends.values().copied();
     let zero = definitions.time_zero.map(Definition::TimeZero);
     let records = maps.map(Definition::SharedClockMap);
     let records = records.chain(errors.map(Definition::ClockError));
     let records = records.chain(ends.map(Definition::ProcessEnd)).chain(zero);
+    let records = records.chain(location_ends.map(Definition::LocationEnd));
     let mut bytes = Vec::new();
     records.for_each(|record| record.encode(&mut bytes));
     bytes
@@ -255,6 +257,7 @@ impl Plan {
         let is_whole = planned.clock_maps.keys().eq(own.clock_maps.keys())
             && planned.clock_errors.keys().eq(own.clock_errors.keys())
             && planned.process_ends.keys().eq(own.process_ends.keys())
+            && planned.location_ends.keys().eq(own.location_ends.keys())
             && planned.time_zero.is_some()
             && (self.shifts.is_empty() || self.shifts.len() >= own.processes.len());
         if !is_whole {
@@ -263,6 +266,7 @@ impl Plan {
         own.clock_maps = planned.clock_maps;
         own.clock_errors = planned.clock_errors;
         own.process_ends = planned.process_ends;
+        own.location_ends = planned.location_ends;
         own.time_zero = planned.time_zero;
         let shifts = self
             .shifts

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use annals_format::{
-    CalibrationPoint, ClockId, Definition, Definitions, EventType, EventTypeId, Filter, ProcessEnd,
-    ProcessId, RecordingId, Role, TimeZero, Verbosity,
+    CalibrationPoint, ClockId, ClockKind, Definition, Definitions, EventType, EventTypeId, Filter,
+    LocationEnd, LocationId, ProcessEnd, ProcessId, RecordingId, Role, StreamContents, TimeZero,
+    Verbosity,
 };
 
 use super::clock_fits::{CounterPoints, counter_points, fit_clocks};
@@ -153,6 +154,7 @@ impl Merge {
             trace_end_ns = trace_end_ns.max(member.end_ns);
             self.definitions.add(member.end());
         }
+        self.add_location_ends(zero_ns);
         let mut mover = MapMover::new(zero_ns.saturating_neg());
         let maps = self.definitions.clock_maps.values_mut();
         maps.for_each(|map| mover.move_map(map));
@@ -162,6 +164,52 @@ impl Merge {
             end_ns: trace_end_ns,
             reference_ns: Some(self.hosts.zero_reference_ns()),
         });
+    }
+
+    /// Defines when locations ended whose streams were all closed. Others end with their process. `zero_ns` is the moment of
+    /// the axis, as the clocks' maps still have it, that becomes 0.
+    fn add_location_ends(&mut self, zero_ns: i64) {
+        let mut ends: BTreeMap<LocationId, Option<i64>> = BTreeMap::new();
+        let location_of = |id| self.definitions.streams.get(id)?.location;
+        for member in self
+            .members
+            .iter()
+            .filter(|member| !member.input.is_of_archive())
+        {
+            let near_ns = member.end_ns.saturating_add(zero_ns);
+            for (id, contents) in &member.input.recording.streams {
+                let stream = member.numbers.streams.get(id);
+                let Some(location) = stream.and_then(location_of) else {
+                    continue;
+                };
+                let clock = self.stream_clock(member, *id);
+                let clock = clock.filter(|clock| is_closed(contents, clock.clock.kind));
+                let end_ns = clock.map(|clock| {
+                    let end_ns = clock.time_near(contents.totals.close_tick, near_ns);
+                    end_ns.saturating_sub(zero_ns).min(member.end_ns)
+                });
+                let end = ends.entry(location).or_insert(end_ns);
+                *end = end.zip(end_ns).map(|(a, b)| a.max(b));
+            }
+        }
+        // The axis of traces is moved already.
+        for trace in &self.traces {
+            for (id, stream) in &trace.definitions().streams {
+                let end = stream.location;
+                let end = end.and_then(|id| trace.definitions().location_ends.get(&id));
+                let location = trace.numbers.streams.get(id).and_then(location_of);
+                if let Some((end, location)) = end.zip(location) {
+                    let end_ns = end.end_ns.saturating_add(trace.shift_ns);
+                    ends.insert(location, Some(end_ns));
+                }
+            }
+        }
+        for (location, end_ns) in ends {
+            if let Some(end_ns) = end_ns {
+                let end = LocationEnd { location, end_ns };
+                self.definitions.add(Definition::LocationEnd(end));
+            }
+        }
     }
 
     /// Returns the first and the last moment of a process on the axis: what it reports itself, and its events' times. `None`
@@ -223,6 +271,14 @@ impl Merge {
         let start = start.or(end)?;
         Some((start, end.unwrap_or(start).max(start)))
     }
+}
+
+/// Returns whether a recording knows when a stream was closed. A clock that only its events have shown has no tick for that
+/// moment.
+fn is_closed(contents: &StreamContents, clock: ClockKind) -> bool {
+    let totals = &contents.totals;
+    let is_unknown = clock == ClockKind::Unreadable && totals.close_tick == totals.last_tick;
+    !contents.is_open && !is_unknown
 }
 
 /// Ten years, nanoseconds: no event lies that far outside its process's life.

@@ -1,8 +1,7 @@
 //! Region calls in a window of an input: one pass that everything about regions is built on.
 //!
 //! [`crate::calls`] defines what a call is. In a window, a pass starts with the regions that were entered before it and
-//! stops at its end. Calls that are then open end there, or at the location's last event if there is none after the
-//! window.
+//! stops at its end. Calls that are then open end there, or with their location if that ends before.
 
 use annals_format::names::element;
 use std::ops::ControlFlow;
@@ -17,7 +16,7 @@ use rustc_hash::FxHashMap;
 use super::query::Query;
 use super::{Reach, ReadSummary, Reader};
 use crate::by_stream::ByStream;
-use crate::calls::{CallSink, CallStack, Close, Frame, Moves};
+use crate::calls::{CallSink, CallStack, Close, Ending, Frame, Moves};
 use crate::error::Result;
 use crate::window::Window;
 
@@ -73,7 +72,7 @@ pub struct Call<'a> {
     /// Trace time of the enter, nanoseconds.
     pub begin: i64,
     /// Trace time of the leave, nanoseconds. A call that was never left ends with the call around it; one that is still open, at
-    /// the end of the window or of its location's events.
+    /// the end of the window or with its location: see [`Ending`].
     pub end: i64,
     /// Calls around it.
     pub depth: usize,
@@ -188,7 +187,11 @@ struct Plan {
     /// By location: whether it has several streams.
     is_mixed: Vec<bool>,
     locations: Vec<LocationId>,
+    /// By location: when it ended.
+    ends: Vec<Ending>,
     window: Window,
+    /// The end of what a slice or a filtered trace has; of another, the end of time.
+    kept_to_ns: i64,
     /// Whether the query takes only some streams of a location: snapshots describe whole locations.
     is_partial: bool,
 }
@@ -250,8 +253,13 @@ impl Calls {
             is_mixed: of_all.iter().map(|all| *all > 1).collect(),
             streams: taken.copied().collect(),
             all_streams: places.into_iter().collect(),
+            ends: locations
+                .iter()
+                .map(|id| Ending::of(definitions, *id))
+                .collect(),
             locations,
             window: query.window(),
+            kept_to_ns: definitions.kept_to_ns(),
         };
         Self::of_plan(Arc::new(plan))
     }
@@ -377,7 +385,7 @@ impl Calls {
                 continue;
             }
             let stack = &mut self.stacks[number];
-            stack.begin(number, state.open(), state.last_ns, is_first, sink);
+            stack.begin(number, state, is_first, sink);
         }
     }
 
@@ -566,9 +574,10 @@ impl Calls {
                 self.goes_on[number] |= last_ns >= self.plan.window.to_ns;
             }
         }
+        let to_ns = self.plan.window.to_ns.min(self.plan.kept_to_ns);
         for (number, stack) in self.stacks.iter_mut().enumerate() {
-            let end_ns = self.goes_on[number].then_some(self.plan.window.to_ns);
-            stack.end(number, end_ns, sink);
+            let end = self.plan.ends[number].within(to_ns, self.goes_on[number]);
+            stack.end(number, end, sink);
         }
     }
 }

@@ -82,7 +82,7 @@ pub use patterns::{
 };
 pub use region_kinds::{RegionKind, RegionKinds, ThreadConstruct};
 pub use region_rows::{
-    OutsideTime, RegionNames, RegionRow, RegionSums, RegionTimes, region_times, run_times,
+    OutsideTime, RegionNames, RegionRow, RegionSums, RegionTimes, RunTime, region_times, run_times,
 };
 pub use region_statistics::{
     Group, Grouping, RegionStats, Statistics, count_region_statistics, region_statistics,

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use annals_format::{
-    Definition, Definitions, LocationId, Region, RegionId, RegionStatistics, Role, StringId,
+    CallStatistics, Definition, Definitions, LocationId, Region, RegionId, RegionStatistics, Role,
+    StringId,
 };
 use annals_merger::{Query, ReadSummary, Reader, Result};
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,10 @@ pub struct RegionRow {
     pub inclusive_ns: i64,
     /// Time in the region itself.
     pub exclusive_ns: i64,
+    /// By how much the inclusive time may be more: calls that are open at the end may have lasted longer.
+    pub inclusive_more_ns: i64,
+    /// By how much the exclusive time may be more.
+    pub exclusive_more_ns: i64,
     /// The shortest call.
     pub min_ns: Option<i64>,
     /// The mean call, rounded down.
@@ -46,7 +51,7 @@ pub struct RegionRow {
     pub p99_ns: Option<i64>,
     /// Exclusive time as a share of the run time of all locations together (see [`RegionTimes::run_ns`]).
     pub share: f64,
-    /// Calls that are open at the end.
+    /// Calls that are open at the end, of the window or of their location. They last until then.
     pub open_calls: u64,
     /// Leaves without an enter.
     pub unmatched_leaves: u64,
@@ -95,6 +100,8 @@ pub struct OutsideTime {
     pub location: Option<String>,
     /// How long, nanoseconds.
     pub time_ns: i64,
+    /// By how much it may be more: when a process ended, or whether calls that were open last had been left, is not known.
+    pub more_ns: i64,
     /// Whether a loss may have changed it.
     pub is_uncertain: bool,
 }
@@ -111,7 +118,31 @@ pub struct RegionTimes {
     pub run_ns: i64,
 }
 
-/// Returns the run time of each group that entered regions anywhere in the trace, within the query's window, nanoseconds. A
+/// How long locations ran, together.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct RunTime {
+    /// Nanoseconds.
+    pub time_ns: i64,
+    /// By how much it may be more: when a killed process ended is known from its last heartbeat.
+    pub more_ns: i64,
+}
+
+impl RunTime {
+    fn add(&mut self, other: Self) {
+        self.time_ns = self.time_ns.saturating_add(other.time_ns);
+        self.more_ns = self.more_ns.saturating_add(other.more_ns);
+    }
+
+    /// Returns the part of it that regions leave, given their statistics.
+    pub fn outside_of<'a>(self, regions: impl IntoIterator<Item = &'a CallStatistics>) -> Self {
+        regions.into_iter().fold(self, |left, calls| Self {
+            time_ns: left.time_ns - calls.exclusive_ns - calls.unclear_ns,
+            more_ns: left.more_ns.saturating_add(calls.unclear_ns),
+        })
+    }
+}
+
+/// Returns the run time of each group that entered regions anywhere in the trace, within the query's window. A
 /// location counts from the start to the end of its process.
 ///
 /// # Errors
@@ -120,7 +151,7 @@ pub fn run_times(
     reader: &Reader,
     query: &Query,
     grouping: Grouping,
-) -> Result<BTreeMap<Group, i64>> {
+) -> Result<BTreeMap<Group, RunTime>> {
     let definitions = reader.definitions();
     let enters = |id| {
         let event_type = definitions.event_types.get(&id);
@@ -135,18 +166,22 @@ pub fn run_times(
     let locations: BTreeSet<LocationId> = entered
         .filter_map(|stream| definitions.streams.get(&stream.stream)?.location)
         .collect();
-    let mut times: BTreeMap<Group, i64> = BTreeMap::new();
+    let mut times: BTreeMap<Group, RunTime> = BTreeMap::new();
     for location in locations {
         let process = definitions.locations.get(&location).map(|l| l.process);
         let life = process.and_then(|process| definitions.process_ends.get(&process));
         let (start_ns, end_ns) = life.map_or((0, reader.end_ns()), |l| (l.start_ns, l.end_ns));
+        let error_ns = life.map_or(0, |life| life.end_error_ns);
         let group = match grouping {
             Grouping::None => Group::All,
             Grouping::Rank => Group::Rank(definitions.rank_of_location(location)),
             Grouping::Location => Group::Location(location),
         };
-        let inside = query.window().clip(start_ns, end_ns).max(0);
-        *times.entry(group).or_default() += inside;
+        let latest_ns = end_ns.saturating_add_unsigned(error_ns);
+        times.entry(group).or_default().add(RunTime {
+            time_ns: query.window().clip(start_ns, end_ns).max(0),
+            more_ns: query.window().clip(end_ns, latest_ns).max(0),
+        });
     }
     Ok(times)
 }
@@ -170,7 +205,7 @@ pub fn region_times(
 #[derive(Debug, Default)]
 pub struct RegionSums {
     statistics: Statistics,
-    run_times: BTreeMap<Group, i64>,
+    run_times: BTreeMap<Group, RunTime>,
     /// Whether events are lost that the user wanted.
     has_loss: bool,
 }
@@ -182,7 +217,7 @@ struct EncodedSums {
     body: Vec<u8>,
     /// Regions whose calls are uncertain: number, calls, whether that is a lower bound.
     uncertain: Vec<(u32, u64, bool)>,
-    run_ns: Option<i64>,
+    run_time: Option<(i64, i64)>,
     has_loss: bool,
     /// Definition records of regions.
     definitions: Vec<u8>,
@@ -276,8 +311,8 @@ impl RegionSums {
         for (key, stats) in &other.statistics {
             self.statistics.entry(*key).or_default().add(stats);
         }
-        for (group, time_ns) in other.run_times {
-            *self.run_times.entry(group).or_default() += time_ns;
+        for (group, run_time) in other.run_times {
+            self.run_times.entry(group).or_default().add(run_time);
         }
         self.has_loss |= other.has_loss;
     }
@@ -320,7 +355,10 @@ impl RegionSums {
             head,
             body,
             uncertain: uncertain.collect(),
-            run_ns: self.run_times.get(&Group::All).copied(),
+            run_time: self
+                .run_times
+                .get(&Group::All)
+                .map(|time| (time.time_ns, time.more_ns)),
             has_loss: self.has_loss,
             definitions: records,
             identities,
@@ -353,10 +391,12 @@ impl RegionSums {
             stats.uncertain_calls = calls;
             stats.uncertain_is_lower_bound = is_lower_bound;
         }
-        let run_times = encoded.run_ns.map(|ns| (Group::All, ns)).into_iter();
+        let run_times = encoded
+            .run_time
+            .map(|(time_ns, more_ns)| (Group::All, RunTime { time_ns, more_ns }));
         Some(Self {
             statistics,
-            run_times: run_times.collect(),
+            run_times: run_times.into_iter().collect(),
             has_loss: encoded.has_loss,
         })
     }
@@ -369,10 +409,10 @@ impl RegionSums {
     ) -> RegionTimes {
         let names = LocationNames::new(definitions);
         let (stats, mut outside) = (self.statistics, self.run_times);
-        let run_ns: i64 = outside.values().sum();
+        let run_ns: i64 = outside.values().map(|time| time.time_ns).sum();
         for ((group, _), of_region) in &stats {
-            if let Some(time_ns) = outside.get_mut(group) {
-                *time_ns -= of_region.counted.exclusive_ns;
+            if let Some(time) = outside.get_mut(group) {
+                *time = time.outside_of([&of_region.counted]);
             }
         }
         let uncertain: BTreeSet<Group> = stats
@@ -381,13 +421,16 @@ impl RegionSums {
             .map(|((group, _), _)| *group)
             .collect();
         let has_loss = self.has_loss;
-        let outside = outside.into_iter().map(|(group, time_ns)| {
+        let outside = outside.into_iter().map(|(group, time)| {
             let (rank, location) = place_of(definitions, &names, group);
             OutsideTime {
                 rank,
                 location,
-                time_ns: time_ns.max(0),
-                is_uncertain: uncertain.contains(&group) || (has_loss && group == Group::All),
+                time_ns: time.time_ns.max(0),
+                more_ns: time.more_ns,
+                is_uncertain: time.more_ns != 0
+                    || uncertain.contains(&group)
+                    || (has_loss && group == Group::All),
             }
         });
         let mut outside: Vec<OutsideTime> = outside.collect();
@@ -452,6 +495,8 @@ fn row(
         calls: stats.counted.calls,
         inclusive_ns: stats.counted.inclusive_ns,
         exclusive_ns: stats.counted.exclusive_ns,
+        inclusive_more_ns: stats.counted.inclusive_more_ns,
+        exclusive_more_ns: stats.counted.exclusive_more_ns,
         min_ns: stats.counted.completed.min(),
         mean_ns: stats.counted.completed.mean(),
         max_ns: stats.counted.completed.max(),

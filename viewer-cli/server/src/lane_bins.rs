@@ -325,7 +325,6 @@ impl LaneSum {
 /// A group or location whose calls are read.
 #[derive(Debug)]
 struct Target {
-    kind: LaneKind,
     /// By depth: the number of the lane.
     lanes: Vec<Option<usize>>,
 }
@@ -335,8 +334,6 @@ struct Plan {
     targets: Vec<Target>,
     /// By number of the location: the targets.
     of_location: Vec<Vec<usize>>,
-    /// Where calls end that are open at the end of the trace, or of what is read, in lanes of several locations.
-    end_ns: i64,
 }
 
 /// Adds up the calls of several lanes.
@@ -357,10 +354,6 @@ impl CallSink for LaneSums<'_> {
             let target = &self.plan.targets[*target];
             let Some(Some(lane)) = target.lanes.get(depth) else {
                 continue;
-            };
-            let end_ns = match how {
-                Close::Open if target.kind != LaneKind::Location => self.plan.end_ns,
-                _ => end_ns,
             };
             if let Some(sum) = &mut self.sums[*lane] {
                 sum.add(frame.region, frame.entered_ns, end_ns, how != Close::Open);
@@ -555,8 +548,7 @@ fn read_lanes(
             continue;
         }
         let target = *places.entry((lane.kind, lane.id)).or_insert_with(|| {
-            let (kind, lanes) = (lane.kind, Vec::new());
-            targets.push(Target { kind, lanes });
+            targets.push(Target { lanes: Vec::new() });
             targets.len() - 1
         });
         let of = &mut targets[target].lanes;
@@ -579,7 +571,6 @@ fn read_lanes(
     let plan = Plan {
         targets,
         of_location,
-        end_ns: reader.last_ns().min(window.to_ns),
     };
     let new = |_| LaneSums {
         plan: &plan,

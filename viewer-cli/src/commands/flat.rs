@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use annals_analysis::{
-    Group, Grouping, LocationNames, RegionStats, Statistics, region_statistics, run_times,
+    Group, Grouping, LocationNames, RegionStats, RunTime, Statistics, region_statistics, run_times,
 };
 use annals_format::{Definitions, RegionId};
 use annals_merger::{Query, ReadSummary, Reader, Window};
@@ -135,23 +135,28 @@ fn outside_row(
     opened: &Reader,
     names: &LocationNames,
     statistics: &Statistics,
-    run_times: &BTreeMap<Group, i64>,
+    run_times: &BTreeMap<Group, RunTime>,
 ) -> Option<(String, Vec<Share>)> {
     // One pass: there may be tens of thousands of groups.
-    let mut inside: BTreeMap<Group, (i64, bool)> = BTreeMap::new();
+    let mut outside: BTreeMap<Group, (RunTime, bool)> = BTreeMap::new();
+    outside.extend(
+        run_times
+            .iter()
+            .map(|(group, time)| (*group, (*time, false))),
+    );
     for ((group, _), stats) in statistics {
-        let (ns, is_uncertain) = inside.entry(*group).or_default();
-        *ns += stats.counted.exclusive_ns;
-        *is_uncertain |= stats.counted.is_time_uncertain || stats.uncertain_calls != 0;
+        if let Some((time, is_uncertain)) = outside.get_mut(group) {
+            *time = time.outside_of([&stats.counted]);
+            *is_uncertain |= stats.counted.is_time_uncertain || stats.uncertain_calls != 0;
+        }
     }
-    let shares = run_times.iter().map(|(group, run_ns)| {
-        let (inside_ns, is_uncertain) = inside.get(group).copied().unwrap_or_default();
-        let time_ns = (run_ns - inside_ns).max(0);
+    let shares = outside.into_iter().map(|(group, (time, is_uncertain))| {
+        let time_ns = time.time_ns.max(0);
         Share {
             exclusive_ns: time_ns,
             inclusive_ns: time_ns,
-            time_is_uncertain: is_uncertain,
-            ..share(opened.definitions(), names, *group, &RegionStats::default())
+            time_is_uncertain: is_uncertain || time.more_ns != 0,
+            ..share(opened.definitions(), names, group, &RegionStats::default())
         }
     });
     let shares: Vec<Share> = shares.collect();
@@ -163,7 +168,7 @@ fn outside_row(
 fn table(
     opened: &Reader,
     statistics: &Statistics,
-    run_times: &BTreeMap<Group, i64>,
+    run_times: &BTreeMap<Group, RunTime>,
     filter: &Query,
     is_inclusive: bool,
 ) -> (usize, Vec<FlatRow>) {

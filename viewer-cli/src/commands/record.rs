@@ -238,7 +238,7 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<ProgramEnd> {
     }
     let program = Path::new(&arguments.command[0]);
     let launched = launched.with_context(|| format!("cannot run {}", program.display()))?;
-    let status = launched.status;
+    let status = launched.exit.status;
     let ends = ends_of(launched, watch);
     // Clocks of file systems may be coarse, or late.
     let since = started - Duration::from_secs(10);
@@ -332,13 +332,9 @@ fn recorded_command(
 
 /// Returns how the program and the processes that it started have ended.
 fn ends_of(launched: Launched, watch: Option<Watch>) -> Ends {
-    let Launched {
-        pid,
-        status,
-        orphans,
-    } = launched;
+    let Launched { pid, exit, orphans } = launched;
     Ends {
-        child: (pid, status),
+        child: (pid, exit),
         others: match watch {
             Some(watch) => watch.end(orphans),
             None => Processes::without_watch(orphans),

@@ -70,6 +70,8 @@ pub(super) struct Bars<'a> {
     waits: Vec<Vec<LaneWait>>,
     /// Time in each region itself, nanoseconds.
     pub(super) exclusive: BTreeMap<RegionId, i64>,
+    /// Regions with calls that losses, or the end of their location, leave uncertain.
+    pub(super) uncertain: FxHashSet<RegionId>,
     /// Calls that are deeper than the levels drawn.
     pub(super) hidden_calls: u64,
     /// Regions of standard libraries. Empty if regions were chosen.
@@ -119,6 +121,7 @@ impl<'a> Bars<'a> {
             cells: vec![Vec::new(); waits.len()],
             waits,
             exclusive: BTreeMap::new(),
+            uncertain: FxHashSet::default(),
             hidden_calls: 0,
             std_regions: std_regions(reader.definitions(), filter),
             std_calls: 0,
@@ -153,8 +156,9 @@ impl<'a> Bars<'a> {
 
     /// Ends the waits that begin in a call with the call. The innermost call is closed first.
     fn end_waits(&mut self, lane: usize, call: &Frame, left_ns: i64, level: u32, how: Close) {
-        // A call that continues after the window ends no wait; one that is open at the trace's end does.
-        let is_over = how != Close::Open || left_ns >= self.trace_end_ns;
+        // A call that continues after the window ends no wait; one that is open when its location ends does.
+        let is_over =
+            how != Close::Open || left_ns < self.window.to_ns || left_ns >= self.trace_end_ns;
         let waits = &mut self.waits[lane];
         let first = waits.partition_point(|wait| wait.from_ns < call.entered_ns);
         for wait in &mut waits[first..] {
@@ -230,6 +234,9 @@ impl CallSink for Bars<'_> {
         };
         let Tag { level, is_drawn } = Tag::of(frame);
         self.end_waits(lane, frame, time_ns, level, how);
+        if frame.is_uncertain && self.window.overlaps(frame.entered_ns, time_ns) {
+            self.uncertain.insert(frame.region);
+        }
         if self.levels == 1 {
             return;
         }

@@ -71,7 +71,9 @@ impl Layout {
         let legend = regions.iter().map(|(region, exclusive_ns)| Legend {
             name: definitions.region_name(*region),
             exclusive_ns: *exclusive_ns,
+            is_uncertain: bars.uncertain.contains(region),
         });
+        let legend: Vec<Legend> = legend.collect();
         let names = LocationNames::new(definitions);
         let drawn = chosen.iter().enumerate().map(|(lane, id)| TimelineLane {
             rank: definitions.rank_of_location(*id),
@@ -93,7 +95,7 @@ impl Layout {
                 by_column: links.by_column,
             },
             longest_waits: Vec::new(),
-            legend: legend.collect(),
+            legend,
             outside: match filter.is_by_region() {
                 true => "outside of the chosen regions",
                 false => "outside of all regions",

@@ -4,6 +4,7 @@ use annals_analysis::{Wait, bin_start};
 use annals_format::RegionId;
 use annals_merger::Window;
 
+use crate::time;
 use crate::views::{wait_chain, wait_sentence};
 
 /// The request.
@@ -143,6 +144,17 @@ pub struct Legend {
     pub name: String,
     /// Time in itself, over all lanes shown, nanoseconds.
     pub exclusive_ns: i64,
+    /// Whether the time is not exact.
+    pub is_uncertain: bool,
+}
+
+impl Legend {
+    /// Returns its time, and its share of `whole` nanoseconds, in words.
+    pub fn time(&self, whole: i64) -> String {
+        let share = self.exclusive_ns as f64 * 100.0 / whole.max(1) as f64;
+        let mark = if self.is_uncertain { "~" } else { "" };
+        format!("{mark}{} ({share:.1} %)", time::duration(self.exclusive_ns))
+    }
 }
 
 /// A wait that is named below the picture.

@@ -566,8 +566,7 @@ fn draw_below(sheet: &Sheet<'_>, top: f64, canvas: &mut dyn Canvas) {
     for (place, entry) in layout.legend.iter().take(MOST_NAMES).enumerate() {
         let (x, line) = place_of(place, y);
         canvas.rect([x, line - 9.0, 14.0, 10.0], region_colour(&entry.name), "");
-        let share = entry.exclusive_ns as f64 * 100.0 / whole.max(1) as f64;
-        let took = format!("  {} ({share:.1} %)", time::duration(entry.exclusive_ns));
+        let took = format!("  {}", entry.time(whole));
         let room = wide - 20.0 - 10.0 - text_width(&took, NORMAL);
         let letters = (room / (NORMAL * 0.6)) as usize;
         let name = fitted(&shorten(&safe(&entry.name), letters), NORMAL, room);

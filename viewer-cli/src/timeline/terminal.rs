@@ -190,13 +190,8 @@ fn legend(layout: &Layout, has_colour: bool, text: &mut String) {
             is_waiting: false,
         };
         paint(text, layout, region, has_colour, 1);
-        let share = entry.exclusive_ns as f64 * 100.0 / whole.max(1) as f64;
-        let _ = writeln!(
-            text,
-            " {}  {} ({share:.1} %)",
-            shorten(&safe(&entry.name), NAME),
-            time::duration(entry.exclusive_ns)
-        );
+        let name = shorten(&safe(&entry.name), NAME);
+        let _ = writeln!(text, " {name}  {}", entry.time(whole));
     }
     if layout.legend.len() > MOST_NAMES {
         let _ = writeln!(

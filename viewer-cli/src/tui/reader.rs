@@ -280,6 +280,8 @@ impl Work {
         let legend = regions.iter().map(|(region, times)| Legend {
             name: definitions.region_name(*region),
             exclusive_ns: times.saturating_mul(each_ns),
+            // Estimated from the places that were sampled.
+            is_uncertain: true,
         });
         let names = LocationNames::new(definitions);
         let place_of = |id| regions.iter().position(|(region, _)| *region == id);

@@ -183,7 +183,7 @@ fn times_of_region(row: &RegionRow, whole: u64) -> [String; 7] {
     ]
 }
 
-/// Appends sentences on a region's calls without a leave, and on its leaves without an enter.
+/// Appends sentences on a region's calls without a leave, those that are open at the end, and on its leaves without an enter.
 fn put_unpaired(row: &RegionRow, text: &mut String) {
     let name = safe(&row.name);
     if row.unleft_calls != 0 {
@@ -195,6 +195,17 @@ fn put_unpaired(row: &RegionRow, text: &mut String) {
         let _ = writeln!(
             text,
             "{name}: {calls} without a leave, taken to end with the region around: {why}"
+        );
+    }
+    if row.open_calls != 0 {
+        let calls = counted(row.open_calls, "call");
+        let more = match row.inclusive_more_ns {
+            0 => String::new(),
+            more => format!(", or up to {} longer", time::duration(more)),
+        };
+        let _ = writeln!(
+            text,
+            "{name}: {calls} open at the end, taken to last until then{more}"
         );
     }
     if row.unmatched_leaves != 0 {
@@ -232,6 +243,9 @@ pub fn region_sentence(times: &RegionTimes, whole: &str) -> String {
     let calls = match row.calls {
         // Of a window: it was entered before.
         0 => String::new(),
+        calls if calls == row.open_calls => {
+            format!(", in {} open at the end", counted(calls, "call"))
+        }
         calls => format!(", in {}", counted(calls, "call")),
     };
     let mut text = format!(
