@@ -559,9 +559,12 @@ pub(crate) fn by_process(of: &Definitions) -> BTreeMap<ProcessId, Definitions> {
         give(d.process, Definition::Location(d.clone()));
     }
     for d in of.streams.values() {
-        let source = of.sources.get(&d.source);
-        if let Some(source) = source.filter(|source| is_known(&source.process)) {
-            give(source.process, Definition::Stream(*d));
+        // The events of a trace have times: those of a stream whose source is lost are of the process of its location.
+        let source = of.sources.get(&d.source).map(|source| source.process);
+        let location = d.location.and_then(|location| of.locations.get(&location));
+        let process = source.or_else(|| Some(location?.process));
+        if let Some(process) = process.filter(|process| is_known(process)) {
+            give(process, Definition::Stream(*d));
         }
     }
     for d in of.modules.values().filter(|d| is_known(&d.process)) {

@@ -354,8 +354,6 @@ struct Renumbered {
     /// Events by stream and type: kept, and left out by the filter.
     kept: FxHashMap<(StreamId, EventTypeId), u64>,
     filtered: FxHashMap<(StreamId, EventTypeId), u64>,
-    /// Losses before events of other slices.
-    elsewhere: Vec<TraceLoss>,
     /// Events of streams that are not defined.
     unplaced: u64,
     hashes: Vec<(StreamId, OrderHash)>,
@@ -777,7 +775,7 @@ impl<'a> TraceReader<'a> {
                 && self.keep.selection.takes_stream(loss.stream)
                 && self.keep.window.contains(group.times_ns[*index]);
             match place {
-                None if is_elsewhere => found.elsewhere.push(loss),
+                None if is_elsewhere => {}
                 _ => {
                     let place = place.map(|index| (found.batches.len(), index));
                     found.losses.push((place, loss));
@@ -847,32 +845,9 @@ impl<'a> TraceReader<'a> {
                 LossPlace::Event(..) => true,
                 LossPlace::Time(time_ns) => self.keep.has(time_ns),
             };
-            self.count_loss(&loss, is_here);
             if is_here {
                 self.queue.losses.push((place, loss));
             }
-        }
-        for loss in found.elsewhere {
-            self.count_loss(&loss, false);
-        }
-    }
-
-    /// Counts a loss if there is no footer: totals then contain only what heads contain, which is
-    /// events.
-    fn count_loss(&mut self, loss: &TraceLoss, is_here: bool) {
-        if self.earlier.input.trace.has_footer {
-            return;
-        }
-        let row = self.row(loss.stream, loss.event_type.unwrap_or(ANY_EVENT_TYPE));
-        if is_here || !loss.cause.is_of_reader() {
-            row.add_loss(loss.cause, loss.count);
-        } else {
-            row.add_filtered(loss.count);
-        }
-        row.raised = row.raised.saturating_add(loss.count);
-        row.raised_is_lower_bound = true;
-        if loss.cause.is_of_reader() {
-            row.recorded = row.recorded.saturating_add(loss.count);
         }
     }
 
