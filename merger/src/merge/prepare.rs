@@ -213,7 +213,8 @@ impl Merge {
             // A recording that ends early may know when a stream was closed, and nothing later.
             if let Some(clock) = clock.filter(|_| !contents.is_open) {
                 let near_ns = end.unwrap_or(own_end);
-                let close_ns = clock.time_near(contents.totals.close_tick, near_ns);
+                let close_tick = contents.totals.close_tick;
+                let close_ns = clock.time_near(close_tick, near_ns, i64::MIN..=i64::MAX);
                 end = match is_plausible(close_ns) {
                     true => Some(close_ns.max(near_ns)),
                     false => end,
