@@ -121,6 +121,8 @@ struct LiveLoss {
     events: u64,
     /// Whether some of its definitions could not be read.
     definitions_unreadable: bool,
+    /// Whether the live file is cut off.
+    is_cut: bool,
 }
 
 /// Information of a live file about streams that were open.
@@ -237,6 +239,7 @@ impl Recording {
     pub fn describe_live_loss(&self) -> Option<String> {
         let events = self.live_loss.events;
         match (events, self.live_loss.definitions_unreadable) {
+            (0, _) if self.live_loss.is_cut => Some("no end: parts are missing".to_owned()),
             (0, false) => None,
             (0, true) => Some("definitions that cannot be read".to_owned()),
             (events, _) => Some(format!("{events} events that cannot be read")),
@@ -373,14 +376,25 @@ impl Recording {
             });
             return;
         }
+        let missing = live.describe_missing();
         self.ended = if live.state == layout::STATE_STORAGE_FAILED {
             Ended::StorageFailed
         } else if is_alive(&live.header) {
             Ended::Running
+        } else if missing.is_some() {
+            Ended::Truncated
         } else {
             Ended::Killed
         };
         self.last_reference_ns = Some(live.heartbeat_ns);
+        if let Some(what) = missing {
+            self.live_loss.is_cut = true;
+            self.problems.push(Problem {
+                offset: 0,
+                length: 0,
+                what,
+            });
+        }
         if let Err(error) = Arc::make_mut(&mut self.definitions).add_all(&live.definitions) {
             self.live_loss.definitions_unreadable = true;
             self.problem(0, 0, &error);
@@ -418,7 +432,7 @@ impl Recording {
             chunks.insert(key, StoredChunk { header, place });
             self.pages.push(page);
         }
-        let streams = live.streams.into_iter();
+        let streams = live.streams.into_iter().filter(|open| !open.lacks_counters);
         open.streams.extend(streams.map(|s| (s.stream, s)));
     }
 
@@ -672,6 +686,23 @@ mod tests {
         assert_eq!(row(&contents, ty(0)), (3, 3, 2));
         assert_eq!(row(&contents, ty(1)), (2, 2, 1));
         assert!(is_balanced(&contents));
+    }
+
+    #[test]
+    fn pages_of_a_live_file_that_is_cut_off_are_read_and_the_rest_is_truncated() {
+        let mut live = LiveMaker::new();
+        live.slot(0, 0, 0);
+        live.raised(0, 0, 4);
+        let rows = rows(&[0, 0]);
+        live.page(0, (0, 0), 2, &rows);
+        let second = live.page(1, (1, 2), 2, &rows);
+        live.bytes.truncate(second);
+        let recording = read_as(&file([]), Some(&live), false);
+        assert_eq!(recording.ended, Ended::Truncated);
+        assert_eq!(recording.streams[&STREAM].chunks.len(), 1);
+        let problem = recording.problems.first().unwrap();
+        assert!(problem.what.contains("cut off"), "{}", problem.what);
+        assert!(recording.describe_live_loss().is_some());
     }
 
     #[test]
