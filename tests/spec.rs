@@ -6,19 +6,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use annals_format::wire::{Put, Wire};
 use annals_format::{
     BLOCK_HEADER_LEN, BlockHeader, BlockKind, BlockWriter, CalibrationPoint, CallStatistics, Cause,
-    Chunk, ChunkBuilder, ChunkHeader, ClockId, ClockMap, Column, CompressionLevel, Cumulative,
-    Definition, Definitions, DroppedRecord, Element, ElementType, EventHasher, EventType,
-    EventTypeId, FileHeader, FileKind, Filter, Footer, ForeignRecord, Function, LaneKey, LaneKind,
-    LiveHeader, LiveImage, LocationId, LocationState, MapCursor, MessageRow, MetricRow, Module,
-    ModuleId, OrderHash, OrderedChunk, OverviewRow, ProcessId, ROW_OBSERVATION, RecordingId,
-    RecordingIndex, Reference, RegionId, RegionStatistics, Role, RowScanner, Schema,
-    SharedClockMap, Slice, Snapshot, SnapshotHeader, Step, StreamGroup, StreamId, StreamTotals,
-    StringId, Symbol, TraceChunk, TraceChunkHeader, TraceLoss, TypeColumns, Value, Verbosity,
-    World, decode_index_block, decode_messages, decode_metrics, decode_overview, decode_tail,
-    encode_messages, encode_messages_head, encode_metrics, encode_metrics_head, encode_overview,
-    encode_overview_head, encode_tail, live, names, put_before_rows, put_dropped_row, put_ints,
-    put_row_start, read_ints,
+    Chunk, ChunkBuilder, ChunkHeader, ClockId, ClockKind, ClockMap, Column, CompressionLevel,
+    Cumulative, Definition, Definitions, DroppedRecord, Element, ElementType, EventHasher,
+    EventType, EventTypeId, FileHeader, FileKind, Filter, Footer, ForeignRecord, Function, LaneKey,
+    LaneKind, LiveHeader, LiveImage, LocationId, LocationState, MapCursor, MessageRow, MetricRow,
+    Module, ModuleId, OrderHash, OrderedChunk, OverviewRow, ProcessId, ROW_OBSERVATION,
+    RecordingId, RecordingIndex, Reference, RegionId, RegionStatistics, Role, RowScanner, Schema,
+    SharedClockMap, Slice, Snapshot, SnapshotHeader, SourceOrder, Step, StreamGroup, StreamId,
+    StreamTotals, StringId, Symbol, TraceChunk, TraceChunkHeader, TraceLoss, TypeColumns, Value,
+    Verbosity, World, decode_index_block, decode_messages, decode_metrics, decode_overview,
+    decode_tail, encode_messages, encode_messages_head, encode_metrics, encode_metrics_head,
+    encode_overview, encode_overview_head, encode_tail, live, names, put_before_rows,
+    put_dropped_row, put_ints, put_row_start, read_ints,
 };
+use annals_test_support::{MARK, Row, TestClock, TestRecording, TestStream};
 use serde_json::{Value as Json, json};
 
 const SPEC: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/format/SPEC.md");
@@ -1110,7 +1111,8 @@ fn a_live_header_has_identity_and_areas() {
         page.resize(live::layout::HEADER_LEN, 0);
         let read = LiveHeader::decode(&page, 327_680).unwrap();
         assert_eq!(read, live_header());
-        assert!(LiveHeader::decode(&page, 327_679).is_err());
+        // A file that is cut off has what is before the cut.
+        assert_eq!(LiveHeader::decode(&page, 327_679).unwrap(), read);
         json!({
             "recording_id": read.recording_id.to_string(),
             "boot_id": hex_string(&read.boot_id.0),
@@ -1302,6 +1304,72 @@ fn an_observations_row_is_a_reading_of_the_reference_clock() {
         assert_eq!(builder.push_rows(&schema, 0, bytes).unwrap(), 0);
         let (_, chunk) = builder.finish(StreamId::new(0));
         json!({"reference_ns": chunk.observations[0].1})
+    });
+}
+
+#[test]
+fn the_ticks_of_a_loss_are_unwrapped_between_the_events_around_it() {
+    let clock = TestClock {
+        kind: ClockKind::Readable,
+        ticks_per_second: 1_000_000,
+        max_ticks: 49_999,
+        tick_at_zero: 0,
+    };
+    let events_us = [9_560, 196_800];
+    let record = |cumulative, to_tick| DroppedRecord {
+        event_type: Some(MARK),
+        cause: Cause::ReportedBySource,
+        is_lower_bound: true,
+        count: 1,
+        cumulative,
+        from_tick: 9_560,
+        to_tick,
+    };
+    let mut rows = Vec::new();
+    put_dropped_row(&record(1, 25_000), &mut rows);
+    put_dropped_row(&record(2, 28_000), &mut rows);
+    assert_example("ticks-of-losses", &rows, |bytes| {
+        let mut builder = ChunkBuilder::new(clock.max_ticks);
+        let schema = Definitions::default().schema();
+        builder.push_rows(&schema, 0, bytes).unwrap();
+        let (_, chunk) = builder.finish(StreamId::new(0));
+        let dropped = chunk.dropped.iter().map(|(_, record)| {
+            Row::Dropped(
+                record.event_type,
+                record.count,
+                record.from_tick,
+                record.to_tick,
+            )
+        });
+        let event = |number: usize| {
+            let time_ns = events_us[number] * 1000;
+            let event = Row::Event(MARK, clock.tick(time_ns), number as u64);
+            [Row::Observation(time_ns), event]
+        };
+        let rows = event(0).into_iter().chain(dropped).chain(event(1));
+        let recording = TestRecording {
+            rank: Some(0),
+            rank_count: None,
+            id: 1,
+            start_ns: 0,
+            end_ns: 200_000_000,
+            clocks: vec![clock],
+            streams: vec![TestStream {
+                clock: 0,
+                ordering: SourceOrder::Ordered,
+                chunks: vec![(events_us[0] * 1000, rows.collect())],
+            }],
+            has_footer: true,
+        };
+        let scratch = tempfile::tempdir().unwrap();
+        recording.write(scratch.path(), CompressionLevel::None);
+        let opened = annals_merger::Reader::open(scratch.path()).unwrap();
+        let losses = opened.summary().unwrap().losses;
+        let intervals = losses
+            .iter()
+            .map(|loss| [loss.from_ns / 1000, loss.to_ns / 1000]);
+        let intervals: Vec<[i64; 2]> = intervals.collect();
+        json!({"max_ticks": clock.max_ticks, "events_us": events_us, "intervals_us": intervals})
     });
 }
 

@@ -123,7 +123,7 @@ pub use snapshot::{
 };
 pub use statistics::{CallStatistics, MAX_STATISTICS_REGIONS, RegionStatistics};
 pub use stream_group::{StreamCounts, StreamGroup};
-pub use text::text_of;
+pub use text::{text_of, text_of_value};
 pub use totals::{DroppedCounts, StreamTotals, TypeTotals};
 pub use trace::{
     LoadedChunk, StoredTraceChunk, Trace, TraceSnapshot, read_stored_trace_chunk, read_trace_chunk,

@@ -161,8 +161,8 @@ impl LiveHeader {
     /// Reads the header.
     ///
     /// # Errors
-    /// If it is not an intact header of this major version, its areas do not fit `file_len` bytes, or
-    /// they are larger than the format allows.
+    /// If it is not an intact header of this major version, or the file or its areas are larger than the format allows. Areas
+    /// may end after the file: see [`LiveImage::describe_missing`].
     pub fn decode(b: &[u8], file_len: u64) -> Result<Self> {
         if b.len() < l::HEADER_LEN {
             return Err(FormatError::UnexpectedEnd {
@@ -212,23 +212,13 @@ impl LiveHeader {
         };
         let page_size = u64::from(header.page_size);
         let areas = [
-            (
-                header.slots_offset,
-                u64::from(header.slot_count) * l::SLOT_LEN as u64,
-            ),
-            (
-                header.segments_offset,
-                u64::from(header.segment_count) * l::SEGMENT_LEN as u64,
-            ),
-            (header.definitions_offset, header.definitions_capacity),
-            (
-                header.pages_offset,
-                page_size * u64::from(header.page_count),
-            ),
+            header.slots_offset,
+            header.segments_offset,
+            header.definitions_offset,
+            header.pages_offset,
         ];
-        let fits = areas
-            .iter()
-            .all(|(offset, len)| offset.checked_add(*len).is_some_and(|end| end <= file_len));
+        // Beyond the end of any file: nothing of the areas can be there.
+        let is_beyond = areas.iter().any(|offset| *offset > l::MAX_FILE_LEN);
         let is_page = (l::PAGE_HEADER_LEN as u64..=l::MAX_PAGE_LEN as u64).contains(&page_size);
         if !is_page
             || header.definitions_capacity > l::MAX_DEFINITIONS_LEN
@@ -240,7 +230,7 @@ impl LiveHeader {
                 format!("{header:?} in {file_len} bytes"),
             ));
         }
-        if !fits {
+        if is_beyond {
             return Err(FormatError::invalid(
                 l::PAGE_SIZE,
                 "areas within the live file",
@@ -310,6 +300,8 @@ pub struct LiveStream {
     pub lost: u64,
     /// Counters that are not all 0, by event type.
     pub counters: Vec<LiveCounters>,
+    /// Whether some of the counters are beyond the end of a file that is cut off. What the stream raised is unknown then.
+    pub lacks_counters: bool,
 }
 
 /// A page with committed rows.
@@ -350,6 +342,20 @@ pub struct LiveImage {
     pub pages: Vec<LivePage>,
     /// Number of counter segments that have counts and that no slot names: the slots of their streams are lost.
     pub unnamed_segments: usize,
+    missing: MissingParts,
+}
+
+/// What is beyond the end of a live file that is cut off.
+#[derive(Clone, Copy, Default, Debug)]
+struct MissingParts {
+    /// Bytes that are there.
+    file_len: u64,
+    pages: u64,
+    slots: u64,
+    /// Counter segments that a slot names.
+    segments: u64,
+    /// Bytes of definitions.
+    definitions: u64,
 }
 
 impl LiveImage {
@@ -372,6 +378,10 @@ impl LiveImage {
             streams: Vec::new(),
             pages: Vec::new(),
             unnamed_segments: 0,
+            missing: MissingParts {
+                file_len,
+                ..MissingParts::default()
+            },
         };
         // The order matters when the process still runs. Events that a stream had handed on before the pages are read
         // are in the pages or in the recording. Events in the pages are defined and counted by the time that
@@ -383,6 +393,48 @@ impl LiveImage {
         Ok(image)
     }
 
+    /// Describes what is missing because the file ends before an area of it does. `None` means that all is there.
+    pub fn describe_missing(&self) -> Option<String> {
+        let MissingParts {
+            file_len,
+            pages,
+            slots,
+            segments,
+            definitions,
+        } = self.missing;
+        let parts = [
+            (pages, "page", "pages"),
+            (slots, "slot of a stream", "slots of streams"),
+            (segments, "segment of counters", "segments of counters"),
+            (definitions, "byte of definitions", "bytes of definitions"),
+        ];
+        let parts = parts.iter().filter(|(count, ..)| *count != 0);
+        let parts = parts.map(|(count, one, more)| match count {
+            1 => format!("1 {one}"),
+            count => format!("{count} {more}"),
+        });
+        let parts: Vec<String> = parts.collect();
+        (!parts.is_empty()).then(|| {
+            let parts = parts.join(", ");
+            format!("the live file is cut off after {file_len} bytes, without {parts}")
+        })
+    }
+
+    /// Returns how many of the parts of an area are in the file, at most `count`.
+    fn parts_there(&self, offset: u64, length: usize, count: u32) -> u64 {
+        let bytes = self.missing.file_len.saturating_sub(offset);
+        (bytes / length as u64).min(count.into())
+    }
+
+    /// Returns how many slots are in the file.
+    fn slots_there(&self) -> u64 {
+        self.parts_there(
+            self.header.slots_offset,
+            l::SLOT_LEN,
+            self.header.slot_count,
+        )
+    }
+
     fn slot_offset(&self, number: u64) -> u64 {
         self.header.slots_offset + number * l::SLOT_LEN as u64
     }
@@ -391,7 +443,7 @@ impl LiveImage {
     fn read_handed_on(&self, file: &dyn ReadAt) -> Result<HashMap<u32, u64>> {
         let mut handed_on = HashMap::new();
         let mut slot = [0; l::SLOT_RECORDED + 8];
-        for number in 0..u64::from(self.header.slot_count) {
+        for number in 0..self.slots_there() {
             file.read_exact_at(self.slot_offset(number), &mut slot)?;
             let stream = LE::read_u32(&slot[l::SLOT_STREAM..]);
             if stream != 0 {
@@ -402,10 +454,21 @@ impl LiveImage {
     }
 
     fn read_pages(&mut self, file: &dyn ReadAt) -> Result<()> {
-        let mut found = Vec::new();
-        for number in 0..u64::from(self.header.page_count) {
-            found.extend(self.read_page(file, number)?);
+        let (mut found, mut cut) = (Vec::new(), 0);
+        let page_count = u64::from(self.header.page_count);
+        for number in 0..page_count {
+            let offset = self.page_offset(number);
+            if offset.saturating_add(l::PAGE_HEADER_LEN as u64) > self.missing.file_len {
+                cut += page_count - number;
+                break;
+            }
+            match self.read_page(file, number) {
+                Ok(page) => found.extend(page),
+                Err(FormatError::UnexpectedEnd { .. }) => cut += 1,
+                Err(error) => return Err(error),
+            }
         }
+        self.missing.pages = cut;
         found.sort_by_key(|found| (found.page.stream, found.page.sequence));
         let mut found = found.into_iter().peekable();
         while let Some(mut this) = found.next() {
@@ -425,8 +488,16 @@ impl LiveImage {
         Ok(())
     }
 
+    fn page_offset(&self, number: u64) -> u64 {
+        self.header.pages_offset + number * u64::from(self.header.page_size)
+    }
+
+    /// Reads a page. `None` means that it has no rows, or changed while it was read.
+    ///
+    /// # Errors
+    /// If its rows are beyond the end of the file, or the storage fails.
     fn read_page(&self, file: &dyn ReadAt, number: u64) -> Result<Option<FoundPage>> {
-        let offset = self.header.pages_offset + number * u64::from(self.header.page_size);
+        let offset = self.page_offset(number);
         let mut head = [0; l::PAGE_HEADER_LEN];
         file.read_exact_at(offset, &mut head)?;
         let stream = LE::read_u32(&head[l::PAGE_STREAM..]);
@@ -434,6 +505,13 @@ impl LiveImage {
         let committed = (commit as u32).min(self.header.page_size - l::PAGE_HEADER_LEN as u32);
         if stream == 0 || committed == 0 {
             return Ok(None);
+        }
+        let rows_at = offset + l::PAGE_HEADER_LEN as u64;
+        if rows_at + u64::from(committed) > self.missing.file_len {
+            return Err(FormatError::UnexpectedEnd {
+                offset: self.missing.file_len,
+                expected: "the rows of a page",
+            });
         }
         let mut rows = vec![0; committed as usize];
         file.read_exact_at(offset + l::PAGE_HEADER_LEN as u64, &mut rows)?;
@@ -474,11 +552,17 @@ impl LiveImage {
         };
         for _ in 0..ATTEMPTS {
             let (committed, generation) = words()?;
-            let mut definitions = vec![0; committed as usize];
-            file.read_exact_at(self.header.definitions_offset, &mut definitions)?;
+            let there = self.missing.file_len;
+            let there = there.saturating_sub(self.header.definitions_offset);
+            let missing = committed.saturating_sub(there);
+            let mut definitions = vec![0; (committed - missing) as usize];
+            if !definitions.is_empty() {
+                file.read_exact_at(self.header.definitions_offset, &mut definitions)?;
+            }
             let (committed_now, generation_now) = words()?;
             if generation_now == generation && committed_now >= committed {
                 self.definitions = definitions;
+                self.missing.definitions = missing;
                 break;
             }
         }
@@ -491,7 +575,13 @@ impl LiveImage {
         let mut segment = vec![0; l::SEGMENT_LEN];
         // By number + 1.
         let mut is_taken = vec![false; usize::from(u16::MAX) + 1];
-        for number in 0..u64::from(self.header.slot_count) {
+        let segments_there = self.parts_there(
+            self.header.segments_offset,
+            l::SEGMENT_LEN,
+            self.header.segment_count,
+        );
+        self.missing.slots = u64::from(self.header.slot_count) - self.slots_there();
+        for number in 0..self.slots_there() {
             let offset = self.slot_offset(number);
             file.read_exact_at(offset, &mut slot)?;
             let stream = LE::read_u32(&slot[l::SLOT_STREAM..]);
@@ -520,8 +610,9 @@ impl LiveImage {
                 recorded: handed_on.get(&stream).copied().unwrap_or(0),
                 lost: LE::read_u64(&slot[l::SLOT_LOST..]),
                 counters: Vec::new(),
+                lacks_counters: false,
             };
-            let mut taken = Vec::new();
+            let (mut taken, mut lacking) = (Vec::new(), 0);
             for block in 0..l::SEGMENTS_PER_SLOT {
                 let number = LE::read_u16(&slot[l::SLOT_SEGMENTS + 2 * block..]);
                 if number == 0
@@ -532,6 +623,10 @@ impl LiveImage {
                 }
                 is_taken[usize::from(number)] = true;
                 taken.push(usize::from(number));
+                if u64::from(number) > segments_there {
+                    lacking += 1;
+                    continue;
+                }
                 let offset =
                     self.header.segments_offset + u64::from(number - 1) * l::SEGMENT_LEN as u64;
                 file.read_exact_at(offset, &mut segment)?;
@@ -542,6 +637,8 @@ impl LiveImage {
                 && slot[l::SLOT_OPEN_TICK..l::SLOT_RECORDED]
                     == again[l::SLOT_OPEN_TICK..l::SLOT_RECORDED];
             if is_same {
+                self.missing.segments += lacking;
+                open.lacks_counters = lacking != 0;
                 self.streams.push(open);
             } else {
                 // The stream was closed: its totals are in the recording, and its segments may
@@ -549,11 +646,10 @@ impl LiveImage {
                 taken.iter().for_each(|number| is_taken[*number] = false);
             }
         }
-        for number in 0..self.header.segment_count {
+        for number in 0..segments_there {
             let is_named = is_taken.get(number as usize + 1).is_none_or(|taken| *taken);
             if !is_named {
-                let offset =
-                    self.header.segments_offset + u64::from(number) * l::SEGMENT_LEN as u64;
+                let offset = self.header.segments_offset + number * l::SEGMENT_LEN as u64;
                 file.read_exact_at(offset, &mut segment)?;
                 self.unnamed_segments += usize::from(segment.iter().any(|byte| *byte != 0));
             }
@@ -801,6 +897,43 @@ mod tests {
         let mut page = header.encode().to_vec();
         page.resize(l::HEADER_LEN, 0);
         LiveHeader::decode(&page, file_len)
+    }
+
+    #[test]
+    fn a_live_file_that_is_cut_off_has_what_is_before_the_cut() {
+        let mut live = LiveMaker::new();
+        let slot = live.slot(0, 0, 0);
+        live.slot(1, 1, 0);
+        live.raised(0, 0, 3);
+        let rows = rows(&[0]);
+        let pages = [0, 1, 3].map(|number| live.page(number, (number as u64, 0), 1, &rows));
+        let whole = live.image();
+        assert_eq!((whole.describe_missing(), whole.pages.len()), (None, 3));
+        let read = |length: usize| {
+            let image = LiveImage::read(&live.bytes[..length].to_vec()).unwrap();
+            (image.describe_missing(), image)
+        };
+        // A page is there as soon as its rows are.
+        let end = pages[2] + l::PAGE_HEADER_LEN + rows.len();
+        assert_eq!(read(end).0, None);
+        let (said, image) = read(end - 1);
+        let expected = format!(
+            "the live file is cut off after {} bytes, without 1 page",
+            end - 1
+        );
+        assert_eq!((said, image.pages.len()), (Some(expected), 2));
+        let (said, image) = read(pages[1]);
+        assert!(said.unwrap().ends_with("without 3 pages"));
+        assert_eq!((image.pages.len(), image.streams.len()), (1, 2));
+        let (said, image) = read(DEFINITIONS_AT + 2);
+        assert!(said.unwrap().contains("bytes of definitions"));
+        assert_eq!(image.definitions.len(), 2);
+        let (said, image) = read(slot + l::SLOT_LEN);
+        assert!(
+            said.unwrap()
+                .contains("without 4 pages, 11 slots of streams, 1 segment of counters")
+        );
+        assert!(image.streams[0].lacks_counters && image.streams.len() == 1);
     }
 
     #[test]

@@ -128,6 +128,8 @@ struct LiveLoss {
     definitions_unreadable: bool,
     /// Whether it has counters of streams whose slots are lost.
     slots_are_lost: bool,
+    /// Whether the live file is cut off.
+    is_cut: bool,
 }
 
 /// Information of a live file about streams that were open.
@@ -253,6 +255,9 @@ impl Recording {
         if skipped.max(self.live_loss.events) != 0 {
             let events = skipped.max(self.live_loss.events);
             return Some(format!("{events} events that cannot be read"));
+        }
+        if self.live_loss.is_cut {
+            return Some("no end: parts of the live file are missing".to_owned());
         }
         if self.live_loss.definitions_unreadable {
             return Some("definitions that cannot be read".to_owned());
@@ -395,10 +400,13 @@ impl Recording {
             });
             return;
         }
+        let missing = live.describe_missing();
         self.ended = if live.state == layout::STATE_STORAGE_FAILED {
             Ended::StorageFailed
         } else if is_alive(&live.header) {
             Ended::Running
+        } else if missing.is_some() {
+            Ended::Truncated
         } else {
             Ended::Killed
         };
@@ -409,6 +417,14 @@ impl Recording {
             Some(end) => (Some(end.end_ns), end.end_error_ns),
             None => (Some(live.heartbeat_ns), layout::LONGEST_HEARTBEAT_NS),
         };
+        if let Some(what) = missing {
+            self.live_loss.is_cut = true;
+            self.problems.push(Problem {
+                offset: 0,
+                length: 0,
+                what,
+            });
+        }
         if let Err(error) = Arc::make_mut(&mut self.definitions).add_all(&live.definitions) {
             self.live_loss.definitions_unreadable = true;
             self.problem(0, 0, &error);
@@ -446,7 +462,7 @@ impl Recording {
             chunks.insert(key, StoredChunk { header, place });
             self.pages.push(page);
         }
-        let streams = live.streams.into_iter();
+        let streams = live.streams.into_iter().filter(|open| !open.lacks_counters);
         open.streams.extend(streams.map(|s| (s.stream, s)));
         self.live_loss.slots_are_lost = live.unnamed_segments != 0 && self.ended != Ended::Running;
     }
@@ -726,6 +742,23 @@ mod tests {
         assert_eq!(row(&contents, ty(0)), (3, 3, 2));
         assert_eq!(row(&contents, ty(1)), (2, 2, 1));
         assert!(is_balanced(&contents));
+    }
+
+    #[test]
+    fn pages_of_a_live_file_that_is_cut_off_are_read_and_the_rest_is_truncated() {
+        let mut live = LiveMaker::new();
+        live.slot(0, 0, 0);
+        live.raised(0, 0, 4);
+        let rows = rows(&[0, 0]);
+        live.page(0, (0, 0), 2, &rows);
+        let second = live.page(1, (1, 2), 2, &rows);
+        live.bytes.truncate(second);
+        let recording = read_as(&file([]), Some(&live), false);
+        assert_eq!(recording.ended, Ended::Truncated);
+        assert_eq!(recording.streams[&STREAM].chunks.len(), 1);
+        let problem = recording.problems.first().unwrap();
+        assert!(problem.what.contains("cut off"), "{}", problem.what);
+        assert!(recording.describe_missing().is_some());
     }
 
     #[test]

@@ -185,6 +185,8 @@ impl Trace {
         self.definitions = footer.definitions;
         self.chunks = footer.trace_chunks;
         self.totals = footer.totals;
+        // Readers look streams up.
+        self.totals.sort_by_key(|totals| totals.stream);
         self.losses = footer.losses;
         self.statistics = footer.statistics;
         self.overview = footer.overview;

@@ -98,7 +98,7 @@ impl std::fmt::Display for Value<'_> {
             Self::I64(value) => value.fmt(f),
             Self::U64(value) => value.fmt(f),
             Self::F64(value) => value.fmt(f),
-            Self::String(bytes) => f.write_str(&crate::text_of(bytes)),
+            Self::String(bytes) => f.write_str(&crate::text_of_value(bytes)),
             Self::Bytes(bytes) => bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}")),
             Self::Absent => f.write_str("-"),
         }

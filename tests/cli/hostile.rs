@@ -422,6 +422,115 @@ fn counts_beyond_64_bits(recorded: u64) -> Vec<u8> {
 }
 
 /// Returns the files, and whether they are traces.
+/// A trace chunk of very many streams, none of whose groups can be decoded.
+fn undecodable_streams() -> Vec<u8> {
+    const STREAMS: u32 = 200_000;
+    let group = |first: u32| {
+        let streams = first..(first + 4096).min(STREAMS);
+        let events = streams.len();
+        let mut columns = TypeColumns::new(MARK, [annals_format::ElementType::U64].into_iter());
+        columns.count = events;
+        (0..events).for_each(|_| columns.columns[0].push_bits(7));
+        StreamGroup {
+            ends: streams.map(StreamId::new).zip(1..).collect(),
+            times_ns: vec![5; events],
+            type_index: vec![0; events],
+            types: vec![columns],
+            tick_residuals: vec![0; events],
+            ..StreamGroup::default()
+        }
+    };
+    let chunk = TraceChunk {
+        groups: (0..STREAMS).step_by(4096).map(group).collect(),
+        losses: Vec::new(),
+    };
+    let mut out = trace_beginning();
+    let at = out.len();
+    let mut writer = BlockWriter::new(CompressionLevel::None).expect("a writer");
+    let put = chunk.put_block(0, &mut writer, &mut out);
+    put.expect("a chunk within the limits");
+    let header = annals_format::BlockHeader::decode(&out[at..]).expect("a block");
+    let body = at + BLOCK_HEADER_LEN + header.head_len as usize;
+    out[body..].iter_mut().for_each(|byte| *byte ^= 0xff);
+    out
+}
+
+/// Event types that begin intervals, and after them as many that end some.
+fn many_intervals() -> Vec<u8> {
+    const PAIRS: u32 = 50_000;
+    let mut definitions = Vec::new();
+    let string = annals_format::StringId::new;
+    for id in 0..2 * PAIRS {
+        let name = string(1000 + id);
+        Definition::String(name, format!("t{id}")).encode(&mut definitions);
+        Definition::EventType(annals_format::EventType {
+            id: annals_format::EventTypeId::new(100 + id),
+            name,
+            description: string(0),
+            verbosity: annals_format::Verbosity::UserBasic,
+            role: match id < PAIRS {
+                true => annals_format::Role::Begin,
+                false => annals_format::Role::End,
+            },
+            key_element: None,
+            elements: Vec::new(),
+        })
+        .encode(&mut definitions);
+    }
+    let mut out = recording().encode(CompressionLevel::default());
+    let length = definitions.len() as u32;
+    put_stored(
+        &mut out,
+        BlockKind::Definitions,
+        0,
+        &[],
+        &definitions,
+        length,
+    );
+    out
+}
+
+/// The begin of a Paraver trace: its first line, and an event of the type `code`.
+fn paraver(code: u64) -> String {
+    format!("#Paraver (27/11/2026 at 09:00):10000_ns:1(1):1:1(1:1)\n2:1:1:1:1:100:{code}:1\n")
+}
+
+/// A compressed Paraver trace of 2³⁰ bytes: nothing but ends of lines after the first ones.
+fn empty_lines() -> Vec<u8> {
+    let mut gzip = Command::new("gzip")
+        .args(["-c", "-9"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("gzip is there");
+    let mut stdin = gzip.stdin.take().expect("piped");
+    let writer = std::thread::spawn(move || {
+        let lines = vec![b'\n'; 1 << 20];
+        let mut write = |bytes: &[u8]| std::io::Write::write_all(&mut stdin, bytes);
+        write(paraver(7).as_bytes()).expect("gzip reads");
+        (0..1024).for_each(|_| write(&lines).expect("gzip reads"));
+    });
+    let output = gzip.wait_with_output().expect("gzip ends");
+    writer.join().expect("a writer");
+    output.stdout
+}
+
+/// Names for a Paraver trace: of 100 000 event types, and of 20 000 values that as many of them share.
+fn many_names() -> Vec<u8> {
+    let mut names = String::new();
+    for code in 0..100_000 {
+        names.push_str(&format!(
+            "EVENT_TYPE\n0 {} X{code}_begin\n",
+            70_000_000 + code
+        ));
+    }
+    names.push_str("EVENT_TYPE\n");
+    (0..20_000).for_each(|code| names.push_str(&format!("0 {} Y{code}\n", 80_000_000 + code)));
+    names.push_str("VALUES\n");
+    (0..20_000).for_each(|value| names.push_str(&format!("{value} v\n")));
+    names.into_bytes()
+}
+
 fn files() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("shared-text", shared_text()),
@@ -444,6 +553,10 @@ fn files() -> Vec<(&'static str, Vec<u8>)> {
         ("one-block-for-many-chunks", one_block_for_many_chunks()),
         ("counts-beyond-64-bits", counts_beyond_64_bits(u64::MAX - 4)),
         ("drops-beyond-64-bits", counts_beyond_64_bits(0)),
+        ("undecodable-streams", undecodable_streams()),
+        ("many-intervals", many_intervals()),
+        ("empty-lines.prv.gz", empty_lines()),
+        ("many-names.prv", paraver(70_000_007).into_bytes()),
     ]
 }
 
@@ -569,9 +682,14 @@ fn run(words: &[OsString]) -> Option<Output> {
 #[test]
 fn no_small_file_takes_a_command_more_than_a_gigabyte_or_ten_seconds() {
     let directory = TempDir::new().expect("a directory");
+    std::fs::write(directory.path().join("many-names.pcf"), many_names()).expect("the names");
     let mut failures = Vec::new();
     for (name, bytes) in files() {
-        let file: PathBuf = directory.path().join(format!("{name}.annals"));
+        let file_name = match name.contains('.') {
+            true => name.to_owned(),
+            false => format!("{name}.annals"),
+        };
+        let file: PathBuf = directory.path().join(file_name);
         std::fs::write(&file, &bytes).expect("the file");
         for words in commands(&file, directory.path()) {
             let shown: Vec<_> = words[1..]

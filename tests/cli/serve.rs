@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use annals_format::{CollectiveOperation, LaneKind, RegionId};
+use annals_format::{BlockKind, CollectiveOperation, LaneKind, RegionId};
 use annals_merger::{MergeOptions, Reader, no_progress};
+use annals_test_support::bodies;
 use annals_test_support::calls::{Call, all_calls, lanes_of};
 use annals_test_support::mpi_script::{Deed, Script};
 use annals_test_support::synthetic::{Mix, Random, write_stretched};
@@ -717,6 +718,38 @@ fn recordings_are_merged_and_what_is_damaged_is_said() {
         }
     };
     assert_eq!(failed["state"], "failed", "{failed}");
+}
+
+#[test]
+fn damaged_blocks_of_an_overview_are_said() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let run = trace(scratch.path(), "run.annals", 2, 20_000, true);
+    let bytes = std::fs::read(&run).expect("a trace");
+    let messages = "message-bins?from=-9223372036854775808&to=9223372036854775807&columns=100";
+    let whole = serve(&[&run]);
+    assert_eq!(whole.ask(messages)["damage"], serde_json::json!([]));
+    assert_eq!(whole.ask("lanes")["damage"], serde_json::json!([]));
+    drop(whole);
+    for kind in [BlockKind::Overview, BlockKind::Messages] {
+        let blocks = bodies(&bytes, kind);
+        assert!(!blocks.is_empty(), "{kind:?}");
+        let mut damaged = bytes.clone();
+        for (offset, length) in blocks {
+            damaged[offset + length / 2] ^= 0x55;
+        }
+        let path = scratch.path().join(format!("{kind:?}.annals"));
+        std::fs::write(&path, damaged).expect("a file");
+        let served = serve(&[&path]);
+        let lanes = served.ask("lanes");
+        assert_eq!(lanes["complete"], false, "{kind:?}");
+        let damage = lanes["damage"].as_array().expect("damage").clone();
+        let what = damage
+            .first()
+            .and_then(Value::as_str)
+            .expect("what is damaged");
+        assert!(what.starts_with("overview: "), "{what}");
+        assert_eq!(served.ask(messages)["damage"], lanes["damage"], "{kind:?}");
+    }
 }
 
 /// Values of a bin: calls, busy, longest, time by region.

@@ -342,10 +342,10 @@ fn how_ended(input: &InputReport, end: &ProcessEnd) -> String {
         (Ended::Killed, None) => Some("was killed; its live file was read".to_owned()),
         (Ended::Running, _) => Some("is still recording; read as it is now".to_owned()),
         (Ended::Truncated, _) if is_archive => Some("ends early".to_owned()),
-        (Ended::Truncated, Some(system)) => {
-            Some(format!("{system}, ends early, and no live file was found"))
-        }
-        (Ended::Truncated, None) => Some("ends early, and no live file was found".to_owned()),
+        (Ended::Truncated, Some(system)) => Some(format!(
+            "{system}, ends early, and no whole live file was found"
+        )),
+        (Ended::Truncated, None) => Some("ends early, and no whole live file was found".to_owned()),
         (_, system) => {
             let system = system.map_or_else(String::new, |system| format!(", then {system}"));
             Some(format!(

@@ -1,14 +1,15 @@
 //! Names: of states and event types (`.pcf`), of threads (`.row`).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The name of an event type, and of its values.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct EventLabels {
     /// Name of the event type.
     pub name: String,
-    /// Names of values.
-    pub values: BTreeMap<i64, String>,
+    /// Names of values. Event types of one block share them.
+    pub values: Arc<BTreeMap<i64, String>>,
 }
 
 /// The names of a `.pcf`.
@@ -36,6 +37,7 @@ impl Labels {
         let mut section = Section::Other;
         // The event types of a block, which share the values after them.
         let mut block: Vec<u64> = Vec::new();
+        let mut values = BTreeMap::new();
         for line in text.lines().map(str::trim) {
             let (first, rest) = split(line);
             match (first, section) {
@@ -43,7 +45,7 @@ impl Labels {
                 ("STATES", _) if rest.is_empty() => section = Section::States,
                 ("EVENT_TYPE", _) if rest.is_empty() => {
                     section = Section::EventTypes;
-                    block.clear();
+                    labels.name_values(&mut block, &mut values);
                 }
                 ("VALUES", Section::EventTypes) if rest.is_empty() => section = Section::Values,
                 (code, Section::States) => match code.parse() {
@@ -63,17 +65,27 @@ impl Labels {
                 }
                 (value, Section::Values) => match value.parse() {
                     Ok(value) => {
-                        for code in &block {
-                            let labels = labels.events.entry(*code).or_default();
-                            labels.values.insert(value, rest.to_owned());
-                        }
+                        values.insert(value, rest.to_owned());
                     }
                     Err(_) => section = Section::Other,
                 },
                 (_, Section::Other) => {}
             }
         }
+        labels.name_values(&mut block, &mut values);
         labels
+    }
+
+    /// Ends a block: its event types have these values. Of several blocks with values of one event type the last counts.
+    fn name_values(&mut self, block: &mut Vec<u64>, values: &mut BTreeMap<i64, String>) {
+        let codes = std::mem::take(block);
+        let values = Arc::new(std::mem::take(values));
+        if values.is_empty() {
+            return;
+        }
+        for code in codes {
+            self.events.entry(code).or_default().values = Arc::clone(&values);
+        }
     }
 }
 

@@ -7,8 +7,8 @@ use crate::clocks::hosts::HostFacts;
 use crate::error::{MergeError, Result};
 use annals_format::names;
 use annals_format::{
-    Chunk, ChunkPlace, Definitions, Ended, FormatError, LiveImage, ProcessId, ReadAt, Recording,
-    RecordingId, StoredChunk,
+    Chunk, ChunkPlace, Definitions, Ended, FormatError, LiveImage, Problem, ProcessId, ReadAt,
+    Recording, RecordingId, StoredChunk,
 };
 use std::borrow::Cow;
 use std::fs::{self};
@@ -24,6 +24,8 @@ pub struct InputRecording {
     pub path: PathBuf,
     /// The live file that was read with it.
     pub live_path: Option<PathBuf>,
+    /// Why the live file that it has cannot be used.
+    unusable_live: Option<String>,
     /// Bytes of the file.
     pub file_bytes: u64,
     /// Its contents.
@@ -115,6 +117,14 @@ impl InputRecording {
         let file = FileAt::open(path)?;
         // The live file first: a page that is written out meanwhile is then found in the recording.
         let mut live_path = live_path_beside(path);
+        let mut unusable_live = None;
+        let mut read_live = |path: &Path, id| {
+            read_live(path, id).unwrap_or_else(|error| {
+                let what = format!("the live file {} cannot be used: {error}", path.display());
+                unusable_live.get_or_insert(what);
+                None
+            })
+        };
         let mut live = read_live(&live_path, None);
         let read = |live: Option<LiveImage>| {
             Recording::read(&file, live, is_alive).map_err(|source| MergeError::Format {
@@ -144,9 +154,18 @@ impl InputRecording {
             error: source,
         })?;
         let is_live_used = recording.last_reference_ns.is_some() && !recording.has_footer;
+        let unusable_live = unusable_live.filter(|_| !is_live_used && !recording.has_footer);
+        recording
+            .problems
+            .extend(unusable_live.clone().map(|what| Problem {
+                offset: 0,
+                length: 0,
+                what,
+            }));
         Ok(Self {
             path: path.to_owned(),
             live_path: is_live_used.then_some(live_path),
+            unusable_live,
             file_bytes,
             recording,
             packed: None,
@@ -173,7 +192,10 @@ impl InputRecording {
         let how = match recording.ended {
             _ if recording.has_footer => "its definitions are lost",
             Ended::Running => "its process has just started",
-            _ => "its process was killed while it started, or the rest of the file is lost",
+            _ => match &self.unusable_live {
+                Some(what) => what,
+                None => "its process was killed while it started, or the rest of the file is lost",
+            },
         };
         Err(MergeError::NoProcess {
             path: self.path.clone(),
@@ -295,10 +317,10 @@ impl InputRecording {
             live_file_property(&self.recording),
         ];
         let id = self.recording.header.recording_id;
-        places
-            .into_iter()
-            .flatten()
-            .find(|path| read_live(path, Some(id)).is_some_and(|live| !is_alive(&live.header)))
+        places.into_iter().flatten().find(|path| {
+            let live = read_live(path, Some(id)).ok().flatten();
+            live.is_some_and(|live| !is_alive(&live.header))
+        })
     }
 
     /// Opens one of the processes of an archive.
@@ -311,6 +333,7 @@ impl InputRecording {
         Self {
             path: path.to_owned(),
             live_path: None,
+            unusable_live: None,
             file_bytes,
             recording,
             packed: None,
@@ -375,9 +398,28 @@ fn live_file_property(recording: &Recording) -> Option<PathBuf> {
     Some(PathBuf::from(definitions.string(property.value)))
 }
 
-fn read_live(path: &Path, id: Option<RecordingId>) -> Option<LiveImage> {
-    let file = FileAt::open(path).ok()?;
-    let image = LiveImage::read(&file).ok()?;
+/// Reads a live file. `None` means that there is none, or that it is one of another recording.
+///
+/// # Errors
+/// If there is a file and it cannot be read as one.
+fn read_live(
+    path: &Path,
+    id: Option<RecordingId>,
+) -> std::result::Result<Option<LiveImage>, FormatError> {
+    let file = match FileAt::open(path) {
+        Ok(file) => file,
+        Err(MergeError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            return Ok(None);
+        }
+        Err(MergeError::Io { source, .. }) => {
+            return Err(FormatError::Io {
+                offset: 0,
+                error: source,
+            });
+        }
+        Err(_) => return Ok(None),
+    };
+    let image = LiveImage::read(&file)?;
     let is_wanted = id.is_none_or(|id| image.header.recording_id == id);
-    is_wanted.then_some(image)
+    Ok(is_wanted.then_some(image))
 }

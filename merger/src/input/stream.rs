@@ -1,14 +1,16 @@
 //! One stream's events on the axis: its chunks are loaded when the merge reaches them. For an ordered source they
 //! follow each other. For an unordered one several may be open, which the exact bounds in their heads determine.
 
+mod records;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use annals_format::{
-    Cause, Chunk, ChunkHeader, ClockKind, DroppedRecord, EventTypeId, MapCursor, OrderHash,
-    StoredChunk, StreamContents, StreamId, StreamTotals, TraceLoss,
+    Cause, Chunk, ChunkHeader, ClockKind, EventTypeId, MapCursor, OrderHash, StoredChunk,
+    StreamContents, StreamId, StreamLoss, StreamTotals, TraceLoss,
 };
 
 use rustc_hash::FxHashMap;
@@ -19,6 +21,8 @@ use crate::axis::unify::Numbers;
 use crate::filter::Keep;
 use crate::input::recording::InputRecording;
 use crate::input::ticks::StreamClock;
+
+use records::{PlacedRecord, Reported};
 
 /// The findings of reading a stream, for totals and report.
 #[derive(Clone, Debug, Default)]
@@ -65,15 +69,6 @@ pub(crate) enum LossPlace {
     Time(i64),
 }
 
-/// The losses of one event type and cause in dropped records.
-#[derive(Clone, Copy, Default, Debug)]
-struct Reported {
-    /// Events, from the stream's start to the last record.
-    count: u64,
-    /// Gaps that were known when the last record was read.
-    gaps: usize,
-}
-
 /// A chunk that waits to be handed out.
 #[derive(Clone, Debug)]
 pub(crate) struct WaitingChunk {
@@ -103,6 +98,7 @@ impl WaitingChunk {
 pub(crate) struct Decoded {
     batch: std::result::Result<Batch, String>,
     ambiguous: u64,
+    disorder: Option<(u64, u64)>,
     dropped: Vec<PlacedRecord>,
     /// By type of the batch, the recording's event type.
     event_types: Vec<EventTypeId>,
@@ -110,17 +106,6 @@ pub(crate) struct Decoded {
     filtered: Vec<(EventTypeId, u64)>,
     /// Of the batch, as it was decoded.
     hash: Option<OrderHash>,
-}
-
-/// A dropped record of a chunk, placed on the axis.
-#[derive(Clone, Copy)]
-struct PlacedRecord {
-    /// Index of the event that it precedes.
-    before: u32,
-    record: DroppedRecord,
-    /// Start of its interval. `None` means the last event before the chunk.
-    from_ns: Option<i64>,
-    to_ns: i64,
 }
 
 /// When a chunk's events were.
@@ -132,6 +117,8 @@ struct EventTimes {
     shifts: Option<Vec<i64>>,
     /// Events for whose ticks there is more than one reading.
     ambiguous: u64,
+    /// How many events are late, and by how many ticks at most, where the head does not show it.
+    disorder: Option<(u64, u64)>,
 }
 
 impl EventTimes {
@@ -209,6 +196,8 @@ pub(crate) struct StreamReader<'a> {
     pub(crate) input: &'a InputRecording,
     pub(crate) numbers: &'a Numbers,
     contents: &'a StreamContents,
+    /// Losses of the contents, by the chunk that they precede.
+    recorded_losses: Cow<'a, [StreamLoss]>,
     clock: StreamClock<'a>,
     keep: &'a Keep,
     /// For the proof; `None` means that nothing is proved.
@@ -266,6 +255,7 @@ impl<'a> StreamReader<'a> {
             input,
             numbers,
             contents,
+            recorded_losses: Cow::Borrowed(&contents.losses),
             keep,
             references,
             is_sorted,
@@ -288,9 +278,18 @@ impl<'a> StreamReader<'a> {
             is_finished: false,
             clock,
         };
+        let place = |loss: &StreamLoss| loss.before_chunk;
+        if !reader.recorded_losses.is_sorted_by_key(place) {
+            reader.recorded_losses.to_mut().sort_by_key(place);
+        }
         if !keep.is_first() {
             let rows = reader.totals.to_mut().rows.iter_mut();
             rows.for_each(count_elsewhere);
+        }
+        if reader.clock.head_is_vague() && reader.totals.inversions != 0 {
+            // The distance of two ticks is wrong beyond half a period of the clock.
+            let totals = reader.totals.to_mut();
+            (totals.inversions, totals.largest_lateness) = (0, 0);
         }
         reader.plan();
         for planned in &mut reader.order {
@@ -346,11 +345,7 @@ impl<'a> StreamReader<'a> {
             front_ns = front_ns.max(most);
             let is_wanted = self.keep.overlaps(bound, most.max(bound))
                 || stored.header.dropped_count != 0
-                || self
-                    .contents
-                    .losses
-                    .iter()
-                    .any(|loss| loss.before_chunk == index);
+                || !self.losses_before(index).is_empty();
             planned.push((bound, index, most, is_wanted));
         }
         if self.is_sorted {
@@ -372,6 +367,14 @@ impl<'a> StreamReader<'a> {
                 self.left_out_ns = self.left_out_ns.max(Some(most));
             }
         }
+    }
+
+    /// Returns the losses that the recording has before the chunk with this index.
+    fn losses_before(&self, chunk: usize) -> &[StreamLoss] {
+        let losses = &self.recorded_losses;
+        let first = losses.partition_point(|loss| loss.before_chunk < chunk);
+        let after = losses[first..].partition_point(|loss| loss.before_chunk == chunk);
+        &losses[first..first + after]
     }
 
     /// Counts the events of a chunk as filtered; it is never loaded.
@@ -486,12 +489,13 @@ impl<'a> StreamReader<'a> {
 
     /// Reads and decodes a chunk.
     pub(crate) fn decode(&self, number: usize) -> Decoded {
-        let stored = &self.contents.chunks[self.order[number].chunk];
-        match self.input.load(stored) {
-            Ok(chunk) => self.on_axis(stored, chunk),
+        let number = self.order[number].chunk;
+        match self.input.load(&self.contents.chunks[number]) {
+            Ok(chunk) => self.on_axis(number, chunk),
             Err(error) => Decoded {
                 batch: Err(error.to_string()),
                 ambiguous: 0,
+                disorder: None,
                 dropped: Vec::new(),
                 event_types: Vec::new(),
                 filtered: Vec::new(),
@@ -500,11 +504,13 @@ impl<'a> StreamReader<'a> {
         }
     }
 
-    /// Brings a chunk's events onto the axis, and leaves out those of types that are not wanted.
-    fn on_axis(&self, stored: &StoredChunk, mut chunk: Chunk) -> Decoded {
+    /// Brings the events of the stream's chunk with this index onto the axis, and leaves out those of types that are not
+    /// wanted.
+    fn on_axis(&self, number: usize, mut chunk: Chunk) -> Decoded {
+        let stored = &self.contents.chunks[number];
         let mut times = self.times_of(&stored.header, &chunk);
         let records = std::mem::take(&mut chunk.dropped);
-        let mut dropped = self.place_records(&stored.header, records, &times.times_ns);
+        let mut dropped = self.place_records(number, records, &times.read_ns());
         let types = chunk.types.iter();
         let event_types: Vec<EventTypeId> = types.map(|columns| columns.event_type).collect();
         let of_trace = event_types.iter().map(|event_type| {
@@ -553,6 +559,7 @@ impl<'a> StreamReader<'a> {
         Decoded {
             batch: Ok(batch),
             ambiguous: times.ambiguous,
+            disorder: times.disorder,
             dropped,
             event_types,
             filtered,
@@ -566,9 +573,11 @@ impl<'a> StreamReader<'a> {
         let mut map = MapCursor::new(self.clock.map);
         let max_ticks = self.clock.clock.max_ticks;
         let mut ambiguous = 0;
+        let mut disorder = None;
         if self.clock.wraps() {
             let found = self.clock.unwrap(header, chunk, self.is_sorted);
             ambiguous = found.ambiguous;
+            disorder = self.clock.head_is_vague().then(|| found.disorder());
             let mut steps = found.steps.into_iter();
             for tick in found.ticks {
                 let time_ns = map.time_ns(tick);
@@ -592,46 +601,8 @@ impl<'a> StreamReader<'a> {
             residuals,
             shifts,
             ambiguous,
+            disorder,
         }
-    }
-
-    /// Places a chunk's dropped records on the axis, by the times of the events around them.
-    fn place_records(
-        &self,
-        header: &ChunkHeader,
-        records: Vec<(u32, DroppedRecord)>,
-        times_ns: &[i64],
-    ) -> Vec<PlacedRecord> {
-        let open_reference_ns = header.open_reference_ns;
-        let close_reference_ns = header.close_reference_ns.max(open_reference_ns);
-        let is_unreadable = self.clock.clock.kind == ClockKind::Unreadable;
-        let placed = records.into_iter().map(|(before, record)| {
-            let index = before as usize;
-            if is_unreadable && record.from_tick == record.to_tick {
-                // Nothing but events has shown the clock: both ticks are those of the last one.
-                let last = index.checked_sub(1);
-                let from_ns = last.and_then(|last| times_ns.get(last)).copied();
-                let to_ns = times_ns.get(index).copied();
-                let to_ns = to_ns.unwrap_or_else(|| self.clock.host.axis_ns(close_reference_ns));
-                return PlacedRecord {
-                    before,
-                    record,
-                    from_ns: from_ns.map(|from| from.min(to_ns)),
-                    to_ns,
-                };
-            }
-            let near_ns = times_ns.get(index).or(times_ns.last()).copied();
-            let near_ns = near_ns.unwrap_or_else(|| self.clock.host.axis_ns(open_reference_ns));
-            let to_ns = self.clock.time_near(record.to_tick, near_ns);
-            let from_ns = self.clock.time_near(record.from_tick, near_ns);
-            PlacedRecord {
-                before,
-                record,
-                from_ns: Some(from_ns.min(to_ns)),
-                to_ns,
-            }
-        });
-        placed.collect()
     }
 
     /// Takes the events of types that are not wanted out of a chunk, and counts them in `filtered`. `of_trace`: the event
@@ -657,8 +628,8 @@ impl<'a> StreamReader<'a> {
         let planned = self.order[self.next];
         let index = planned.chunk;
         self.next += 1;
-        let last_good_ns = self.front_ns.max(planned.left_out_ns);
-        let last_good_ns = last_good_ns.unwrap_or(self.process_start_ns);
+        let last_ns = self.front_ns.max(planned.left_out_ns);
+        let last_good_ns = last_ns.unwrap_or(self.process_start_ns);
         let number = self.loaded;
         self.loaded += 1;
         let contents = self.contents;
@@ -680,17 +651,13 @@ impl<'a> StreamReader<'a> {
             ),
         };
         let first_ns = self.clock.bounds(self.input, stored, self.is_sorted).0;
-        if contents
-            .losses
-            .iter()
-            .any(|loss| loss.before_chunk == index)
-            || index == 0 && self.has_overwritten()
-        {
+        let is_gap = !self.losses_before(index).is_empty();
+        if is_gap || index == 0 && self.has_overwritten() {
             self.gaps.push((last_good_ns.min(first_ns), first_ns));
         }
         let is_here = self.keep.has(first_ns.max(bound_ns));
-        let losses = contents.losses.iter().filter(|_| is_here);
-        for loss in losses.filter(|l| l.before_chunk == index) {
+        let losses = self.losses_before(index).iter().filter(|_| is_here);
+        let losses = losses.map(|loss| {
             let loss = TraceLoss {
                 stream: self.stream,
                 event_type: self.trace_type(loss.event_type),
@@ -700,9 +667,16 @@ impl<'a> StreamReader<'a> {
                 from_ns: last_good_ns.min(first_ns),
                 to_ns: first_ns,
             };
-            self.losses.push((first_place, loss));
-        }
+            (first_place, loss)
+        });
+        let losses: Vec<_> = losses.collect();
+        self.losses.extend(losses);
         self.findings.ambiguous += decoded.ambiguous;
+        if let Some((inversions, largest)) = decoded.disorder.filter(|found| found.0 != 0) {
+            let totals = self.totals.to_mut();
+            totals.inversions = totals.inversions.saturating_add(inversions);
+            totals.largest_lateness = totals.largest_lateness.max(largest);
+        }
         for (event_type, count) in decoded.filtered {
             self.totals.to_mut().row(event_type).add_filtered(count);
         }
@@ -711,8 +685,8 @@ impl<'a> StreamReader<'a> {
                 let is_as_decoded = clamped == self.findings.clamped && range == (0..batch.len());
                 self.hash_taken(&batch, &range, decoded.hash.filter(|_| is_as_decoded));
                 for mut placed in decoded.dropped {
-                    let from_ns = placed.from_ns.unwrap_or(last_good_ns);
-                    placed.from_ns = Some(from_ns.min(placed.to_ns));
+                    let (from_ns, to_ns) = self.interval_of(&placed, &batch, last_ns);
+                    (placed.from_ns, placed.to_ns) = (Some(from_ns), to_ns);
                     self.add_record(number, &batch, &range, &placed, bound_ns);
                 }
                 self.take_batch(number, batch, range, &decoded.event_types);
@@ -803,98 +777,12 @@ impl<'a> StreamReader<'a> {
         }
     }
 
-    /// Counts what a dropped record of a chunk reports, and queues its loss where it is in the window. `number`: that of
-    /// the chunk's batch.
-    fn add_record(
-        &mut self,
-        number: u64,
-        batch: &Batch,
-        range: &Range<usize>,
-        placed: &PlacedRecord,
-        bound_ns: i64,
-    ) {
-        let PlacedRecord { record, to_ns, .. } = placed;
-        let from_ns = placed.from_ns.unwrap_or(*to_ns);
-        let key = (record.event_type, record.cause);
-        if record.cause == Cause::Overwritten && self.gaps.is_empty() {
-            // A recording without totals: only the record says that there were events before the first chunk.
-            self.gaps.push((from_ns, *to_ns));
-        }
-        let before = self.reported.get(&key).copied().unwrap_or_default();
-        // A cumulative count includes what the records of a missing chunk counted; that works only when chunks
-        // come in their own order.
-        let missing = if self.is_sorted || record.cause.is_suppressed() {
-            0
-        } else {
-            record
-                .cumulative
-                .saturating_sub(before.count)
-                .saturating_sub(record.count)
-        };
-        let count = before
-            .count
-            .saturating_add(missing)
-            .saturating_add(record.count);
-        let gaps = self.gaps.len();
-        self.reported.insert(key, Reported { count, gaps });
-        let gap_ns = self.gaps_from(before.gaps);
-        let gap_ns = gap_ns.unwrap_or((self.process_start_ns.min(from_ns), from_ns));
-        self.lose_in_gap(record, missing, gap_ns, bound_ns);
-        let index = placed.before as usize;
-        let time_ns = (*to_ns).max(bound_ns);
-        let is_event = !self.is_sorted
-            && index < batch.len()
-            && self.keep.window.contains(batch.time_ns(index));
-        let place = match is_event {
-            // Before an event of another slice.
-            true if !range.contains(&index) => return,
-            true => LossPlace::Event(number, index),
-            false if !self.keep.has(time_ns) => return,
-            false => LossPlace::Time(time_ns),
-        };
-        let loss = TraceLoss {
-            stream: self.stream,
-            event_type: self.trace_type(record.event_type),
-            cause: record.cause,
-            count: record.count,
-            is_lower_bound: record.is_lower_bound,
-            from_ns,
-            to_ns: *to_ns,
-        };
-        self.losses.push((place, loss));
-    }
-
     /// Returns the interval of all gaps from this one on. `None` if there are none.
     fn gaps_from(&self, first: usize) -> Option<(i64, i64)> {
         let gaps = self.gaps.get(first..).unwrap_or_default();
         let from_ns = gaps.iter().map(|gap| gap.0).min()?;
         let to_ns = gaps.iter().map(|gap| gap.1).max()?;
         Some((from_ns, to_ns))
-    }
-
-    /// Counts drops that only records in missing chunks reported.
-    fn lose_in_gap(
-        &mut self,
-        record: &DroppedRecord,
-        count: u64,
-        gap_ns: (i64, i64),
-        bound_ns: i64,
-    ) {
-        let (from_ns, to_ns) = gap_ns;
-        let time_ns = to_ns.max(bound_ns);
-        if count == 0 || !self.keep.has(time_ns) {
-            return;
-        }
-        let loss = TraceLoss {
-            stream: self.stream,
-            event_type: self.trace_type(record.event_type),
-            cause: record.cause,
-            count,
-            is_lower_bound: false,
-            from_ns,
-            to_ns,
-        };
-        self.losses.push((LossPlace::Time(time_ns), loss));
     }
 
     /// Counts the events of a chunk that cannot be read as lost.
@@ -953,31 +841,33 @@ impl<'a> StreamReader<'a> {
             && self.totals.close_tick == self.totals.last_tick;
         let is_closed = !self.contents.is_open && !is_unknown;
         let close_ns = if is_closed {
-            self.clock
-                .time_near(self.totals.close_tick, end_ns)
-                .clamp(last_good_ns, end_ns)
+            let [last_ns, near_ns] = [last_good_ns, end_ns].map(|ns| self.clock.unmoved(ns));
+            let within = last_ns..=near_ns;
+            let close_ns = self
+                .clock
+                .time_near(self.totals.close_tick, near_ns, within);
+            close_ns.clamp(last_good_ns, end_ns)
         } else {
             end_ns
         };
         let chunk_count = self.contents.chunks.len();
-        for loss in &self.contents.losses {
-            if loss.before_chunk == chunk_count {
-                let to_ns = if is_closed { close_ns } else { end_ns };
-                self.gaps.push((from_ns, to_ns));
-                if !self.keep.has(end_ns) {
-                    continue;
-                }
-                let loss = TraceLoss {
-                    stream: self.stream,
-                    event_type: self.trace_type(loss.event_type),
-                    cause: loss.cause,
-                    count: loss.count,
-                    is_lower_bound: loss.is_lower_bound,
-                    from_ns,
-                    to_ns: end_ns,
-                };
-                self.losses.push((LossPlace::Time(end_ns), loss));
+        let at_end = self.losses_before(chunk_count).to_vec();
+        for loss in at_end {
+            let to_ns = if is_closed { close_ns } else { end_ns };
+            self.gaps.push((from_ns, to_ns));
+            if !self.keep.has(end_ns) {
+                continue;
             }
+            let loss = TraceLoss {
+                stream: self.stream,
+                event_type: self.trace_type(loss.event_type),
+                cause: loss.cause,
+                count: loss.count,
+                is_lower_bound: loss.is_lower_bound,
+                from_ns,
+                to_ns: end_ns,
+            };
+            self.losses.push((LossPlace::Time(end_ns), loss));
         }
         self.move_dropped_to_their_rows();
         let mut losses = Vec::new();

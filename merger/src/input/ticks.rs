@@ -46,6 +46,22 @@ pub(crate) struct Unwrapped {
     undecided: Vec<usize>,
 }
 
+impl Unwrapped {
+    /// Returns how many of the ticks are less than one before them, and by how much at most.
+    pub(crate) fn disorder(&self) -> (u64, u64) {
+        let mut front = i128::MIN;
+        let (mut inversions, mut largest) = (0, 0);
+        for tick in &self.ticks {
+            if *tick < front {
+                inversions += 1;
+                largest = largest.max(front.saturating_sub(*tick));
+            }
+            front = front.max(*tick);
+        }
+        (inversions, u64::try_from(largest).unwrap_or(u64::MAX))
+    }
+}
+
 /// When the events of a chunk were, if all were in one epoch, and for which of them the references allow that.
 #[derive(Debug)]
 struct Candidates {
@@ -69,6 +85,12 @@ impl Candidates {
 impl StreamClock<'_> {
     pub(crate) fn moved(&self, time_ns: i64) -> i64 {
         self.shifts.map_or(time_ns, |shifts| shifts.moved(time_ns))
+    }
+
+    /// Returns the time before a repair of a time after it.
+    pub(crate) fn unmoved(&self, time_ns: i64) -> i64 {
+        self.shifts
+            .map_or(time_ns, |shifts| shifts.unmoved(time_ns))
     }
 
     fn expected_tick(&self, cursor: &mut MapCursor<'_>, reference_ns: i64) -> i128 {
@@ -272,40 +294,79 @@ impl StreamClock<'_> {
         latest
     }
 
-    /// Axis time of one raw tick that was read at about this axis time.
-    pub(crate) fn time_near(&self, tick: u64, near_ns: i64) -> i64 {
+    /// Returns the axis time of one raw tick. Of the times at which the clock read it, that is the one nearest to
+    /// `near_ns` that is within a range, moved by a repair. `near_ns`, which is in the range, and the range itself are
+    /// times before the repair. If no such time is in the range, returns the end of the range that is nearer.
+    pub(crate) fn time_near(&self, tick: u64, near_ns: i64, within: RangeInclusive<i64>) -> i64 {
+        let (from_ns, to_ns) = within.into_inner();
+        let within = from_ns..=to_ns.max(from_ns);
         let mut cursor = MapCursor::new(self.map);
-        if !self.wraps() {
-            return self.moved(cursor.time_ns(tick.into()));
-        }
+        let unwrapped = if self.wraps() {
+            self.nearest(&mut cursor, tick, near_ns, &within)
+        } else {
+            tick.into()
+        };
+        let time_ns = cursor.time_ns(unwrapped);
+        self.moved(time_ns.clamp(*within.start(), *within.end()))
+    }
+
+    /// Returns the unwrapped tick that reads `tick` nearest to a time; where another one is in the range and this one is
+    /// not, the other one.
+    fn nearest(
+        &self,
+        cursor: &mut MapCursor<'_>,
+        tick: u64,
+        near_ns: i64,
+        within: &RangeInclusive<i64>,
+    ) -> i128 {
+        let max_ticks = self.clock.max_ticks;
+        let modulus = i128::from(max_ticks) + 1;
+        let slack_ns = i64::try_from(self.period_ns() / 8).unwrap_or(SLACK_NS);
+        let slack_ns = slack_ns.min(SLACK_NS);
+        let earliest = within.start().saturating_sub(slack_ns);
+        let latest = within.end().saturating_add(slack_ns);
         let expected = cursor.tick(near_ns);
-        let near = |step: i128| {
-            let expected = expected.saturating_sub(step);
-            let (unwrapped, _) = unwrap_near(tick, expected, self.clock.max_ticks);
-            unwrapped.saturating_add(step)
+        let near = |step: i128, cursor: &mut MapCursor<'_>| {
+            let (unwrapped, _) = unwrap_near(tick, expected.saturating_sub(step), max_ticks);
+            let unwrapped = unwrapped.saturating_add(step);
+            let time_ns = cursor.time_ns(unwrapped);
+            let other = if time_ns > latest {
+                unwrapped.saturating_sub(modulus)
+            } else if time_ns < earliest {
+                unwrapped.saturating_add(modulus)
+            } else {
+                return unwrapped;
+            };
+            match (earliest..=latest).contains(&cursor.time_ns(other)) {
+                true => other,
+                false => unwrapped,
+            }
         };
         let mut of_epochs = Vec::new();
         for epoch in self.epochs {
-            let tick = near(epoch.shift);
+            let tick = near(epoch.shift, cursor);
             let (from, to) = self.axis(epoch.from_ns, epoch.to_ns);
             let fits = (from..=to).contains(&cursor.time_ns(tick));
             of_epochs.push((!fits, tick.abs_diff(expected), tick));
         }
         let nearest = of_epochs.into_iter().min();
-        let unwrapped = nearest.map_or_else(|| near(0), |(.., tick)| tick);
-        self.moved(cursor.time_ns(unwrapped))
+        nearest.map_or_else(|| near(0, cursor), |(.., tick)| tick)
+    }
+
+    /// Returns how long the clock takes until it starts again, nanoseconds.
+    fn period_ns(&self) -> u128 {
+        (u128::from(self.clock.max_ticks) + 1) * 1_000_000_000
+            / u128::from(self.clock.ticks_per_second)
     }
 
     /// Returns whether the clock may start again between two events, so that observations must count the wraps.
     fn is_short(&self) -> bool {
         const LONG_NS: u128 = 24 * 3600 * 1_000_000_000;
-        let period_ns = (u128::from(self.clock.max_ticks) + 1) * 1_000_000_000
-            / u128::from(self.clock.ticks_per_second);
-        period_ns < LONG_NS
+        self.period_ns() < LONG_NS
     }
 
-    /// Returns whether a chunk's head is not enough to determine the bounds of its times: the clock
-    /// may wrap between two events, and the observations that count the wraps are in the body; or
+    /// Returns whether a chunk's head is not enough to determine the bounds of its times and which of its events are
+    /// late: the clock may wrap between two events, and the observations that count the wraps are in the body; or
     /// it was set.
     pub(crate) fn head_is_vague(&self) -> bool {
         let is_observed = self.is_short() || self.clock.kind == ClockKind::Unreadable;

@@ -185,8 +185,9 @@ impl Merge {
                 let clock = self.stream_clock(member, *id);
                 let clock = clock.filter(|clock| is_closed(contents, clock.clock.kind));
                 let end_ns = clock.map(|clock| {
-                    let end_ns = clock.time_near(contents.totals.close_tick, near_ns);
-                    end_ns.saturating_sub(zero_ns).min(member.end_ns)
+                    let within = member.start_ns.saturating_add(zero_ns)..=near_ns;
+                    let end_ns = clock.time_near(contents.totals.close_tick, near_ns, within);
+                    end_ns.saturating_sub(zero_ns)
                 });
                 let end = ends.entry(location).or_insert(end_ns);
                 *end = end.zip(end_ns).map(|(a, b)| a.max(b));
@@ -261,7 +262,8 @@ impl Merge {
             // A recording that ends early may know when a stream was closed, and nothing later.
             if let Some(clock) = clock.filter(|_| !contents.is_open) {
                 let near_ns = end.unwrap_or(own_end);
-                let close_ns = clock.time_near(contents.totals.close_tick, near_ns);
+                let close_tick = contents.totals.close_tick;
+                let close_ns = clock.time_near(close_tick, near_ns, i64::MIN..=i64::MAX);
                 end = match is_plausible(close_ns) {
                     true => Some(close_ns.max(near_ns)),
                     false => end,

@@ -63,6 +63,20 @@ impl Shifts {
         time_ns.saturating_add(self.at(time_ns))
     }
 
+    /// Returns the latest time that is moved to this time at the latest.
+    pub(crate) fn unmoved(&self, moved_ns: i64) -> i64 {
+        let (mut from, mut to) = (moved_ns.saturating_sub(self.most()), moved_ns);
+        while from < to {
+            let middle = to - ((i128::from(to) - i128::from(from)) / 2) as i64;
+            if self.moved(middle) <= moved_ns {
+                from = middle;
+            } else {
+                to = middle - 1;
+            }
+        }
+        from
+    }
+
     /// Returns the knots: time and shift, ascending by time.
     pub(crate) fn knots(&self) -> &[(i64, i64)] {
         &self.knots

@@ -168,6 +168,10 @@ struct Conversion<'a> {
     header: Header,
     labels: Labels,
     rows: RowNames,
+    /// By application, the number of tasks of all applications before it.
+    first_ranks: Vec<usize>,
+    /// By rank, the number of threads of all tasks before it: the row of its first thread's name.
+    first_rows: Vec<usize>,
     directory: TempDir,
     identity: u128,
     tasks: Vec<TaskState>,
@@ -263,8 +267,14 @@ fn names_beside(path: &Path, extension: &str) -> String {
 
 impl<'a> Conversion<'a> {
     fn new(path: &'a Path, header: Header, identity: u128) -> std::io::Result<Self> {
+        let applications = &header.applications;
+        let ranks = sums_before(applications.iter().map(|of| of.tasks.len()));
+        let tasks = applications.iter().flat_map(|of| &of.tasks);
+        let rows = sums_before(tasks.map(|task| task.threads as usize));
         Ok(Self {
             path,
+            first_ranks: ranks,
+            first_rows: rows,
             labels: Labels::parse(&names_beside(path, "pcf")),
             rows: RowNames::parse(&names_beside(path, "row")),
             directory: tempfile::Builder::new()
@@ -301,19 +311,13 @@ impl<'a> Conversion<'a> {
 
     /// Returns the rank of a task: tasks of all applications count.
     fn rank(&self, application: u32, task: u32) -> Option<i64> {
-        let before = self
-            .header
-            .applications
-            .get(..application.checked_sub(1)? as usize)?;
-        let own = self.header.applications.get(application as usize - 1)?;
+        let number = application.checked_sub(1)? as usize;
+        let own = self.header.applications.get(number)?;
         if task == 0 || task as usize > own.tasks.len() {
             return None;
         }
-        let before: usize = before
-            .iter()
-            .map(|application| application.tasks.len())
-            .sum();
-        i64::try_from(before + task as usize - 1).ok()
+        let first = self.first_ranks.get(number)?;
+        i64::try_from(first + task as usize - 1).ok()
     }
 
     /// Returns the number of a thread, which gets its recording and its stream when it is new.
@@ -369,12 +373,7 @@ impl<'a> Conversion<'a> {
             command: "",
         };
         let mut builder = RecordingBuilder::new(&process, CompressionLevel::None)?;
-        let ranks: usize = self
-            .header
-            .applications
-            .iter()
-            .map(|of| of.tasks.len())
-            .sum();
+        let ranks = self.first_rows.len();
         builder.rank(rank as u32, Some(ranks as u32));
         let spec = ClockSpec {
             kind: ClockKind::Reference,
@@ -386,7 +385,7 @@ impl<'a> Conversion<'a> {
         let source = builder.source("program", SourceOrder::Ordered, clock);
         let names = Names::define(&self.labels, &mut builder);
         self.names.get_or_insert(names);
-        let first_row = self.first_row(thread);
+        let first_row = self.first_rows[rank as usize];
         let task = self.tasks.len();
         for number in 0..threads {
             let names = self.rows.levels.get("THREAD");
@@ -418,20 +417,6 @@ impl<'a> Conversion<'a> {
         self.task_numbers
             .insert((thread.application, thread.task), task);
         Ok(())
-    }
-
-    /// Returns the number of threads of all tasks before that of a thread: the rows of its names.
-    fn first_row(&self, thread: Thread) -> usize {
-        let applications = self.header.applications.iter().zip(1..);
-        let tasks = applications.flat_map(|(application, number)| {
-            application
-                .tasks
-                .iter()
-                .zip(1..)
-                .map(move |(task, of)| ((number, of), task.threads as usize))
-        });
-        let before = tasks.take_while(|(task, _)| *task < (thread.application, thread.task));
-        before.map(|(_, threads)| threads).sum()
     }
 
     fn ns(&self, time: u64) -> u64 {
@@ -706,6 +691,17 @@ impl<'a> Conversion<'a> {
         }
         Ok(files)
     }
+}
+
+/// Returns the sum of all numbers before each one.
+fn sums_before(numbers: impl Iterator<Item = usize>) -> Vec<usize> {
+    let mut sum = 0_usize;
+    let each = numbers.map(|number| {
+        let before = sum;
+        sum = sum.saturating_add(number);
+        before
+    });
+    each.collect()
 }
 
 /// Appends a row.

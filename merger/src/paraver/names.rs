@@ -81,7 +81,7 @@ impl Names {
         for event_type in MPI.into_iter().chain([FUNCTION]) {
             let group = if event_type == FUNCTION { "" } else { "mpi" };
             let known = labels.events.get(&event_type);
-            let values = known.into_iter().flat_map(|known| &known.values);
+            let values = known.into_iter().flat_map(|known| known.values.iter());
             for (value, name) in values.filter(|(value, _)| **value != 0) {
                 let region = builder.region(name, "", 0, group);
                 names.regions.insert((event_type, *value), region);

@@ -316,8 +316,11 @@ fn skip(
     from_ns: i64,
     to_ns: i64,
 ) {
-    if let Some(totals) = outcome.totals.iter_mut().find(|t| t.stream == stream) {
-        totals.row(event_type).add_loss(Cause::Skipped, count);
+    let found = outcome.totals.binary_search_by_key(&stream, |t| t.stream);
+    if let Ok(index) = found {
+        outcome.totals[index]
+            .row(event_type)
+            .add_loss(Cause::Skipped, count);
     }
     outcome.losses.push(TraceLoss {
         stream,

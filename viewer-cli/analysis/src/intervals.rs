@@ -323,6 +323,59 @@ impl EventState for IntervalState<'_> {
     }
 }
 
+/// What losses took of some event types.
+#[derive(Clone, Copy, Default)]
+struct Lost {
+    is_any: bool,
+    /// Events whose type is known.
+    count: u64,
+    is_lower_bound: bool,
+}
+
+impl Lost {
+    fn add(&mut self, more: Self) {
+        self.is_any |= more.is_any;
+        self.count = self.count.saturating_add(more.count);
+        self.is_lower_bound |= more.is_lower_bound;
+    }
+}
+
+/// The losses in a query by rank and event type. Rank `None`: all; event type `None`: it is not known.
+struct LostByType(FxHashMap<(Option<u32>, Option<EventTypeId>), Lost>);
+
+impl LostByType {
+    fn new(summary: &ReadSummary, query: &Query, shared: &Shared<'_>) -> Self {
+        let mut found: FxHashMap<_, Lost> = FxHashMap::default();
+        let losses = summary.losses.iter();
+        let losses = losses.filter(|loss| !loss.cause.is_suppressed());
+        for loss in losses.filter(|loss| concerns(loss, query, |_| true)) {
+            let is_known = loss.event_type.is_some();
+            let lost = Lost {
+                is_any: true,
+                count: if is_known { loss.count } else { 0 },
+                is_lower_bound: loss.is_lower_bound || !is_known,
+            };
+            let rank = shared.places.get(loss.stream).rank;
+            for rank in [None, Some(rank)] {
+                let of = found.entry((rank, loss.event_type)).or_default();
+                of.add(lost);
+            }
+        }
+        Self(found)
+    }
+
+    /// Returns the losses that may have had begins or ends of a pair.
+    fn of_pair(&self, pair: &IntervalPair, rank: Option<u32>) -> Lost {
+        let end = (pair.end != pair.begin).then_some(pair.end);
+        let types = [Some(Some(pair.begin)), end.map(Some), Some(None)];
+        let mut sum = Lost::default();
+        for event_type in types.into_iter().flatten() {
+            sum.add(self.0.get(&(rank, event_type)).copied().unwrap_or_default());
+        }
+        sum
+    }
+}
+
 /// Returns the intervals between events of the query. `parts` is the number of parts of the window in which intervals in flight
 /// are counted.
 ///
@@ -365,15 +418,10 @@ pub fn intervals(
         paired.row(pair, None);
     }
     paired.tallies.iter_mut().for_each(Tally::keep_current);
+    let lost = LostByType::new(&summary, query, &shared);
     let rows = paired.rows.iter().map(|((number, rank), tally)| {
         let (pair, tally) = (pairs[*number], &paired.tallies[*tally]);
-        let is_of = |event_type: EventTypeId| event_type == pair.begin || event_type == pair.end;
-        let losses = summary.losses.iter().filter(|loss| {
-            let is_here = rank.is_none_or(|rank| shared.places.get(loss.stream).rank == rank);
-            is_here && !loss.cause.is_suppressed() && concerns(loss, query, is_of)
-        });
-        let losses: Vec<_> = losses.collect();
-        let known = losses.iter().filter(|loss| loss.event_type.is_some());
+        let lost = lost.of_pair(&pair, *rank);
         let element = pair
             .keys
             .and_then(|(begin, _)| definitions.event_types[&pair.begin].elements.get(begin));
@@ -396,11 +444,9 @@ pub fn intervals(
             max_in_flight: tally.most,
             is_paired_in_order: tally.is_paired_in_order,
             in_flight: tally.points(shared.window, parts),
-            is_uncertain: !losses.is_empty(),
-            lost: known.map(|loss| loss.count).fold(0, u64::saturating_add),
-            lost_is_lower_bound: losses
-                .iter()
-                .any(|loss| loss.is_lower_bound || loss.event_type.is_none()),
+            is_uncertain: lost.is_any,
+            lost: lost.count,
+            lost_is_lower_bound: lost.is_lower_bound,
         }
     });
     let intervals = Intervals {

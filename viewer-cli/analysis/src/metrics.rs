@@ -1,8 +1,8 @@
 //! Values of metrics over time.
 
-use annals_format::{EventTypeId, StreamId, TraceLoss, Value};
+use annals_format::{EventTypeId, StreamId, Value};
 use annals_merger::{Event, ExactSum, Places, Query, ReadSummary, Reader, Result, Window};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
 use crate::bins::{bin_of, bin_start, bounded};
@@ -188,15 +188,17 @@ pub fn metrics(
     let (state, summary) = fold_events(reader, query, types.keys().copied(), new)?;
     let mut all: Vec<_> = state.series.into_iter().collect();
     all.sort_unstable_by_key(|(key, _)| *key);
+    let losses = summary.losses.iter();
+    let losses =
+        losses.filter(|loss| !loss.cause.is_suppressed() && concerns(loss, query, |_| true));
+    let lost: FxHashSet<(StreamId, Option<EventTypeId>)> =
+        losses.map(|loss| (loss.stream, loss.event_type)).collect();
     let rows = all.into_iter().map(|((event_type, stream), series)| {
         let place = places.get(stream);
         let element = &definitions.event_types[&event_type].elements[types[&event_type]];
         let passed = i128::from(series.last_ns) - i128::from(series.first.0);
         let change = series.all.last - series.first.1;
-        let is_lost = |loss: &TraceLoss| {
-            let is_of = loss.stream == stream && !loss.cause.is_suppressed();
-            is_of && concerns(loss, query, |id| id == event_type)
-        };
+        let is_lost = |event_type| lost.contains(&(stream, event_type));
         let mut parts_with_values: Vec<_> = series.parts.iter().collect();
         parts_with_values.sort_unstable_by_key(|(part, _)| **part);
         let points = parts_with_values
@@ -222,7 +224,7 @@ pub fn metrics(
             first: series.first.1,
             last: series.all.last,
             rate_per_s: (passed > 0).then(|| change / (passed as f64 / 1e9)),
-            is_uncertain: summary.losses.iter().any(is_lost),
+            is_uncertain: is_lost(Some(event_type)) || is_lost(None),
             points: points.collect(),
         }
     });

@@ -72,7 +72,7 @@ pub fn put_value_json(
         }
         Value::F64(_) | Value::Absent => write!(line, "null"),
         Value::String(bytes) => {
-            put_json(line, &annals_format::text_of(bytes));
+            put_json(line, &annals_format::text_of_value(bytes));
             Ok(())
         }
         Value::Bytes(bytes) => write!(line, "\"{}\"", hex(bytes)),
@@ -96,7 +96,7 @@ pub fn put_value_text(
         Value::I64(value) => write!(line, "{value}"),
         Value::U64(value) => write!(line, "{value}"),
         Value::F64(value) => write!(line, "{value}"),
-        Value::String(bytes) => write!(line, "{:?}", annals_format::text_of(bytes)),
+        Value::String(bytes) => write!(line, "{:?}", annals_format::text_of_value(bytes)),
         Value::Bytes(bytes) => write!(line, "0x{}", hex(bytes)),
         Value::Absent => Ok(()),
     };

@@ -110,14 +110,17 @@ pub(crate) fn lanes(trace: &ServedTrace) -> Result<Value> {
             .map_or("", |of| definitions.string(of.name));
         json!([id.get(), short(name)])
     });
+    let of_overview = trace.damage();
+    let complete = summary.complete && of_overview.is_empty();
     let damage = summary.damage.iter().take(20);
     let damage = damage.map(|(_, problem)| format!("byte {}: {}", problem.offset, problem.what));
+    let damage = damage.chain(of_overview);
     Ok(json!({
         "name": trace.name,
         "from_ns": time(trace.reader.first_ns().min(trace.reader.end_ns())),
         "to_ns": time(trace.reader.end_ns()),
         "events": trace.reader.events_before(i64::MAX).to_string(),
-        "complete": summary.complete,
+        "complete": complete,
         "damage": damage.collect::<Vec<String>>(),
         "locations": locations.collect::<Vec<Value>>(),
         "groups": groups.collect::<Vec<Value>>(),

@@ -7,8 +7,8 @@ use annals_format::names::element;
 use annals_format::{
     BinBlock, EventTypeId, LaneKind, MAX_BIN_LEVEL, MessageRow, NO_LOCATION, StreamId,
 };
-use annals_merger::{ExactSum, Places, Query, Reader, Result, TraceLoss, Window};
-use rustc_hash::FxHashMap;
+use annals_merger::{ExactSum, Places, Query, Result, Window};
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Value, json};
 
 use crate::lane_bins::BinRange;
@@ -74,13 +74,16 @@ fn is_fine(trace: &ServedTrace, window: Window, range: BinRange) -> bool {
 }
 
 /// Returns the rows of messages of some bins. `None` if a block of them is damaged.
-fn message_rows(reader: &Reader, kind: LaneKind, range: BinRange) -> Option<Vec<MessageRow>> {
+fn message_rows(trace: &ServedTrace, kind: LaneKind, range: BinRange) -> Option<Vec<MessageRow>> {
+    let reader = trace.overview();
     let end = range.first.saturating_add(range.count.into());
     let bins = range.first..end;
     let blocks = reader.message_overview()?.blocks.iter();
     let mut found = Vec::new();
     for entry in blocks.filter(|of| of.may_have(range.level, kind, range.first, end)) {
-        let rows = reader.load_messages(entry).ok()?.into_iter();
+        let loaded = reader.load_messages(entry);
+        let rows = trace.overview_damage().rows(entry.offset, loaded)?;
+        let rows = rows.into_iter();
         found.extend(
             rows.filter(|row| {
                 (row.level, row.kind) == (range.level, kind) && bins.contains(&row.bin)
@@ -93,10 +96,8 @@ fn message_rows(reader: &Reader, kind: LaneKind, range: BinRange) -> Option<Vec<
 /// Returns the messages of a window from the overview: of the finest groups whose bins fit, by pair, and by pair and bin.
 /// Without an overview that fits, the level is null.
 pub(crate) fn messages(trace: &ServedTrace, window: Window, columns: u32) -> Value {
-    let none = json!({"level": null});
-    let reader = trace.overview();
-    let Some(overview) = reader.message_overview() else {
-        return none;
+    let Some(overview) = trace.overview().message_overview() else {
+        return json!({"level": null, "damage": []});
     };
     let top = overview.blocks.last().map_or(0, |last| last.last.0);
     for (kind, least) in &overview.least_levels {
@@ -104,7 +105,7 @@ pub(crate) fn messages(trace: &ServedTrace, window: Window, columns: u32) -> Val
             continue;
         };
         // Fewer, longer bins if there are too many pairs in them, or a block is damaged.
-        let mut rows = message_rows(reader, *kind, range);
+        let mut rows = message_rows(trace, *kind, range);
         while range.level < top && rows.as_ref().is_none_or(|rows| rows.len() > MOST_ITEMS) {
             let Some(longer) = bins_of(trace, window, range.level + 1) else {
                 break;
@@ -112,10 +113,11 @@ pub(crate) fn messages(trace: &ServedTrace, window: Window, columns: u32) -> Val
             if !is_fine(trace, window, longer) {
                 break;
             }
-            (range, rows) = (longer, message_rows(reader, *kind, longer));
+            (range, rows) = (longer, message_rows(trace, *kind, longer));
         }
         if let Some(rows) = rows.filter(|_| is_fine(trace, window, range)) {
             let mut answer = message_answer(*kind, range, &rows);
+            answer["damage"] = json!(trace.damage());
             let totals = &overview.totals;
             answer["run"] = json!({
                 "sends": totals.sends.to_string(), "receives": totals.receives.to_string(),
@@ -129,7 +131,7 @@ pub(crate) fn messages(trace: &ServedTrace, window: Window, columns: u32) -> Val
             return answer;
         }
     }
-    none
+    json!({"level": null, "damage": trace.damage()})
 }
 
 /// Count, bytes, longest.
@@ -189,13 +191,15 @@ struct Curve {
 type Curves = BTreeMap<(EventTypeId, StreamId), Curve>;
 
 /// Returns the metrics of some bins. `None` if a block of them is damaged.
-fn stored_curves(reader: &Reader, blocks: &[BinBlock], range: BinRange) -> Option<Curves> {
+fn stored_curves(trace: &ServedTrace, blocks: &[BinBlock], range: BinRange) -> Option<Curves> {
     let end = range.first.saturating_add(range.count.into());
     let bins = range.first..end;
     let near = |of: &&BinBlock| of.may_have(range.level, LaneKind::Location, bins.start, end);
     let mut curves = Curves::new();
     for entry in blocks.iter().filter(near) {
-        let rows = reader.load_metrics(entry).ok()?.into_iter();
+        let loaded = trace.overview().load_metrics(entry);
+        let rows = trace.overview_damage().rows(entry.offset, loaded)?;
+        let rows = rows.into_iter();
         for row in rows.filter(|row| row.level == range.level && bins.contains(&row.bin)) {
             let curve = curves.entry((row.event_type, row.stream)).or_default();
             curve.count += row.count;
@@ -224,26 +228,32 @@ pub(crate) fn metric_curves(
     columns: u32,
     types: &FxHashMap<EventTypeId, usize>,
 ) -> Result<Value> {
-    let reader = trace.overview();
-    let stored = reader.metric_overview().and_then(|overview| {
+    let stored = trace.overview().metric_overview().and_then(|overview| {
         let top = overview.blocks.last()?.last.0;
         let range = range_of(trace, window, columns, (overview.least_level, top))?;
         let fine = Some(range).filter(|range| is_fine(trace, window, *range))?;
-        Some((fine, stored_curves(reader, &overview.blocks, fine)?))
+        Some((fine, stored_curves(trace, &overview.blocks, fine)?))
     });
     if let Some((range, curves)) = stored {
         let bins = range.window();
         let count = curves.len();
         let shown = curves.into_iter().take(MOST_ROWS);
-        let rows = shown.map(|(key, curve)| curve_value(trace, bins, key, curve));
-        let rows = rows.collect::<Result<Vec<Value>>>()?;
-        return Ok(curves_answer(range, rows, count));
+        let summary = trace.reader.summary()?;
+        let losses = summary
+            .losses
+            .iter()
+            .filter(|loss| bins.overlaps(loss.from_ns, loss.to_ns) && !loss.cause.is_suppressed());
+        let lost = losses.map(|loss| (loss.stream, loss.event_type)).collect();
+        let places = Places::of(trace.reader.definitions());
+        let rows = shown.map(|(key, curve)| curve_value(trace, &places, &lost, key, curve));
+        return Ok(curves_answer(trace, range, rows.collect(), count));
     }
     let before = |ns: i64| trace.reader.events_before(ns);
     let events = before(window.to_ns).saturating_sub(before(window.from_ns));
     let range = range_of(trace, window, columns, (0, MAX_BIN_LEVEL));
     let Some(range) = range.filter(|_| events <= MOST_EVENTS) else {
-        return Ok(json!({"level": null, "metrics": [], "metric_count": 0}));
+        let damage = trace.damage();
+        return Ok(json!({"level": null, "metrics": [], "metric_count": 0, "damage": damage}));
     };
     let mut query = Query::new();
     query.set_window(range.window());
@@ -251,14 +261,14 @@ pub(crate) fn metric_curves(
     let (rows, _) = metrics(&trace.reader, &query, types, range.count as usize)?;
     let count = rows.len();
     let rows = rows.iter().take(MOST_ROWS).map(curve_of_events);
-    Ok(curves_answer(range, rows.collect(), count))
+    Ok(curves_answer(trace, range, rows.collect(), count))
 }
 
-fn curves_answer(range: BinRange, rows: Vec<Value>, count: usize) -> Value {
+fn curves_answer(trace: &ServedTrace, range: BinRange, rows: Vec<Value>, count: usize) -> Value {
     let window = range.window();
     json!({
         "level": range.level, "from_ns": time(window.from_ns), "to_ns": time(window.to_ns),
-        "metrics": rows, "metric_count": count,
+        "metrics": rows, "metric_count": count, "damage": trace.damage(),
     })
 }
 
@@ -280,29 +290,24 @@ pub(crate) fn curve_of_events(row: &MetricRow) -> Value {
 /// Returns a curve of the overview.
 fn curve_value(
     trace: &ServedTrace,
-    bins: Window,
+    places: &Places,
+    lost: &FxHashSet<(StreamId, Option<EventTypeId>)>,
     key: (EventTypeId, StreamId),
     curve: Curve,
-) -> Result<Value> {
+) -> Value {
     let (event_type, stream) = key;
     let definitions = trace.reader.definitions();
-    let places = Places::of(definitions);
     let place = places.get(stream);
     let elements = definitions.event_types.get(&event_type);
     let mut elements = elements.into_iter().flat_map(|of| &of.elements);
     let value = elements.find(|of| definitions.string(of.name) == element::VALUE);
-    let summary = trace.reader.summary()?;
-    let is_lost = |loss: &TraceLoss| {
-        let is_of = loss.event_type.is_none_or(|id| id == event_type);
-        let is_inside = bins.overlaps(loss.from_ns, loss.to_ns);
-        loss.stream == stream && is_of && is_inside && !loss.cause.is_suppressed()
-    };
+    let is_lost = |event_type| lost.contains(&(stream, event_type));
     let (min, max) = curve.range.unwrap_or_default();
-    Ok(json!({
+    json!({
         "name": definitions.event_type_name(event_type), "element": element::VALUE,
         "unit": value.map_or("", |of| definitions.string(of.unit)), "rank": place.rank,
         "location": place.location, "count": curve.count.to_string(), "min": min,
         "mean": curve.sum.value() / curve.count.max(1) as f64, "max": max,
-        "is_uncertain": summary.losses.iter().any(is_lost), "points": curve.points,
-    }))
+        "is_uncertain": is_lost(Some(event_type)) || is_lost(None), "points": curve.points,
+    })
 }

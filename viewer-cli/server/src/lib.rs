@@ -23,6 +23,7 @@ mod connection;
 mod event_bins;
 mod guard;
 mod lane_bins;
+mod overview_damage;
 mod overview_rows;
 mod page;
 pub mod parameters;

@@ -8,6 +8,7 @@ use quick_cache::sync::Cache;
 use rustc_hash::FxHashMap;
 
 use crate::lane_bins::{BinRange, LaneRows};
+use crate::overview_damage::OverviewDamage;
 
 /// Number of rows of the blocks that are kept: 32 MiB.
 const MOST_CACHED_ROWS: u64 = (32 << 20) / size_of::<OverviewRow>() as u64;
@@ -24,13 +25,15 @@ impl quick_cache::Weighter<u64, Arc<Vec<OverviewRow>>> for ByRows {
 /// The rows of a trace's overview.
 #[derive(Debug)]
 pub(crate) struct OverviewRows {
+    damage: Arc<OverviewDamage>,
     cache: Cache<u64, Arc<Vec<OverviewRow>>, ByRows>,
 }
 
 impl OverviewRows {
-    /// Creates it without blocks.
-    pub(crate) fn new() -> Self {
+    /// Creates it without blocks. Damaged ones are noted.
+    pub(crate) fn new(damage: Arc<OverviewDamage>) -> Self {
         Self {
+            damage,
             cache: Cache::with_weighter(256, MOST_CACHED_ROWS, ByRows),
         }
     }
@@ -41,7 +44,8 @@ impl OverviewRows {
             return Some(rows).filter(|rows| !rows.is_empty());
         }
         // An empty one means a damaged one.
-        let rows = Arc::new(reader.load_overview(entry).unwrap_or_default());
+        let rows = self.damage.rows(entry.offset, reader.load_overview(entry));
+        let rows = Arc::new(rows.unwrap_or_default());
         self.cache.insert(entry.offset, Arc::clone(&rows));
         Some(rows).filter(|rows| !rows.is_empty())
     }

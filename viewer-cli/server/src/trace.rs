@@ -11,6 +11,7 @@ use quick_cache::sync::Cache;
 use sha2::{Digest as _, Sha256};
 
 use crate::lane_bins::{BinRange, LaneBin, LaneRows, lane_bins, split_bins};
+use crate::overview_damage::OverviewDamage;
 use crate::overview_rows::OverviewRows;
 use crate::parameters::RowLanes;
 use crate::tile;
@@ -80,6 +81,8 @@ pub(crate) struct ServedTrace {
     pub(crate) groups: Arc<LaneGroups>,
     /// The file that the user named, and what it was then.
     file: Option<(PathBuf, Identity)>,
+    /// What is damaged of the overview.
+    damage: Arc<OverviewDamage>,
     rows: Arc<OverviewRows>,
     bins: Arc<BinCache>,
 }
@@ -113,6 +116,7 @@ impl ServedTrace {
             .zip(identity.clone())
             .map(|(named, identity)| (named.to_owned(), identity));
         let groups = LaneGroups::of(reader.definitions());
+        let damage = Arc::new(OverviewDamage::default());
         let digest = Sha256::digest(format!("{path:?} {identity:?}").as_bytes());
         let id = digest
             .iter()
@@ -127,7 +131,8 @@ impl ServedTrace {
             reader: Arc::new(reader),
             overview: overview.map(Arc::new),
             file,
-            rows: Arc::new(OverviewRows::new()),
+            rows: Arc::new(OverviewRows::new(Arc::clone(&damage))),
+            damage,
             bins: Arc::new(BinCache::with_weighter(4096, MOST_TILE_BYTES, ByBytes)),
         })
     }
@@ -151,6 +156,16 @@ impl ServedTrace {
     /// Returns the reader of the overview.
     pub(crate) fn overview(&self) -> &Reader {
         self.overview.as_deref().unwrap_or(&self.reader)
+    }
+
+    /// Returns the damaged blocks of the overview that were read.
+    pub(crate) fn overview_damage(&self) -> &OverviewDamage {
+        &self.damage
+    }
+
+    /// Returns what is wrong with the blocks of the overview that were read.
+    pub(crate) fn damage(&self) -> Vec<String> {
+        self.damage.check(self.overview())
     }
 
     /// Returns the lanes of rows, as the overview has them, and what the user asked for: groups with the same locations share lanes.

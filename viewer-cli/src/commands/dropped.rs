@@ -12,13 +12,15 @@ use super::{InputArguments, warn_of_damage};
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding};
 use crate::table::safe;
+use crate::time;
 use crate::views::{LossRow, loss_row, loss_text, summed};
 
 /// Lost events: how many, of which type, where, when and why.
 ///
 /// With --check, every count is verified against the events themselves: exit code 0 when
 /// raised = recorded + dropped + suppressed holds everywhere and nothing was lost, 3 when it holds and
-/// something was lost, 1 when it does not hold.
+/// something was lost, 1 when it does not hold. Where the disk was full, the first line says when, and rows are added up as with
+/// --sum.
 #[derive(Clone, Debug, Args)]
 pub struct DroppedArguments {
     #[command(flatten)]
@@ -167,7 +169,10 @@ pub fn run(arguments: &DroppedArguments, out: &mut dyn Write) -> anyhow::Result<
         .filter(|loss| filter.takes_loss(loss))
         .copied()
         .collect();
-    if arguments.sum {
+    let full_ns = losses.iter().filter(|loss| loss.cause == Cause::Storage);
+    let full_ns = full_ns.map(|loss| loss.from_ns).min();
+    // When the disk is full, every stream and event type has losses to the end: their number says nothing.
+    if arguments.sum || (full_ns.is_some() && !arguments.input.json) {
         losses = summed(&losses);
     }
     let totals = Sums::of(&outcome.totals);
@@ -190,6 +195,13 @@ pub fn run(arguments: &DroppedArguments, out: &mut dyn Write) -> anyhow::Result<
         };
         output::json(out, &result)?;
     } else {
+        if let Some(full_ns) = full_ns {
+            writeln!(
+                out,
+                "the disk was full at {} s, or the file could not be written for another reason; later events are missing",
+                time::moment(full_ns)
+            )?;
+        }
         out.write_all(loss_text(&opened, &losses, arguments.input.screen()).as_bytes())?;
         let least = if totals.raised_is_lower_bound {
             "at least "

@@ -137,11 +137,19 @@ fn find_pairs(
             keys: keys(definitions, begin, end, key)?,
         }]);
     }
-    let types = || definitions.event_types.values();
-    let known: BTreeMap<&str, &EventType> =
-        types().map(|t| (definitions.string(t.name), t)).collect();
+    let types = definitions.event_types.values();
+    let known: BTreeMap<&str, &EventType> = types
+        .clone()
+        .map(|t| (definitions.string(t.name), t))
+        .collect();
     let mut pairs = Vec::new();
-    for begin in types() {
+    // The end type of the lowest id that is above the ids still to come.
+    let mut next_end = None;
+    for begin in types.rev() {
+        let after = next_end;
+        if begin.role == Role::End {
+            next_end = Some(begin);
+        }
         let name = definitions.string(begin.name);
         let is_other = matches!(
             begin.role,
@@ -155,11 +163,7 @@ fn find_pairs(
             known.get(format!("{base}{to}").as_str()).copied()
         });
         // If the names show no pairs, a begin type belongs to the next end type.
-        let end = end.or_else(|| {
-            let is_begin = begin.role == Role::Begin;
-            let mut ends = types().filter(|t| t.role == Role::End && t.id > begin.id);
-            ends.next().filter(|_| is_begin)
-        });
+        let end = end.or_else(|| after.filter(|_| begin.role == Role::Begin));
         if let Some(end) = end {
             pairs.push(IntervalPair {
                 begin: begin.id,
@@ -168,6 +172,7 @@ fn find_pairs(
             });
         }
     }
+    pairs.reverse();
     Ok(pairs)
 }
 

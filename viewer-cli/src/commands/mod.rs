@@ -160,7 +160,7 @@ pub(crate) fn warn_of_damage(opened: &Reader, outcome: &ReadSummary) {
     for input in early.take(20) {
         let path = input.path.display();
         tell(&format!(
-            "{path}: ends early: it has no footer, and there is no live file"
+            "{path}: ends early: it has no footer, and no whole live file was found"
         ));
     }
     let lost = outcome

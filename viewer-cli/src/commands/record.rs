@@ -574,6 +574,43 @@ fn nothing_recorded(run: &Run<'_>) -> String {
 
 /// Returns what can be done about events that were dropped, with this run's numbers.
 fn ways_out(gathered: &[Gathered], run: &Run<'_>, output: &Path) -> Option<String> {
+    let of_cause =
+        |one: &Gathered, cause: Cause| one.dropped.get(cause.name()).copied().unwrap_or(0);
+    let of_storage = |one: &Gathered| of_cause(one, Cause::Storage);
+    let of_buffer = |one: &Gathered| of_cause(one, Cause::BufferFull);
+    let sum = |of: &dyn Fn(&Gathered) -> u64, of_which: &[&Gathered]| {
+        let each = of_which.iter().map(|one| of(one));
+        each.fold(0, u64::saturating_add)
+    };
+    // Where pages could not be written, they did not become free: a larger buffer would be full a moment later.
+    let (unwritten, written): (Vec<&Gathered>, Vec<&Gathered>) =
+        gathered.iter().partition(|one| of_storage(one) != 0);
+    let mut text = String::new();
+    if !unwritten.is_empty() {
+        let lost = sum(&of_storage, &unwritten).saturating_add(sum(&of_buffer, &unwritten));
+        let _ = writeln!(
+            text,
+            "  {} were dropped because the disk was full, or the file could not be written for another reason: make room, or \
+             choose a directory elsewhere with --output",
+            counted(lost, "event")
+        );
+    }
+    text.extend(larger_buffer(
+        &written,
+        sum(&of_buffer, &written),
+        run,
+        output,
+    ));
+    (!text.is_empty()).then_some(text)
+}
+
+/// Returns what can be done about events that were dropped because the buffer was full: `lost` of all recordings.
+fn larger_buffer(
+    gathered: &[&Gathered],
+    lost: u64,
+    run: &Run<'_>,
+    output: &Path,
+) -> Option<String> {
     let of_buffer = |one: &Gathered| {
         one.dropped
             .get(Cause::BufferFull.name())
@@ -581,7 +618,6 @@ fn ways_out(gathered: &[Gathered], run: &Run<'_>, output: &Path) -> Option<Strin
             .unwrap_or(0)
     };
     let worst = gathered.iter().max_by_key(|one| of_buffer(one))?;
-    let lost: u64 = gathered.iter().map(of_buffer).fold(0, u64::saturating_add);
     if lost == 0 {
         return None;
     }
@@ -750,6 +786,30 @@ mod tests {
         assert!(!told(&[gathered(1000, &[])]).contains("--buffer"));
         // Room in memory does not help against these.
         assert!(!told(&[gathered(1000, &[("size-limit", 7)])]).contains("--buffer"));
+    }
+
+    #[test]
+    fn a_full_disk_comes_without_the_advice_to_enlarge_the_buffer() {
+        let run = Run {
+            command: &[OsString::from("program")],
+            programs: &[],
+            status: ExitStatus::from_raw(0),
+            buffer_bytes: 1 << 20,
+        };
+        let told = |of_all: &[Gathered]| report(of_all, &run, Path::new("run"));
+        let full = gathered(1000, &[("buffer-full", 5000), ("storage", 70)]);
+        let text = told(std::slice::from_ref(&full));
+        assert!(
+            text.contains("5,070 events were dropped because the disk was full"),
+            "{text}"
+        );
+        assert!(!text.contains("--buffer"), "{text}");
+        // The buffer of another process was too small all the same.
+        let text = told(&[full, gathered(1000, &[("buffer-full", 30)])]);
+        assert!(
+            text.contains("30 events were dropped because the buffer of 1.0 MiB was full"),
+            "{text}"
+        );
     }
 
     #[test]

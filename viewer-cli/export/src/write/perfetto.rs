@@ -416,7 +416,7 @@ impl<'a> Perfetto<'a> {
                     (None, Value::U64(value)) => number(annotation::UINT, value, out),
                     (None, Value::F64(value)) => fixed(annotation::DOUBLE, value.to_bits(), out),
                     (None, Value::String(text)) => {
-                        let text = annals_format::text_of(text);
+                        let text = annals_format::text_of_value(text);
                         bytes(annotation::STRING, text.as_bytes(), out);
                     }
                     (None, Value::Bytes(value)) => {

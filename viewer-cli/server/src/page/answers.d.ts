@@ -89,9 +89,10 @@ export interface MessageBin extends MessagePair {
   end: number;
 }
 
-/** Messages by bin of time. The level is null where the overview has none that are short enough; nothing else is there then. */
+/** Messages by bin of time. The level is null where the overview has none that are short enough; nothing but the damage is there then. */
 export interface MessageBinAnswer {
   level: number | null;
+  damage?: string[];
   from_ns?: string;
   to_ns?: string;
   count?: string;

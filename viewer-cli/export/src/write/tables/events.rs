@@ -260,7 +260,7 @@ impl Wide {
                 let mut builder = LargeStringBuilder::new();
                 for value in events.values(element) {
                     match value.as_bytes() {
-                        Some(bytes) => builder.append_value(annals_format::text_of(bytes)),
+                        Some(bytes) => builder.append_value(annals_format::text_of_value(bytes)),
                         None => builder.append_null(),
                     }
                 }

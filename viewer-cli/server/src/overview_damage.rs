@@ -1,0 +1,53 @@
+//! Damaged blocks of an overview: answers without them are coarser, or read events instead.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use annals_merger::{MergeError, Reader, Result};
+
+/// Blocks that are checked before the first answer. Those of longer traces are checked when an answer needs them.
+const MOST_CHECKED: usize = 512;
+
+/// The damaged blocks of an overview that were read.
+#[derive(Debug, Default)]
+pub(crate) struct OverviewDamage {
+    /// What is wrong with each, by offset.
+    found: Mutex<BTreeMap<u64, String>>,
+    checked: OnceLock<()>,
+}
+
+impl OverviewDamage {
+    /// Returns the rows of the block at an offset. `None` if it cannot be read, which is noted.
+    pub(crate) fn rows<T>(&self, offset: u64, loaded: Result<T>) -> Option<T> {
+        loaded
+            .inspect_err(|error| {
+                let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+                let what = match error {
+                    MergeError::Format { error, .. } => error.to_string(),
+                    other => other.to_string(),
+                };
+                found.entry(offset).or_insert(what);
+            })
+            .ok()
+    }
+
+    /// Reads the blocks once, and returns what is wrong with those that were read so far.
+    pub(crate) fn check(&self, reader: &Reader) -> Vec<String> {
+        self.checked.get_or_init(|| {
+            let messages = reader.message_overview().map(|of| &of.blocks[..]);
+            let metrics = reader.metric_overview().map(|of| &of.blocks[..]);
+            for entry in reader.overview().iter().take(MOST_CHECKED) {
+                self.rows(entry.offset, reader.load_overview(entry));
+            }
+            for entry in messages.unwrap_or_default().iter().take(MOST_CHECKED) {
+                self.rows(entry.offset, reader.load_messages(entry));
+            }
+            for entry in metrics.unwrap_or_default().iter().take(MOST_CHECKED) {
+                self.rows(entry.offset, reader.load_metrics(entry));
+            }
+        });
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let shown = found.values().take(20);
+        shown.map(|what| format!("overview: {what}")).collect()
+    }
+}
