@@ -133,6 +133,7 @@ pub use clock::{ClockChoice, tsc, tsc_is_invariant};
 pub use elements::{Blob, ElementKind, Elements, RawValue, Text, Values};
 pub use error::{RecorderError, Result};
 pub use event_type::{DynamicEventType, EventType, Metric};
+pub use memory::{FunctionEntry, FunctionModule};
 pub use global::{NoRegion, RegionSite, SiteGuard};
 pub use module::ModuleSpec;
 pub use options::{Compression, ENVIRONMENT, Options, Overflow};

@@ -7,6 +7,7 @@ use crate::builtin::PROCESS;
 use crate::clock::reference_ns;
 use crate::definer::Definer;
 use crate::error::{RecorderError, Result};
+use crate::memory::FunctionEntry;
 use crate::raiser::Raiser;
 use crate::recorder::Recorder;
 
@@ -66,10 +67,37 @@ impl Recorder {
 
 impl Raiser<'_> {
     /// Reserves a region's number, to be raised with immediately and defined soon.
-    /// Returns `None` if no number is left. Safe in signal handlers. Until the region is defined, a
-    /// reader of a killed process's recording finds the number only.
+    /// Returns `None` if no number is left. Safe in signal handlers. Until the region is defined or
+    /// [announced](Self::announce_function), a reader of a killed process's recording finds the number only.
     pub fn reserve_region(self) -> Option<RegionId> {
         self.shared().next_region_id()
+    }
+
+    /// Returns how many functions can be announced that are not defined yet.
+    pub fn function_entries(self) -> usize {
+        self.shared().memory.division().function_count
+    }
+
+    /// Writes into the live file which function a reserved region is, so that a reader of a killed process's recording
+    /// can name it. `entry` is less than [`Self::function_entries`]: no other thread uses this entry, and
+    /// the region that it announced before is defined. Safe in signal handlers, and waits for nothing.
+    ///
+    /// # Panics
+    /// If there is no such entry.
+    pub fn announce_function(self, entry: usize, region: RegionId, function: &FunctionEntry) {
+        if self.shared().guard.is_on() {
+            self.shared().memory.put_function(entry, region, function);
+        }
+    }
+
+    /// Writes into the live file where a file is in memory that is not added yet, for the functions in it. Returns its number for
+    /// [`FunctionModule::Announced`]; `None` if no entry is left, or its path or build id is too long for one. Safe in
+    /// signal handlers, and waits for nothing.
+    pub fn announce_module(self, path: &[u8], build_id: &[u8], base: u64) -> Option<u16> {
+        let shared = self.shared();
+        let number = shared.guard.is_on().then(|| shared.next_module_entry())??;
+        let is_written = shared.memory.put_module(number, path, build_id, base);
+        is_written.then_some(number as u16)
     }
 }
 

@@ -5,7 +5,7 @@
 //! the page's owner, and streams live in cells that are shared.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::Thread;
 use std::time::Duration;
@@ -59,6 +59,8 @@ pub(crate) struct Shared {
     pub(crate) snapshot_done: Condvar,
     /// Regions that have a number.
     region_count: AtomicU32,
+    /// Module entries of the live file that are taken.
+    module_entries: AtomicUsize,
     /// The recording is finished, or is being finished.
     is_finishing: AtomicBool,
     next_stream: AtomicU32,
@@ -118,6 +120,7 @@ impl Shared {
             last_snapshot: Mutex::new(Err("none was written".to_owned())),
             snapshot_done: Condvar::new(),
             region_count: AtomicU32::new(0),
+            module_entries: AtomicUsize::new(0),
             is_finishing: AtomicBool::new(false),
             next_stream: AtomicU32::new(0),
             next_location: AtomicU32::new(0),
@@ -369,8 +372,18 @@ impl Shared {
         const MOST: u32 = 1 << 24;
         let next = |count: u32| (count < MOST).then_some(count + 1);
         let order = (Ordering::AcqRel, Ordering::Acquire);
-        let count = self.region_count.fetch_update(order.0, order.1, next);
-        count.ok().map(RegionId::new)
+        let count = self.region_count.fetch_update(order.0, order.1, next).ok()?;
+        // A forked child has its parent's memory.
+        if self.guard.is_on() {
+            self.memory.put_region_count(count + 1);
+        }
+        Some(RegionId::new(count))
+    }
+
+    /// Returns the number of the next module entry of the live file, or `None` if there are no more.
+    pub(crate) fn next_module_entry(&self) -> Option<usize> {
+        let number = self.module_entries.fetch_add(1, Ordering::Relaxed);
+        (number < l::MODULE_COUNT).then_some(number)
     }
 
     /// Returns whether a region has a number; takes no lock.
