@@ -1,6 +1,7 @@
 //! Programs compiled with `-finstrument-functions`, and `trace-cli record`: what is recorded is compared
 //! with counters that are compiled into the functions themselves, and with what uftrace counts.
 
+mod endings;
 mod launchers;
 mod names;
 
@@ -63,6 +64,15 @@ fn prefix() -> &'static Path {
 
 fn trace_cli() -> Command {
     Command::new(prefix().join("bin/trace-cli"))
+}
+
+/// Compiles a C program of this directory.
+fn compile_c(source: &str, to: &Path, arguments: &[&str]) {
+    let mut compiler = Command::new("cc");
+    compiler.args(["-g", "-O1", "-fno-inline", "-fno-optimize-sibling-calls"]);
+    compiler.args(["-Wall", "-Wextra", "-Werror", "-finstrument-functions"]);
+    compiler.arg(Path::new(ROOT).join("tests/instrument").join(source));
+    output(compiler.arg("-o").arg(to).args(arguments));
 }
 
 /// The program and its libraries, compiled.
