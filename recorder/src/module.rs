@@ -7,6 +7,7 @@ use crate::builtin::PROCESS;
 use crate::clock::reference_ns;
 use crate::definer::Definer;
 use crate::error::{RecorderError, Result};
+use crate::gate::Moment;
 use crate::memory::FunctionEntry;
 use crate::raiser::Raiser;
 use crate::recorder::Recorder;
@@ -90,6 +91,19 @@ impl Raiser<'_> {
         }
     }
 
+    /// Returns whether any rule is about regions, so that a reserved region needs [`Self::rule_region`].
+    pub fn rules_name_regions(self) -> bool {
+        self.shared().rules.name_regions()
+    }
+
+    /// Applies the rules to a reserved region, by its name, before its first event. Safe in signal handlers, and
+    /// waits for nothing.
+    pub fn rule_region(self, region: RegionId, name: &str) {
+        let shared = self.shared();
+        let gates = &shared.gates;
+        gates.rule_region(&shared.rules, region, name, Moment::First);
+    }
+
     /// Writes into the live file where a file is in memory that is not added yet, for the functions in it. Returns its number for
     /// [`FunctionModule::Announced`]; `None` if no entry is left, or its path or build id is too long for one. Safe in
     /// signal handlers, and waits for nothing.
@@ -150,7 +164,7 @@ impl Definer<'_> {
             line: 0,
             group: self.string(group)?,
         };
-        self.new_region(region)
+        self.new_region(region, Moment::Later)
     }
 }
 

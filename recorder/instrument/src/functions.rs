@@ -103,13 +103,14 @@ pub(crate) fn find_or_add(address: usize, raiser: Raiser<'_>) -> Option<RegionId
     }
     let function = listed::locate(address, raiser);
     let region = raiser.reserve_region()?;
+    function.rule(region, raiser);
     let met = MET.fetch_add(1, Ordering::AcqRel);
     let entry = LOG.get(met)?;
     // The live file has the functions that are met and not defined yet. Where there are more than its entries, the names of some are
     // lost if the process is killed now.
     let entries = raiser.function_entries();
     if met - DEFINED.load(Ordering::Acquire) < entries {
-        raiser.announce_function(met % entries, region, &function);
+        raiser.announce_function(met % entries, region, &function.entry);
     }
     entry.address.store(address, Ordering::Relaxed);
     entry.region.store(region.get() + 1, Ordering::Release);

@@ -5,25 +5,33 @@
 #![expect(unsafe_code, reason = "the loader's description of a file is read")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::fmt::Write as _;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use annals_recorder::{FunctionEntry, FunctionModule, Raiser};
+use annals_recorder::{FunctionEntry, FunctionModule, Raiser, RegionId};
 
 use crate::modules::build_id_of;
 
 /// Most files. Functions of others are found when they are defined, and are named by their addresses until then.
 const MOST: usize = 1024;
 
+/// Longest name of a file, without its directories, by which rules name functions at their first call.
+const LONGEST_NAME: usize = 128;
+
 /// A file in memory. An entry is written by one thread, which gets its number from the counter; `end` is stored last.
-struct Listed {
+pub(crate) struct Listed {
     start: AtomicUsize,
     /// 0: the entry is not complete, or the file was unloaded.
     end: AtomicUsize,
     base: AtomicU64,
     /// Number + 1 of the module's entry in the live file; 0: it is defined.
     entry: AtomicU64,
+    /// Name of the file, without its directories.
+    name: [AtomicU64; LONGEST_NAME / 8],
+    /// Length of the name, bytes; 0: it is too long.
+    name_length: AtomicUsize,
 }
 
 static LISTED: [Listed; MOST] = [const {
@@ -32,6 +40,8 @@ static LISTED: [Listed; MOST] = [const {
         end: AtomicUsize::new(0),
         base: AtomicU64::new(0),
         entry: AtomicU64::new(0),
+        name: [const { AtomicU64::new(0) }; LONGEST_NAME / 8],
+        name_length: AtomicUsize::new(0),
     }
 }; MOST];
 
@@ -42,28 +52,44 @@ fn listed() -> &'static [Listed] {
 }
 
 /// Adds a file, where there is room.
-pub(crate) fn add(range: &Range<usize>, module: FunctionModule) {
+pub(crate) fn add(
+    range: &Range<usize>,
+    path: &[u8],
+    module: FunctionModule,
+) -> Option<&'static Listed> {
     let (base, entry) = match module {
         FunctionModule::Defined { base } => (base, 0),
         FunctionModule::Announced { base, number } => (base, u64::from(number) + 1),
-        FunctionModule::Unknown => return,
+        FunctionModule::Unknown => return None,
     };
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let relaxed = Ordering::Relaxed;
     let is_again = |listed: &&Listed| {
         listed.start.load(relaxed) == range.start
             && listed.base.load(relaxed) == base
             && listed.entry.load(relaxed) == entry
             && listed.end.load(relaxed) == 0
+            && listed.name(&mut [0; LONGEST_NAME]) == Some(name)
     };
     // A file that is loaded and unloaded again and again, as plug-ins are, keeps its entry.
     let listed = listed().iter().find(is_again);
-    let Some(listed) = listed.or_else(|| LISTED.get(COUNT.fetch_add(1, Ordering::AcqRel))) else {
-        return;
-    };
+    let listed = listed.or_else(|| LISTED.get(COUNT.fetch_add(1, Ordering::AcqRel)))?;
     listed.start.store(range.start, relaxed);
     listed.base.store(base, relaxed);
     listed.entry.store(entry, relaxed);
+    let length = if name.len() <= LONGEST_NAME {
+        name.len()
+    } else {
+        0
+    };
+    for (place, bytes) in listed.name.iter().zip(name[..length].chunks(8)) {
+        let mut word = [0; 8];
+        word[..bytes.len()].copy_from_slice(bytes);
+        place.store(u64::from_le_bytes(word), relaxed);
+    }
+    listed.name_length.store(length, relaxed);
     listed.end.store(range.end, Ordering::Release);
+    Some(listed)
 }
 
 /// Removes the files in this range of addresses: they were unloaded.
@@ -75,33 +101,99 @@ pub(crate) fn remove(range: &Range<usize>) {
     }
 }
 
-fn find(address: usize) -> Option<FunctionModule> {
-    let found = listed().iter().find(|listed| {
+fn find(address: usize) -> Option<&'static Listed> {
+    listed().iter().find(|listed| {
         address < listed.end.load(Ordering::Acquire)
             && address >= listed.start.load(Ordering::Relaxed)
-    })?;
-    let base = found.base.load(Ordering::Relaxed);
-    let entry = found.entry.load(Ordering::Relaxed);
-    Some(match entry.checked_sub(1) {
-        None => FunctionModule::Defined { base },
-        Some(number) => FunctionModule::Announced {
-            base,
-            number: number as u16,
-        },
     })
 }
 
+impl Listed {
+    fn module(&self) -> FunctionModule {
+        let base = self.base.load(Ordering::Relaxed);
+        let entry = self.entry.load(Ordering::Relaxed);
+        match entry.checked_sub(1) {
+            None => FunctionModule::Defined { base },
+            Some(number) => FunctionModule::Announced {
+                base,
+                number: number as u16,
+            },
+        }
+    }
+
+    fn name<'a>(&self, buffer: &'a mut [u8; LONGEST_NAME]) -> Option<&'a [u8]> {
+        let length = self.name_length.load(Ordering::Relaxed);
+        for (bytes, word) in buffer.chunks_exact_mut(8).zip(&self.name) {
+            bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        }
+        buffer.get(..length).filter(|name| !name.is_empty())
+    }
+}
+
+/// Where a function is.
+pub(crate) struct Located {
+    pub(crate) entry: FunctionEntry,
+    file: Option<&'static Listed>,
+}
+
 /// Returns where a function is. A file that is not listed yet is announced and listed.
-pub(crate) fn locate(address: usize, raiser: Raiser<'_>) -> FunctionEntry {
-    let module = find(address).or_else(|| announce(address, raiser));
-    let module = module.unwrap_or(FunctionModule::Unknown);
-    let base = match module {
-        FunctionModule::Defined { base } | FunctionModule::Announced { base, .. } => base,
-        FunctionModule::Unknown => 0,
-    };
-    FunctionEntry {
-        address: (address as u64).wrapping_sub(base),
-        module,
+pub(crate) fn locate(address: usize, raiser: Raiser<'_>) -> Located {
+    let file = find(address).or_else(|| announce(address, raiser));
+    let module = file.map_or(FunctionModule::Unknown, Listed::module);
+    let base = file.map_or(0, |file| file.base.load(Ordering::Relaxed));
+    let address = (address as u64).wrapping_sub(base);
+    Located {
+        entry: FunctionEntry { address, module },
+        file,
+    }
+}
+
+impl Located {
+    /// Applies the rules to the function's region: by the name that it has while the program runs. One whose file is not known, or has a
+    /// long name, is ruled when it is defined.
+    pub(crate) fn rule(&self, region: RegionId, raiser: Raiser<'_>) {
+        if !raiser.rules_name_regions() {
+            return;
+        }
+        let mut buffer = [0; LONGEST_NAME];
+        let file = self.file.and_then(|file| file.name(&mut buffer));
+        let Some(file) = file.and_then(|file| std::str::from_utf8(file).ok()) else {
+            return;
+        };
+        let mut name = Name {
+            bytes: [0; LONGEST_NAME + ADDRESS_ROOM],
+            length: 0,
+        };
+        // `Module::function_name`, which allocates.
+        let is_whole = write!(name, "{file}+{:#x}", self.entry.address).is_ok();
+        let name = std::str::from_utf8(&name.bytes[..name.length]);
+        if let Ok(name) = name
+            && is_whole
+        {
+            raiser.rule_region(region, name);
+        }
+    }
+}
+
+/// Bytes of `+0x` and the digits of an address.
+const ADDRESS_ROOM: usize = 3 + 16;
+
+/// Text on the stack.
+struct Name {
+    bytes: [u8; LONGEST_NAME + ADDRESS_ROOM],
+    length: usize,
+}
+
+impl std::fmt::Write for Name {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        let end = self.length + text.len();
+        let room = self
+            .bytes
+            .get_mut(self.length..end)
+            .ok_or(std::fmt::Error)?;
+        room.copy_from_slice(text.as_bytes());
+        self.length = end;
+        Ok(())
     }
 }
 
@@ -137,7 +229,7 @@ pub(crate) fn prepare() {
 }
 
 #[cold]
-fn announce(address: usize, raiser: Raiser<'_>) -> Option<FunctionModule> {
+fn announce(address: usize, raiser: Raiser<'_>) -> Option<&'static Listed> {
     let find = FIND_OBJECT.load(Ordering::Relaxed);
     if find == 0 {
         return None;
@@ -163,7 +255,6 @@ fn announce(address: usize, raiser: Raiser<'_>) -> Option<FunctionModule> {
     let build_id = unsafe { build_id_of(found.map_start.addr()..found.map_end.addr(), map.base) };
     let base = map.base as u64;
     let number = raiser.announce_module(path, build_id.unwrap_or_default(), base)?;
-    let module = FunctionModule::Announced { base, number };
-    add(&(found.map_start.addr()..found.map_end.addr()), module);
-    Some(module)
+    let range = found.map_start.addr()..found.map_end.addr();
+    add(&range, path, FunctionModule::Announced { base, number })
 }

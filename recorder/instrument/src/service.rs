@@ -259,7 +259,7 @@ fn add_modules(recorder: &Recorder, progress: &mut Progress, now: Vec<Loaded>) {
         };
         if let Ok(id) = recorder.add_module(&spec) {
             let base = FunctionModule::Defined { base: spec.base };
-            listed::add(&loaded.range, base);
+            listed::add(&loaded.range, loaded.path.as_bytes(), base);
             progress.modules.push(Known { loaded, id });
         }
     }
