@@ -383,6 +383,89 @@ fn rules_hold_from_the_start_and_change_at_run_time() {
     assert_eq!(status.dropped + status.suppressed, 0);
 }
 
+/// Returns the enters and leaves of a recording: whether it is an enter, and the region's name.
+fn calls(path: &Path) -> Vec<(bool, String)> {
+    let opened = Reader::open(path).expect("a recording");
+    let d = opened.definitions();
+    let mut calls = Vec::new();
+    let visit = |chunk: annals_format::OrderedChunk| {
+        for row in chunk.rows() {
+            let name = d.event_type_name(row.event_type());
+            if matches!(&*name, "enter" | "leave")
+                && let Value::U32(region) = row.value(0)
+            {
+                let region = annals_format::RegionId::new(region);
+                calls.push((name == "enter", d.region_name(region)));
+            }
+        }
+        Ok(())
+    };
+    opened.for_each_chunk(Window::ALL, visit).expect("events");
+    calls
+}
+
+#[test]
+fn calls_that_are_open_when_rules_change_stay_whole() {
+    const RULES: [(&str, &str); 5] = [
+        ("off region outer", "on region outer"),
+        ("off region *", "on region *"),
+        ("off event leave; off event enter", "on event *"),
+        ("off source threads", "on source *"),
+        ("off event *; off region o*", "on event *; on region *"),
+    ];
+    for (off, on) in RULES {
+        for starts_off in [false, true] {
+            let scratch = tempfile::tempdir().expect("a directory");
+            let mut options = options(scratch.path());
+            if starts_off {
+                options.rules = off.parse().expect("rules");
+            }
+            let recorder = Recorder::start(&options).expect("a recorder");
+            let outer = recorder.add_region("outer").expect("a region");
+            let apply = |text: &str| {
+                let rules: Rules = text.parse().expect("rules");
+                recorder.apply(&rules).expect("the recorder runs");
+            };
+            let turns = if starts_off { [on, off] } else { [off, on] };
+            let raiser = recorder.raiser();
+            let nested = |depth: usize| {
+                (0..depth).for_each(|_| recorder.enter(outer));
+                apply(turns[0]);
+                // By the other interface, and by a guard.
+                raiser.enter(outer).expect("an event");
+                drop(recorder.region(outer));
+                apply(turns[1]);
+                drop(recorder.region(outer));
+                raiser.leave(outer).expect("an event");
+                (1..depth).for_each(|_| recorder.leave(outer));
+                apply(turns[0]);
+                recorder.leave(outer);
+            };
+            let other_thread = || {
+                recorder.enter(outer);
+                recorder.leave(outer);
+            };
+            nested(3);
+            std::thread::scope(|scope| scope.spawn(other_thread).join().expect("no panic"));
+            let status = recorder.finish();
+            let found = calls(&status.path);
+            // Every leave has its enter, and every enter its leave.
+            let mut depth = 0_i32;
+            for (is_enter, name) in &found {
+                assert_eq!(name, "outer");
+                depth += if *is_enter { 1 } else { -1 };
+                assert!(depth >= 0, "{off}, off first: {starts_off}: {found:?}");
+            }
+            assert_eq!(depth, 0, "{off}, off first: {starts_off}: {found:?}");
+            let expected = if starts_off { 2 + 1 } else { 3 + 1 };
+            let enters = found.iter().filter(|(is_enter, _)| *is_enter);
+            let expected = 2 * expected;
+            assert_eq!(2 * enters.count(), found.len());
+            assert_eq!(found.len(), expected, "{off}, off first: {starts_off}");
+        }
+    }
+}
+
 #[test]
 fn what_sampling_and_limits_leave_out_is_counted_as_suppressed() {
     let scratch = tempfile::tempdir().expect("a directory");

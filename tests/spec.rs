@@ -322,6 +322,9 @@ fn totals() -> StreamTotals {
     totals
 }
 
+/// Bytes of the live file of the example header.
+const LIVE_LEN: u64 = 327_680 + 64 * 512 + 16 * 32;
+
 fn live_header() -> LiveHeader {
     LiveHeader {
         recording_id: RecordingId(dense_id()),
@@ -337,6 +340,8 @@ fn live_header() -> LiveHeader {
         segments_offset: 8192,
         definitions_offset: 40_960,
         definitions_capacity: 24_576,
+        functions_offset: 327_680,
+        function_count: 16,
     }
 }
 
@@ -1109,10 +1114,10 @@ fn a_live_header_has_identity_and_areas() {
     assert_example("live-header-fixed", &live_header().encode(), |bytes| {
         let mut page = bytes.to_vec();
         page.resize(live::layout::HEADER_LEN, 0);
-        let read = LiveHeader::decode(&page, 327_680).unwrap();
+        let read = LiveHeader::decode(&page, LIVE_LEN).unwrap();
         assert_eq!(read, live_header());
         // A file that is cut off has what is before the cut.
-        assert_eq!(LiveHeader::decode(&page, 327_679).unwrap(), read);
+        assert_eq!(LiveHeader::decode(&page, LIVE_LEN - 1).unwrap(), read);
         json!({
             "recording_id": read.recording_id.to_string(),
             "boot_id": hex_string(&read.boot_id.0),
@@ -1127,6 +1132,8 @@ fn a_live_header_has_identity_and_areas() {
             "segments_offset": read.segments_offset,
             "definitions_offset": read.definitions_offset,
             "definitions_capacity": read.definitions_capacity,
+            "functions_offset": read.functions_offset,
+            "function_count": read.function_count,
         })
     });
 }
@@ -1194,7 +1201,7 @@ fn an_order_hash_counts_time_residual_type_and_values() {
 
 /// Returns a live file of the example header, with these bytes at an offset.
 fn live_file(offset: usize, bytes: &[u8]) -> LiveImage {
-    let mut file = vec![0; 327_680];
+    let mut file = vec![0; LIVE_LEN as usize];
     let header = live_header().encode();
     file[..header.len()].copy_from_slice(&header);
     file[offset..offset + bytes.len()].copy_from_slice(bytes);
@@ -1236,6 +1243,32 @@ fn a_slot_has_an_open_stream_and_its_segments() {
             "system_id": open.system_id,
             "name": open.name,
             "segments": segments.collect::<Json>(),
+        })
+    });
+}
+
+#[test]
+fn a_function_entry_has_region_address_and_module() {
+    use live::layout as l;
+    let mut entry = vec![0; l::FUNCTION_LEN];
+    put_at(&mut entry, l::FUNCTION_STATE, &1_u32.to_le_bytes());
+    put_at(&mut entry, l::FUNCTION_REGION, &17_u32.to_le_bytes());
+    put_at(&mut entry, l::FUNCTION_ADDRESS, &0x1139_u64.to_le_bytes());
+    put_at(&mut entry, l::FUNCTION_BASE, &0x40_0000_u64.to_le_bytes());
+    put_at(&mut entry, l::FUNCTION_MODULE, &4_u32.to_le_bytes());
+    assert_example("live-function", &entry, |bytes| {
+        let entries = 327_680 + l::MODULE_COUNT * l::MODULE_LEN;
+        let image = live_file(entries + 2 * l::FUNCTION_LEN, bytes);
+        let [function] = &image.functions[..] else {
+            panic!("one function");
+        };
+        let live::LiveFunctionModule::Entry(module) = function.module else {
+            panic!("{function:?}");
+        };
+        json!({
+            "region": function.region.get(),
+            "address": function.address,
+            "module_entry": module,
         })
     });
 }

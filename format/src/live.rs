@@ -3,13 +3,13 @@
 //! The recorder writes it with atomics ([`layout`] has the offsets); a reader takes what was
 //! committed. All numbers are little-endian and naturally aligned.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use byteorder::{ByteOrder, LittleEndian as LE};
 
 use crate::chunk::Cumulative;
 use crate::error::{FormatError, Result};
-use crate::ids::{BootId, EventTypeId, LocationId, RecordingId, SourceId, StreamId};
+use crate::ids::{BootId, EventTypeId, LocationId, RecordingId, RegionId, SourceId, StreamId};
 use crate::loss::Cause;
 use crate::read::ReadAt;
 
@@ -25,6 +25,7 @@ pub mod layout {
     pub const RECORDING_ID: usize = 16;
     pub const BOOT_ID: usize = 32;
     pub const PID: usize = 48;
+    pub const FUNCTION_COUNT: usize = 52;
     pub const PROCESS_START: usize = 56;
     pub const PAGE_SIZE: usize = 64;
     pub const PAGE_COUNT: usize = 68;
@@ -35,6 +36,7 @@ pub mod layout {
     pub const SEGMENTS_OFFSET: usize = 96;
     pub const DEFINITIONS_OFFSET: usize = 104;
     pub const DEFINITIONS_CAPACITY: usize = 112;
+    pub const FUNCTIONS_OFFSET: usize = 120;
 
     /// Committed bytes of the definitions area.
     pub const DEFINITIONS_LEN: usize = 2048;
@@ -46,6 +48,8 @@ pub mod layout {
     pub const HEARTBEAT: usize = 2072;
     /// Longest time between two heartbeats of a recorder that gets a processor, nanoseconds.
     pub const LONGEST_HEARTBEAT_NS: u64 = 100_000_000;
+    /// Region ids that were assigned: all below this one.
+    pub const REGION_COUNT: usize = 2080;
 
     pub const STATE_RECORDING: u64 = 1;
     /// Finished, but the recording could not be completed: this file contains the rest.
@@ -101,10 +105,41 @@ pub mod layout {
     pub const PAGE_RECORDED: usize = 64;
     pub const PAGE_DROPPED: usize = 72;
 
+    /// A module entry names a file in memory that functions were called of before it was defined.
+    pub const MODULE_COUNT: usize = 64;
+    pub const MODULE_LEN: usize = 512;
+    /// 1: the entry is complete.
+    pub const MODULE_STATE: usize = 0;
+    pub const MODULE_PATH_LEN: usize = 4;
+    pub const MODULE_BUILD_ID_LEN: usize = 6;
+    pub const MODULE_BASE: usize = 8;
+    /// Reference clock, nanoseconds.
+    pub const MODULE_LOADED: usize = 16;
+    pub const MODULE_BUILD_ID: usize = 24;
+    pub const MODULE_PATH: usize = 88;
+    pub const MAX_MODULE_PATH: usize = MODULE_LEN - MODULE_PATH;
+    pub const MAX_BUILD_ID: usize = MODULE_PATH - MODULE_BUILD_ID;
+
+    /// A function entry says which function a region is, until the region is defined.
+    pub const FUNCTION_LEN: usize = 32;
+    /// See the `FUNCTION_*` values; 0: the entry is free.
+    pub const FUNCTION_STATE: usize = 0;
+    pub const FUNCTION_REGION: usize = 4;
+    /// Address in the module's file; in memory if the module is not known.
+    pub const FUNCTION_ADDRESS: usize = 8;
+    /// Base of its module.
+    pub const FUNCTION_BASE: usize = 16;
+    /// Number + 1 of the module's entry; 0: it is defined.
+    pub const FUNCTION_MODULE: usize = 24;
+    pub const FUNCTION_OF_MODULE: u32 = 1;
+    pub const FUNCTION_WITHOUT_MODULE: u32 = 2;
+
     /// Most bytes of a page.
     pub const MAX_PAGE_LEN: usize = 16 << 20;
     /// Most bytes of the definitions area.
     pub const MAX_DEFINITIONS_LEN: u64 = 64 << 20;
+    /// Most function entries.
+    pub const MAX_FUNCTION_COUNT: u32 = 1 << 20;
     /// Most bytes of a live file.
     pub const MAX_FILE_LEN: u64 = 8 << 30;
 }
@@ -130,6 +165,10 @@ pub struct LiveHeader {
     pub segments_offset: u64,
     pub definitions_offset: u64,
     pub definitions_capacity: u64,
+    /// Where the module entries are, with the function entries after them.
+    pub functions_offset: u64,
+    /// Number of function entries. 0: there are no module entries, either.
+    pub function_count: u32,
 }
 
 impl LiveHeader {
@@ -153,6 +192,8 @@ impl LiveHeader {
         LE::write_u64(&mut b[l::SEGMENTS_OFFSET..], self.segments_offset);
         LE::write_u64(&mut b[l::DEFINITIONS_OFFSET..], self.definitions_offset);
         LE::write_u64(&mut b[l::DEFINITIONS_CAPACITY..], self.definitions_capacity);
+        LE::write_u64(&mut b[l::FUNCTIONS_OFFSET..], self.functions_offset);
+        LE::write_u32(&mut b[l::FUNCTION_COUNT..], self.function_count);
         let crc = crc32fast::hash(&b[..l::FIXED_LEN]);
         LE::write_u32(&mut b[l::FIXED_LEN..], crc);
         b
@@ -209,12 +250,15 @@ impl LiveHeader {
             segments_offset: LE::read_u64(&b[l::SEGMENTS_OFFSET..]),
             definitions_offset: LE::read_u64(&b[l::DEFINITIONS_OFFSET..]),
             definitions_capacity: LE::read_u64(&b[l::DEFINITIONS_CAPACITY..]),
+            functions_offset: LE::read_u64(&b[l::FUNCTIONS_OFFSET..]),
+            function_count: LE::read_u32(&b[l::FUNCTION_COUNT..]),
         };
         let page_size = u64::from(header.page_size);
         let areas = [
             header.slots_offset,
             header.segments_offset,
             header.definitions_offset,
+            header.functions_offset,
             header.pages_offset,
         ];
         // Beyond the end of any file: nothing of the areas can be there.
@@ -222,6 +266,7 @@ impl LiveHeader {
         let is_page = (l::PAGE_HEADER_LEN as u64..=l::MAX_PAGE_LEN as u64).contains(&page_size);
         if !is_page
             || header.definitions_capacity > l::MAX_DEFINITIONS_LEN
+            || header.function_count > l::MAX_FUNCTION_COUNT
             || file_len > l::MAX_FILE_LEN
         {
             return Err(FormatError::invalid(
@@ -238,6 +283,16 @@ impl LiveHeader {
             ));
         }
         Ok(header)
+    }
+
+    /// Returns the length of the module and function entries.
+    fn functions_len(&self) -> u64 {
+        match self.function_count {
+            0 => 0,
+            count => {
+                (l::MODULE_COUNT * l::MODULE_LEN) as u64 + u64::from(count) * l::FUNCTION_LEN as u64
+            }
+        }
     }
 }
 
@@ -325,6 +380,41 @@ pub struct LivePage {
     pub rows: Vec<u8>,
 }
 
+/// A file in the process's memory of which functions were called before it was defined.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LiveModule {
+    /// Path of the file.
+    pub path: String,
+    /// Its build id; empty if it has none.
+    pub build_id: Vec<u8>,
+    /// Address in memory minus address in the file; wraps.
+    pub base: u64,
+    /// When it was first observed, reference clock, nanoseconds.
+    pub loaded_ns: i64,
+}
+
+/// The module of a function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LiveFunctionModule {
+    /// One that is defined, and in memory: the one with this base.
+    Defined(u64),
+    /// The module entry with this number.
+    Entry(usize),
+    /// It is not known. The function's address is that in memory.
+    Unknown,
+}
+
+/// A function that was called, and that may not be defined yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LiveFunction {
+    /// Its region.
+    pub region: RegionId,
+    /// Its address in its module's file.
+    pub address: u64,
+    /// Its module.
+    pub module: LiveFunctionModule,
+}
+
 /// The contents of a live file.
 #[derive(Clone, Debug)]
 pub struct LiveImage {
@@ -334,6 +424,12 @@ pub struct LiveImage {
     pub state: u64,
     /// Reference clock, nanoseconds, when the recorder last looked.
     pub heartbeat_ns: i64,
+    /// Functions that may not be defined yet.
+    pub functions: Vec<LiveFunction>,
+    /// Their modules that may not be defined yet, by number of entry.
+    pub modules: BTreeMap<usize, LiveModule>,
+    /// Region ids that were assigned: all below this one. At most one for each 64 bytes of the file.
+    pub region_count: u32,
     /// Definition records that may not be in the recording yet.
     pub definitions: Vec<u8>,
     /// Open streams.
@@ -374,6 +470,9 @@ impl LiveImage {
             header,
             state: word(l::STATE),
             heartbeat_ns: word(l::HEARTBEAT) as i64,
+            functions: Vec::new(),
+            modules: BTreeMap::new(),
+            region_count: 0,
             definitions: Vec::new(),
             streams: Vec::new(),
             pages: Vec::new(),
@@ -385,9 +484,10 @@ impl LiveImage {
         };
         // The order matters when the process still runs. Events that a stream had handed on before the pages are read
         // are in the pages or in the recording. Events in the pages are defined and counted by the time that
-        // definitions and counters are read.
+        // definitions and counters are read. A function entry is reused when its region is defined.
         let handed_on = image.read_handed_on(file)?;
         image.read_pages(file)?;
+        image.read_functions(file)?;
         image.read_definitions(file)?;
         image.read_streams(file, &handed_on)?;
         Ok(image)
@@ -539,6 +639,36 @@ impl LiveImage {
         Ok(found.is_same_chunk(&again).then_some(found))
     }
 
+    fn read_functions(&mut self, file: &dyn ReadAt) -> Result<()> {
+        let mut word = [0; 8];
+        file.read_exact_at(l::REGION_COUNT as u64, &mut word)?;
+        let most = (file.len()? / 64).min(u32::MAX.into());
+        self.region_count = LE::read_u64(&word).min(most) as u32;
+        let there = self.missing.file_len;
+        let there = there.saturating_sub(self.header.functions_offset);
+        let mut bytes = vec![0; self.header.functions_len().min(there) as usize];
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        file.read_exact_at(self.header.functions_offset, &mut bytes)?;
+        let mut again = vec![0; bytes.len()];
+        file.read_exact_at(self.header.functions_offset, &mut again)?;
+        let modules = l::MODULE_COUNT * l::MODULE_LEN;
+        let (modules, functions) = bytes.split_at(modules.min(bytes.len()));
+        for (number, entry) in modules.chunks_exact(l::MODULE_LEN).enumerate() {
+            if let Some(module) = LiveModule::decode(entry) {
+                self.modules.insert(number, module);
+            }
+        }
+        // An entry that was changing meanwhile is of a function that no page names yet.
+        let again = again[modules.len()..].chunks_exact(l::FUNCTION_LEN);
+        let entries = functions.chunks_exact(l::FUNCTION_LEN).zip(again);
+        let unchanged = entries.filter(|(entry, again)| entry == again);
+        let functions = unchanged.filter_map(|(entry, _)| LiveFunction::decode(entry));
+        self.functions.extend(functions);
+        Ok(())
+    }
+
     fn read_definitions(&mut self, file: &dyn ReadAt) -> Result<()> {
         // An area that is emptied that often under the reader's eyes holds nothing that the recording
         // does not.
@@ -669,6 +799,45 @@ impl LiveCounters {
     }
 }
 
+impl LiveModule {
+    /// Returns `None` for an entry that is free or not complete.
+    fn decode(entry: &[u8]) -> Option<Self> {
+        if LE::read_u32(&entry[l::MODULE_STATE..]) != 1 {
+            return None;
+        }
+        let length = |at: usize| usize::from(LE::read_u16(&entry[at..]));
+        let path = entry[l::MODULE_PATH..].get(..length(l::MODULE_PATH_LEN))?;
+        let build_id =
+            entry[l::MODULE_BUILD_ID..l::MODULE_PATH].get(..length(l::MODULE_BUILD_ID_LEN))?;
+        Some(Self {
+            path: crate::text_of(path).into_owned(),
+            build_id: build_id.to_vec(),
+            base: LE::read_u64(&entry[l::MODULE_BASE..]),
+            loaded_ns: LE::read_u64(&entry[l::MODULE_LOADED..]) as i64,
+        })
+    }
+}
+
+impl LiveFunction {
+    /// Returns `None` for an entry that is free or not complete.
+    fn decode(entry: &[u8]) -> Option<Self> {
+        let base = LE::read_u64(&entry[l::FUNCTION_BASE..]);
+        let module = LE::read_u32(&entry[l::FUNCTION_MODULE..]);
+        Some(Self {
+            region: RegionId::new(LE::read_u32(&entry[l::FUNCTION_REGION..])),
+            address: LE::read_u64(&entry[l::FUNCTION_ADDRESS..]),
+            module: match LE::read_u32(&entry[l::FUNCTION_STATE..]) {
+                l::FUNCTION_OF_MODULE => match module.checked_sub(1) {
+                    None => LiveFunctionModule::Defined(base),
+                    Some(number) => LiveFunctionModule::Entry(number as usize),
+                },
+                l::FUNCTION_WITHOUT_MODULE => LiveFunctionModule::Unknown,
+                _ => return None,
+            },
+        })
+    }
+}
+
 impl LiveStream {
     /// Returns the number of events that were committed and later dropped.
     pub(crate) fn given_up(&self) -> u64 {
@@ -728,39 +897,13 @@ impl FoundPage {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
     use super::*;
     use crate::definitions::Definitions;
     use crate::testing::{
-        DEFINITIONS_AT, LiveMaker, PAGE_LEN, PAGES_AT, SLOTS_AT, live_header, put_word, rows, ty,
+        Changing, DEFINITIONS_AT, LiveMaker, PAGE_LEN, PAGES_AT, SLOTS_AT, live_header, put_word,
+        rows, ty,
     };
     use crate::wire::Put;
-
-    /// A change of the bytes after one of these offsets was read.
-    type Change = Box<dyn FnMut(&mut Vec<u8>, u64) + Send>;
-
-    /// A live file that its recorder writes to while it is read.
-    struct Changing(Mutex<(Vec<u8>, Change)>);
-
-    impl Changing {
-        fn new(live: LiveMaker, change: impl FnMut(&mut Vec<u8>, u64) + Send + 'static) -> Self {
-            Self(Mutex::new((live.bytes, Box::new(change))))
-        }
-    }
-
-    impl ReadAt for Changing {
-        fn len(&self) -> Result<u64> {
-            Ok(self.0.lock().unwrap().0.len() as u64)
-        }
-
-        fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-            let (bytes, change) = &mut *self.0.lock().unwrap();
-            bytes.as_slice().read_exact_at(offset, buffer)?;
-            change(bytes, offset);
-            Ok(())
-        }
-    }
 
     const ROWS_AT: u64 = (PAGES_AT + l::PAGE_HEADER_LEN) as u64;
 
@@ -964,5 +1107,14 @@ mod tests {
             ..largest
         };
         assert!(decode(header, len).is_err());
+        let functions = |function_count| {
+            let header = LiveHeader {
+                function_count,
+                ..largest
+            };
+            decode(header, len)
+        };
+        assert!(functions(l::MAX_FUNCTION_COUNT).is_ok());
+        assert!(functions(l::MAX_FUNCTION_COUNT + 1).is_err());
     }
 }

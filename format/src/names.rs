@@ -70,13 +70,16 @@ pub mod property {
     pub const MPI_ABORT: &str = "mpi.abort";
     /// Of a process that exited without it: the function that MPI requires first, `MPI_Finalize` or `MPI_Session_finalize`.
     pub const MPI_MISSING_FINALIZE: &str = "mpi.missing-finalize";
+    /// Number of regions of the process whose names are lost.
+    pub const UNNAMED_REGIONS: &str = "unnamed-regions";
 
     /// Every name.
-    pub const ALL: [&str; 5] = [
+    pub const ALL: [&str; 6] = [
         LIVE_FILE,
         RECORDED_BY,
         PROCESS_END,
         MPI_ABORT,
         MPI_MISSING_FINALIZE,
+        UNNAMED_REGIONS,
     ];
 }

@@ -1,5 +1,6 @@
 //! A recording as its readers see it: what is there, what is not, and why.
 
+mod live_regions;
 mod stream_losses;
 
 use std::collections::BTreeMap;
@@ -430,6 +431,7 @@ impl Recording {
             self.problem(0, 0, &error);
         }
         self.define_open_streams(&live);
+        live_regions::define(Arc::make_mut(&mut self.definitions), &live);
         self.schema = self.definitions.schema();
         for page in live.pages {
             let key = (page.stream, page.sequence);

@@ -1,8 +1,12 @@
 //! Files and live files for tests, made field by field: whole ones, and ones that no recorder writes.
 
+use std::sync::Mutex;
+
 use byteorder::{ByteOrder, LittleEndian as LE};
 
+use crate::error::Result;
 use crate::live::layout as l;
+use crate::read::ReadAt;
 use crate::{
     BlockKind, BlockWriter, CallStatistics, Chunk, ChunkBuilder, ChunkHeader, Clock, ClockId,
     ClockKind, CompressionLevel, Content, Definition, Definitions, Element, ElementType, EventType,
@@ -19,6 +23,8 @@ pub(crate) const SLOTS_AT: usize = 4096;
 pub(crate) const SEGMENTS_AT: usize = 8192;
 pub(crate) const DEFINITIONS_AT: usize = 16_384;
 pub(crate) const PAGES_AT: usize = 20_480;
+pub(crate) const FUNCTIONS_AT: usize = PAGES_AT + 4 * PAGE_LEN;
+pub(crate) const FUNCTION_COUNT: usize = 8;
 
 pub(crate) fn ty(number: u32) -> EventTypeId {
     EventTypeId::new(number)
@@ -323,6 +329,8 @@ pub(crate) fn live_header() -> LiveHeader {
         segments_offset: SEGMENTS_AT as u64,
         definitions_offset: DEFINITIONS_AT as u64,
         definitions_capacity: 4096,
+        functions_offset: FUNCTIONS_AT as u64,
+        function_count: FUNCTION_COUNT as u32,
     }
 }
 
@@ -333,7 +341,12 @@ pub(crate) fn put_word(bytes: &mut [u8], offset: usize, value: u64) {
 impl LiveMaker {
     pub(crate) fn new() -> Self {
         let mut live = Self {
-            bytes: vec![0; PAGES_AT + 4 * PAGE_LEN],
+            bytes: vec![
+                0;
+                FUNCTIONS_AT
+                    + l::MODULE_COUNT * l::MODULE_LEN
+                    + FUNCTION_COUNT * l::FUNCTION_LEN
+            ],
         };
         let header = live_header().encode();
         live.bytes[..header.len()].copy_from_slice(&header);
@@ -346,6 +359,42 @@ impl LiveMaker {
 
     pub(crate) fn word(&mut self, offset: usize, value: u64) {
         put_word(&mut self.bytes, offset, value);
+    }
+
+    /// Appends a definition.
+    pub(crate) fn define(&mut self, definition: &Definition) {
+        let length = LE::read_u64(&self.bytes[l::DEFINITIONS_LEN..]) as usize;
+        let mut record = Vec::new();
+        definition.encode(&mut record);
+        self.bytes[DEFINITIONS_AT + length..][..record.len()].copy_from_slice(&record);
+        self.word(l::DEFINITIONS_LEN, (length + record.len()) as u64);
+    }
+
+    /// Fills in module entry `number`.
+    pub(crate) fn module(&mut self, number: usize, base: u64, path: &[u8], build_id: &[u8]) {
+        let at = FUNCTIONS_AT + number * l::MODULE_LEN;
+        let lengths = path.len() << 32 | build_id.len() << 48;
+        self.word(at + l::MODULE_STATE, 1 | lengths as u64);
+        self.word(at + l::MODULE_BASE, base);
+        self.bytes[at + l::MODULE_BUILD_ID..][..build_id.len()].copy_from_slice(build_id);
+        self.bytes[at + l::MODULE_PATH..][..path.len()].copy_from_slice(path);
+    }
+
+    /// Fills in function entry `number`: its region and address, and its module's base and entry.
+    pub(crate) fn function(
+        &mut self,
+        number: usize,
+        region: u32,
+        address: u64,
+        (base, module): (u64, u64),
+    ) {
+        let entries = FUNCTIONS_AT + l::MODULE_COUNT * l::MODULE_LEN;
+        let at = entries + number * l::FUNCTION_LEN;
+        let state = u64::from(l::FUNCTION_OF_MODULE) | u64::from(region) << 32;
+        self.word(at + l::FUNCTION_STATE, state);
+        self.word(at + l::FUNCTION_ADDRESS, address);
+        self.word(at + l::FUNCTION_BASE, base);
+        self.word(at + l::FUNCTION_MODULE, module);
     }
 
     /// Makes slot `number` that of a stream whose segment is `number`, too.
@@ -382,5 +431,33 @@ impl LiveMaker {
 
     pub(crate) fn image(&self) -> LiveImage {
         LiveImage::read(&self.bytes).unwrap()
+    }
+}
+
+/// A change of the bytes after one of these offsets was read.
+type Change = Box<dyn FnMut(&mut Vec<u8>, u64) + Send>;
+
+/// A live file that its recorder writes to while it is read.
+pub(crate) struct Changing(Mutex<(Vec<u8>, Change)>);
+
+impl Changing {
+    pub(crate) fn new(
+        live: LiveMaker,
+        change: impl FnMut(&mut Vec<u8>, u64) + Send + 'static,
+    ) -> Self {
+        Self(Mutex::new((live.bytes, Box::new(change))))
+    }
+}
+
+impl ReadAt for Changing {
+    fn len(&self) -> Result<u64> {
+        Ok(self.0.lock().unwrap().0.len() as u64)
+    }
+
+    fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let (bytes, change) = &mut *self.0.lock().unwrap();
+        bytes.as_slice().read_exact_at(offset, buffer)?;
+        change(bytes, offset);
+        Ok(())
     }
 }

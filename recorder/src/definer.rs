@@ -3,7 +3,7 @@
 //! A [`Definer`] holds the lock of the registry. Each definition is stored in the live file, or in
 //! the recording, when its method returns.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, MutexGuard};
 
 use annals_format::live::layout as l;
@@ -18,6 +18,7 @@ use crate::builtin::PROCESS;
 use crate::clock::TickSource;
 use crate::elements::RowShape;
 use crate::error::{RecorderError, Result};
+use crate::gate::Moment;
 use crate::limits::{MAX_EVENT_TYPES, MAX_SOURCES};
 use crate::registry::Registry;
 use crate::rules::{Rules, Subject, Verdict};
@@ -25,6 +26,7 @@ use crate::shared::Shared;
 use crate::source::SourceState;
 use crate::spec::{ClockSpec, ElementSpec, EventTypeSpec, SourceSpec};
 use crate::stream::{Opening, Stream, phase};
+use crate::switch::Switch;
 use crate::sync::lock;
 
 /// A clock that wraps, or cannot be read, needs observations at least this often to be placed.
@@ -202,10 +204,7 @@ impl<'a> Definer<'a> {
             what: "open streams",
         };
         let stream = shared.streams.claim().ok_or_else(no_room)?;
-        let verdict = self
-            .registry
-            .rules
-            .verdict(Subject::Source, &spec.name, None);
+        let verdict = shared.rules.verdict(Subject::Source, &spec.name, None);
         let state = SourceState {
             clock: ticks,
             max_ticks,
@@ -213,7 +212,7 @@ impl<'a> Definer<'a> {
             observation_interval_ns: is_observed.then_some(interval_ns),
             overflow: spec.overflow.unwrap_or(shared.overflow),
             has_own_location: spec.has_own_location,
-            is_off: AtomicBool::new(verdict == Verdict::Off),
+            switch: AtomicU8::new(Switch::first(verdict == Verdict::Off).bits()),
             unattributed: stream.slot,
         };
         let opening = Opening {
@@ -245,7 +244,7 @@ impl<'a> Definer<'a> {
     /// Changes what is recorded, from now on and in all threads.
     pub(crate) fn apply(&mut self, rules: &Rules) -> Result<()> {
         self.registry.check_open()?;
-        self.registry.rules.extend(rules);
+        self.shared.rules.add(rules);
         self.renew_rules();
         self.shared.renew_gates();
         Ok(())
@@ -254,22 +253,21 @@ impl<'a> Definer<'a> {
     /// Computes all gates again.
     fn renew_rules(&self) {
         let (registry, gates) = (&*self.registry, &self.shared.gates);
-        let rules = &registry.rules;
+        let rules = &self.shared.rules;
         for source in registry.definitions.sources.values() {
             let verdict = rules.verdict(Subject::Source, registry.text(source.name), None);
             if let Some(state) = self.shared.source(source.id) {
-                state
-                    .is_off
-                    .store(verdict == Verdict::Off, Ordering::SeqCst);
+                state.turn(verdict == Verdict::Off);
             }
         }
         for (id, event_type) in &registry.definitions.event_types {
             let name = registry.text(event_type.name);
-            let is_watched = gates.gate(*id, false, true, 1).is_watched();
-            gates.rule_event_type(rules, event_type, name, is_watched);
+            let source = Switch::first(false);
+            let is_watched = gates.gate(*id, source, true, 1).is_watched();
+            gates.rule_event_type(rules, event_type, name, is_watched, Moment::Later);
         }
         for (id, region) in &registry.definitions.regions {
-            gates.rule_region(rules, *id, registry.text(region.name));
+            gates.rule_region(rules, *id, registry.text(region.name), Moment::Later);
         }
     }
 
@@ -335,7 +333,7 @@ impl<'a> Definer<'a> {
             line,
             group,
         };
-        self.new_region(region)?;
+        self.new_region(region, Moment::First)?;
         self.registry.regions.insert(key, id);
         Ok(id)
     }
@@ -380,12 +378,12 @@ impl<'a> Definer<'a> {
         self.add(Definition::Registration(registration))
     }
 
-    /// Defines a region that has its number already.
-    pub(crate) fn new_region(&mut self, region: Region) -> Result<()> {
+    /// Defines a region that has its number already, and that may have been raised with that.
+    pub(crate) fn new_region(&mut self, region: Region, moment: Moment) -> Result<()> {
         let name = self.registry.definitions.string(region.name);
         self.shared.triggers.watch_region(region.id, name);
         let gates = &self.shared.gates;
-        gates.rule_region(&self.registry.rules, region.id, name);
+        gates.rule_region(&self.shared.rules, region.id, name, moment);
         self.add(Definition::Region(region))
     }
 
@@ -437,10 +435,9 @@ impl<'a> Definer<'a> {
             .collect();
         let triggers = &shared.triggers;
         let is_watched = triggers.watch_event_type(id, name, event_type.role, &elements);
-        let rules = &self.registry.rules;
         shared
             .gates
-            .rule_event_type(rules, &event_type, name, is_watched);
+            .rule_event_type(&shared.rules, &event_type, name, is_watched, Moment::First);
         // Counters first: a type without them could be raised and not counted. Streams of threads
         // take theirs with the first event. When none are left, the counters of streams without a
         // location count.

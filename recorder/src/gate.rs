@@ -1,11 +1,12 @@
 //! Gates: the user's rules in the form that the event path asks.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use annals_format::{EventType, EventTypeId, RegionId, Role};
 
 use crate::limits::{MAX_EVENT_TYPES, MAX_RULED_REGIONS};
-use crate::rules::{Rules, Subject, Verdict};
+use crate::rules::{RuleBook, Subject, Verdict};
+use crate::switch::Switch;
 
 const OPEN: u64 = 0;
 const OFF: u64 = 1;
@@ -15,11 +16,16 @@ const MODE: u64 = 3;
 const WATCHED: u64 = 4;
 /// The clock is not the processor's counter, or its events need observations.
 const OTHER_CLOCK: u64 = 8;
+/// Events enter regions, or leave them, and rules have changed whether they are recorded.
+const CHANGED_ENTER: u64 = 16;
+const CHANGED_LEAVE: u64 = 32;
+/// Before the first change, they were not recorded.
+const FIRST_OFF: u64 = 64;
 const NUMBER: u32 = 8;
 
 /// The rules for events of one type in one stream: bits 0 and 1 the mode, bit 2 whether a trigger
-/// watches them, bit 3 whether the clock is another than the processor's counter, from bit 8 the
-/// mode's number (one of how many; ticks between two).
+/// watches them, bit 3 whether the clock is another than the processor's counter, bits 4 to 6 the change of rules for calls, from
+/// bit 8 the mode's number (one of how many; ticks between two).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Gate(pub(crate) u64);
 
@@ -49,6 +55,19 @@ impl Gate {
     /// Returns whether no event is raised.
     pub(crate) const fn is_off(self) -> bool {
         self.0 & MODE == OFF
+    }
+
+    /// Returns whether the events enter regions (`true`) or leave them, and how rules have changed whether they are recorded. `None`
+    /// means that they enter or leave none, or that no rule has changed that.
+    pub(crate) const fn changed_calls(self) -> Option<(bool, Switch)> {
+        if self.0 & (CHANGED_ENTER | CHANGED_LEAVE) == 0 {
+            return None;
+        }
+        let first = Switch::first(self.0 & FIRST_OFF != 0);
+        // Once there and back, where it is as it was.
+        let turned = first.turned(!first.is_off());
+        let is_enter = self.0 & CHANGED_ENTER != 0;
+        Some((is_enter, turned.turned(self.is_off())))
     }
 
     /// Returns whether a trigger reads the events.
@@ -127,9 +146,37 @@ const BURST: u64 = 16;
 pub(crate) struct Gates {
     /// By event type; limits are per second.
     gates: Box<[AtomicU64]>,
-    regions_off: Box<[AtomicU64]>,
-    /// Whether any region is off.
-    has_regions_off: AtomicBool,
+    /// By event type: its [`Switch`], and [`ENTERS`] or [`LEAVES`].
+    switches: Box<[AtomicU8]>,
+    /// By region: [`Switch::BITS`] each.
+    regions: Box<[AtomicU64]>,
+    /// Whether any region is off, or was.
+    has_ruled_regions: AtomicBool,
+}
+
+/// Flags of an event type that enters regions, and of one that leaves them.
+const ENTERS: u8 = 64;
+const LEAVES: u8 = 128;
+
+const REGIONS_PER_WORD: usize = u64::BITS as usize / Switch::BITS;
+
+/// When rules are applied to something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Moment {
+    /// Before its first event.
+    First,
+    /// Events may have been raised.
+    Later,
+}
+
+impl Moment {
+    /// Returns the switch from now on.
+    pub(crate) const fn turn(self, switch: Switch, is_off: bool) -> Switch {
+        match self {
+            Self::First => Switch::first(is_off),
+            Self::Later => switch.turned(is_off),
+        }
+    }
 }
 
 impl Gates {
@@ -137,8 +184,9 @@ impl Gates {
         let words = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect();
         Self {
             gates: words(MAX_EVENT_TYPES),
-            regions_off: words(MAX_RULED_REGIONS / 64),
-            has_regions_off: AtomicBool::new(false),
+            switches: (0..MAX_EVENT_TYPES).map(|_| AtomicU8::new(0)).collect(),
+            regions: words(MAX_RULED_REGIONS / REGIONS_PER_WORD),
+            has_ruled_regions: AtomicBool::new(false),
         }
     }
 
@@ -146,27 +194,46 @@ impl Gates {
     pub(crate) fn gate(
         &self,
         event_type: EventTypeId,
-        is_source_off: bool,
+        source: Switch,
         is_plain_clock: bool,
         ticks_per_second: u64,
     ) -> Gate {
         let gate = self.gates.get(event_type.index());
         let gate = gate.map_or(Gate(OPEN), |gate| Gate(gate.load(Ordering::SeqCst)));
-        let gate = if is_source_off {
+        let gate = if source.is_off() {
             Gate::new(Verdict::Off, gate.is_watched())
         } else {
             gate.in_ticks(ticks_per_second)
         };
-        Gate(gate.0 | if is_plain_clock { 0 } else { OTHER_CLOCK })
+        let clock = if is_plain_clock { 0 } else { OTHER_CLOCK };
+        Gate(gate.0 | clock | self.change(event_type, source))
+    }
+
+    /// Returns the flags of a gate that show the change of rules for calls.
+    fn change(&self, event_type: EventTypeId, source: Switch) -> u64 {
+        let flags = self.switches.get(event_type.index());
+        let flags = flags.map_or(0, |flags| flags.load(Ordering::SeqCst));
+        let switch = Switch::from_bits(flags).or(source);
+        let role = match flags & (ENTERS | LEAVES) {
+            ENTERS => CHANGED_ENTER,
+            LEAVES => CHANGED_LEAVE,
+            _ => return 0,
+        };
+        match (switch.has_changed(), switch.was_first_off()) {
+            (false, _) => 0,
+            (true, false) => role,
+            (true, true) => role | FIRST_OFF,
+        }
     }
 
     /// Works out the gate of an event type.
     pub(crate) fn rule_event_type(
         &self,
-        rules: &Rules,
+        rules: &RuleBook,
         event_type: &EventType,
         name: &str,
         is_watched: bool,
+        moment: Moment,
     ) {
         let EventType {
             id,
@@ -180,41 +247,53 @@ impl Gates {
             }
             verdict => verdict,
         };
+        if let Some(flags) = self.switches.get(id.index()) {
+            let switch = Switch::from_bits(flags.load(Ordering::SeqCst));
+            let role = match role {
+                Role::Enter => ENTERS,
+                Role::Leave => LEAVES,
+                _ => 0,
+            };
+            let switch = moment.turn(switch, verdict == Verdict::Off);
+            flags.store(switch.bits() | role, Ordering::SeqCst);
+        }
         if let Some(gate) = self.gates.get(id.index()) {
             gate.store(Gate::new(verdict, is_watched).0, Ordering::SeqCst);
         }
     }
 
-    /// Works out whether a region is recorded.
-    pub(crate) fn rule_region(&self, rules: &Rules, id: RegionId, name: &str) {
+    /// Works out whether calls of a region are recorded. Takes no lock, and allocates nothing.
+    pub(crate) fn rule_region(&self, rules: &RuleBook, id: RegionId, name: &str, moment: Moment) {
         let is_off = rules.verdict(Subject::Region, name, None) == Verdict::Off;
-        set_bit(&self.regions_off, id, is_off);
+        let Some(word) = self.regions.get(id.index() / REGIONS_PER_WORD) else {
+            return;
+        };
+        let shift = id.index() % REGIONS_PER_WORD * Switch::BITS;
+        let turn = |word: u64| {
+            let before = Switch::from_bits((word >> shift) as u8);
+            let after = moment.turn(before, is_off);
+            let cleared = word & !(u64::from(before.bits()) << shift);
+            Some(cleared | u64::from(after.bits()) << shift)
+        };
+        let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, turn);
         if is_off {
-            self.has_regions_off.store(true, Ordering::Relaxed);
+            self.has_ruled_regions.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Returns whether enters and leaves of a region are switched off.
-    #[inline]
-    pub(crate) fn is_region_off(&self, id: RegionId) -> bool {
-        self.has_regions_off.load(Ordering::Relaxed) && has_bit(&self.regions_off, id)
+    /// Returns whether all calls of a region were recorded from the first one on, and are.
+    #[inline(always)]
+    pub(crate) fn is_region_plain(&self, id: RegionId) -> bool {
+        !self.has_ruled_regions.load(Ordering::Relaxed) || self.region(id) == Switch::first(false)
     }
-}
 
-fn set_bit(words: &[AtomicU64], id: RegionId, is_set: bool) {
-    if let Some(word) = words.get(id.index() / 64) {
-        let bit = 1 << (id.index() % 64);
-        if is_set {
-            word.fetch_or(bit, Ordering::Relaxed);
-        } else {
-            word.fetch_and(!bit, Ordering::Relaxed);
-        }
+    /// Returns whether calls of a region are recorded.
+    #[inline(always)]
+    pub(crate) fn region(&self, id: RegionId) -> Switch {
+        let word = self.regions.get(id.index() / REGIONS_PER_WORD);
+        let word = word.map_or(0, |word| word.load(Ordering::Relaxed));
+        Switch::from_bits((word >> (id.index() % REGIONS_PER_WORD * Switch::BITS)) as u8)
     }
-}
-
-fn has_bit(words: &[AtomicU64], id: RegionId) -> bool {
-    let word = words.get(id.index() / 64);
-    word.is_some_and(|word| word.load(Ordering::Relaxed) >> (id.index() % 64) & 1 == 1)
 }
 
 #[cfg(test)]

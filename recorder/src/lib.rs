@@ -88,7 +88,7 @@
 // | what threads share | `shared`, `stream`, `streams` need each other: a stream counts in what all share |
 // | parts of it | `registry` → `storage`, `memory`; `pages` → `memory`; `source`, `status`, `gate`, `id_pool` |
 // | what programs describe | `spec`, `event_type`, `elements` → `row`; `options` → `launcher`, `rules`, `trigger` |
-// | ground | `sys` → `clock` → `thread`; `sync`, `builtin`, `limits`, `error` |
+// | ground | `sys` → `clock` → `thread`; `switch`, `sync`, `builtin`, `limits`, `error` |
 
 mod builtin;
 mod clock;
@@ -121,6 +121,7 @@ mod status;
 mod storage;
 mod stream;
 mod streams;
+mod switch;
 mod sync;
 mod sys;
 mod thread;
@@ -134,6 +135,7 @@ pub use elements::{Blob, ElementKind, Elements, RawValue, Text, Values};
 pub use error::{RecorderError, Result};
 pub use event_type::{DynamicEventType, EventType, Metric};
 pub use global::{NoRegion, RegionSite, SiteGuard};
+pub use memory::{FunctionEntry, FunctionModule};
 pub use module::ModuleSpec;
 pub use options::{Compression, ENVIRONMENT, Options, Overflow};
 pub use raiser::{Raise, Raiser, Refusal};

@@ -10,12 +10,13 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 use annals_format::live::layout as l;
-use annals_format::{LiveHeader, StreamId};
+use annals_format::{LiveHeader, RegionId, StreamId};
 use memmap2::{Advice, MmapMut, MmapOptions};
 
+use crate::clock::reference_ns;
 use crate::row::RowCursor;
 
 /// How a budget is divided into areas.
@@ -26,6 +27,7 @@ pub(crate) struct Division {
     pub(crate) slot_count: usize,
     pub(crate) segment_count: usize,
     pub(crate) definitions_bytes: usize,
+    pub(crate) function_count: usize,
 }
 
 const fn round_up(bytes: usize, to: usize) -> usize {
@@ -54,6 +56,9 @@ impl Division {
             Self::LEAST_PAGE,
         );
         let definitions_bytes = round_up((budget / 32).clamp(32 << 10, 1 << 20), 4096);
+        // As many functions as are met before the thread that defines them gets a processor: 8192 by default. The budget is for
+        // events: this takes half as much as the definitions.
+        let function_count = definitions_bytes / 64;
         let left = budget.saturating_sub(l::HEADER_LEN + definitions_bytes);
         // One counter segment and one slot to a page, as far as small pages leave room for them.
         let share = page_bytes + l::SEGMENT_LEN + l::SLOT_LEN;
@@ -65,6 +70,7 @@ impl Division {
             slot_count: round_up(segment_count, 16),
             segment_count,
             definitions_bytes,
+            function_count,
         }
     }
 
@@ -84,13 +90,50 @@ impl Division {
         self.segments_offset() + self.segment_count * l::SEGMENT_LEN
     }
 
-    fn pages_offset(&self) -> usize {
+    fn functions_offset(&self) -> usize {
         self.definitions_offset() + self.definitions_bytes
+    }
+
+    fn function_entries_offset(&self) -> usize {
+        self.functions_offset() + l::MODULE_COUNT * l::MODULE_LEN
+    }
+
+    fn pages_offset(&self) -> usize {
+        let functions = self.function_count * l::FUNCTION_LEN;
+        round_up(self.function_entries_offset() + functions, 4096)
     }
 
     fn total(&self) -> usize {
         self.pages_offset() + self.page_count * self.page_bytes
     }
+}
+
+/// The module of a function that is called for the first time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FunctionModule {
+    /// A module that was [added](crate::Recorder::add_module): its base.
+    Defined {
+        /// Address in memory less address in the file; wraps.
+        base: u64,
+    },
+    /// A module that was [announced](crate::Raiser::announce_module).
+    Announced {
+        /// Address in memory less address in the file; wraps.
+        base: u64,
+        /// Its number.
+        number: u16,
+    },
+    /// No file is known at the function's address.
+    Unknown,
+}
+
+/// Where a function is that is called for the first time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FunctionEntry {
+    /// Address in the module's file; in memory if the module is unknown.
+    pub address: u64,
+    /// Its module.
+    pub module: FunctionModule,
 }
 
 /// The mapped live file, or anonymous memory of the same layout when no file could be created.
@@ -186,6 +229,8 @@ impl LiveMemory {
         header.segments_offset = division.segments_offset() as u64;
         header.definitions_offset = division.definitions_offset() as u64;
         header.definitions_capacity = division.definitions_bytes as u64;
+        header.functions_offset = division.functions_offset() as u64;
+        header.function_count = division.function_count as u32;
         self.word(l::STATE)
             .store(l::STATE_RECORDING, Ordering::Release);
         let bytes = header.encode();
@@ -300,6 +345,73 @@ impl LiveMemory {
         // replaced in one step (`release`), while a recorder's shared part lives, and streams keep
         // that alive.
         unsafe { &*start }
+    }
+
+    /// Writes a function entry. Only one thread at a time may write an entry.
+    pub(crate) fn put_function(&self, number: usize, region: RegionId, entry: &FunctionEntry) {
+        assert!(
+            number < self.division.function_count,
+            "an entry that exists"
+        );
+        let at = self.division.function_entries_offset() + number * l::FUNCTION_LEN;
+        let (state, base, module) = match entry.module {
+            FunctionModule::Defined { base } => (l::FUNCTION_OF_MODULE, base, 0),
+            FunctionModule::Announced { base, number } => {
+                (l::FUNCTION_OF_MODULE, base, u64::from(number) + 1)
+            }
+            FunctionModule::Unknown => (l::FUNCTION_WITHOUT_MODULE, 0, 0),
+        };
+        const _: () = assert!(l::FUNCTION_STATE == 0 && l::FUNCTION_REGION == 4);
+        self.word(at).store(0, Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.word(at + l::FUNCTION_ADDRESS)
+            .store(entry.address, Ordering::Relaxed);
+        self.word(at + l::FUNCTION_BASE)
+            .store(base, Ordering::Relaxed);
+        self.word(at + l::FUNCTION_MODULE)
+            .store(module, Ordering::Relaxed);
+        let whole = u64::from(state) | u64::from(region.get()) << 32;
+        self.word(at).store(whole, Ordering::Release);
+    }
+
+    /// Writes a module entry, which no other thread writes. Returns `false` if the path or build id is too long for it.
+    pub(crate) fn put_module(
+        &self,
+        number: usize,
+        path: &[u8],
+        build_id: &[u8],
+        base: u64,
+    ) -> bool {
+        if number >= l::MODULE_COUNT
+            || path.len() > l::MAX_MODULE_PATH
+            || build_id.len() > l::MAX_BUILD_ID
+        {
+            return false;
+        }
+        let at = self.division.functions_offset() + number * l::MODULE_LEN;
+        self.word(at + l::MODULE_BASE)
+            .store(base, Ordering::Relaxed);
+        self.word(at + l::MODULE_LOADED)
+            .store(reference_ns() as u64, Ordering::Relaxed);
+        for (field, bytes) in [(l::MODULE_BUILD_ID, build_id), (l::MODULE_PATH, path)] {
+            for (place, bytes) in bytes.chunks(8).enumerate() {
+                let mut word = [0; 8];
+                word[..bytes.len()].copy_from_slice(bytes);
+                self.word(at + field + 8 * place)
+                    .store(u64::from_le_bytes(word), Ordering::Relaxed);
+            }
+        }
+        const _: () = assert!(l::MODULE_PATH_LEN == 4 && l::MODULE_BUILD_ID_LEN == 6);
+        let whole = 1 | (path.len() as u64) << 32 | (build_id.len() as u64) << 48;
+        self.word(at + l::MODULE_STATE)
+            .store(whole, Ordering::Release);
+        true
+    }
+
+    /// Stores that this many region ids were assigned.
+    pub(crate) fn put_region_count(&self, count: u32) {
+        self.word(l::REGION_COUNT)
+            .fetch_max(count.into(), Ordering::Release);
     }
 
     /// Appends committed bytes to the definitions area; false when they do not fit.
@@ -580,6 +692,7 @@ mod tests {
                 let division = Division::of(budget, page_bytes);
                 assert!(division.total() as u64 <= l::MAX_FILE_LEN);
                 assert!(division.definitions_bytes as u64 <= l::MAX_DEFINITIONS_LEN);
+                assert!(division.function_count <= l::MAX_FUNCTION_COUNT as usize);
             }
         }
     }

@@ -7,6 +7,8 @@ use crate::builtin::PROCESS;
 use crate::clock::reference_ns;
 use crate::definer::Definer;
 use crate::error::{RecorderError, Result};
+use crate::gate::Moment;
+use crate::memory::FunctionEntry;
 use crate::raiser::Raiser;
 use crate::recorder::Recorder;
 
@@ -66,10 +68,50 @@ impl Recorder {
 
 impl Raiser<'_> {
     /// Reserves a region's number, to be raised with immediately and defined soon.
-    /// Returns `None` if no number is left. Safe in signal handlers. Until the region is defined, a
-    /// reader of a killed process's recording finds the number only.
+    /// Returns `None` if no number is left. Safe in signal handlers. Until the region is defined or
+    /// [announced](Self::announce_function), a reader of a killed process's recording finds the number only.
     pub fn reserve_region(self) -> Option<RegionId> {
         self.shared().next_region_id()
+    }
+
+    /// Returns how many functions can be announced that are not defined yet.
+    pub fn function_entries(self) -> usize {
+        self.shared().memory.division().function_count
+    }
+
+    /// Writes into the live file which function a reserved region is, so that a reader of a killed process's recording
+    /// can name it. `entry` is less than [`Self::function_entries`]: no other thread uses this entry, and
+    /// the region that it announced before is defined. Safe in signal handlers, and waits for nothing.
+    ///
+    /// # Panics
+    /// If there is no such entry.
+    pub fn announce_function(self, entry: usize, region: RegionId, function: &FunctionEntry) {
+        if self.shared().guard.is_on() {
+            self.shared().memory.put_function(entry, region, function);
+        }
+    }
+
+    /// Returns whether any rule is about regions, so that a reserved region needs [`Self::rule_region`].
+    pub fn rules_name_regions(self) -> bool {
+        self.shared().rules.name_regions()
+    }
+
+    /// Applies the rules to a reserved region, by its name, before its first event. Safe in signal handlers, and
+    /// waits for nothing.
+    pub fn rule_region(self, region: RegionId, name: &str) {
+        let shared = self.shared();
+        let gates = &shared.gates;
+        gates.rule_region(&shared.rules, region, name, Moment::First);
+    }
+
+    /// Writes into the live file where a file is in memory that is not added yet, for the functions in it. Returns its number for
+    /// [`FunctionModule::Announced`]; `None` if no entry is left, or its path or build id is too long for one. Safe in
+    /// signal handlers, and waits for nothing.
+    pub fn announce_module(self, path: &[u8], build_id: &[u8], base: u64) -> Option<u16> {
+        let shared = self.shared();
+        let number = shared.guard.is_on().then(|| shared.next_module_entry())??;
+        let is_written = shared.memory.put_module(number, path, build_id, base);
+        is_written.then_some(number as u16)
     }
 }
 
@@ -122,7 +164,7 @@ impl Definer<'_> {
             line: 0,
             group: self.string(group)?,
         };
-        self.new_region(region)
+        self.new_region(region, Moment::Later)
     }
 }
 

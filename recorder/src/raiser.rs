@@ -132,8 +132,13 @@ impl<'a> Raiser<'a> {
         if !shared.has_region(region) {
             return self.misused(Refusal::Unknown);
         }
-        if shared.gates.is_region_off(region) {
-            return self.check_open();
+        if !shared.gates.is_region_plain(region) {
+            if self.short.is_some() && shared.gates.region(region).has_changed() {
+                return Err(Refusal::NotShort);
+            }
+            if !thread_streams::admits_call(shared, region, event_type == ENTER) {
+                return self.check_open();
+            }
         }
         self.check_open_unless_short()?;
         let bound = RegionId::bound(region);

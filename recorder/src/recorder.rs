@@ -117,7 +117,7 @@ impl Recorder {
     #[inline(always)]
     fn enter_or_leave(&self, event_type: EventTypeId, region: RegionId) {
         let bound = RegionId::bound(region);
-        if self.shared().gates.is_region_off(region) {
+        if !thread_streams::admits_call(self.shared(), region, event_type == ENTER) {
             return;
         }
         let row = Typed::<(RegionId,)>(&(region,));
@@ -136,7 +136,7 @@ impl Recorder {
         let shared = self.shared();
         if event_type.recorder != shared.number {
             shared.count_misused();
-        } else if shared.gates.is_region_off(region) {
+        } else if !thread_streams::admits_call(shared, region, true) {
             self.raise_typed(THREADS, None, event_type, values);
         } else {
             let enter = Typed::<(RegionId,)>(&(region,));
@@ -159,7 +159,7 @@ impl Recorder {
         let shared = self.shared();
         if event_type.recorder != shared.number {
             shared.count_misused();
-        } else if shared.gates.is_region_off(region) {
+        } else if !thread_streams::admits_call(shared, region, false) {
             self.raise_typed(THREADS, None, event_type, values);
         } else {
             let event = Typed::<E>(&values);
@@ -339,12 +339,18 @@ impl Recorder {
         source.is_some_and(|source| matches!(source.clock, TickSource::Tsc))
     }
 
-    /// Returns whether the rules leave a region on.
-    /// [`Recorder::enter`] and [`Recorder::leave`] check this themselves; it is for the program's
-    /// own event types that enter and leave regions.
+    /// Returns whether the rules have an enter of a region recorded. Call it once for each enter.
+    /// [`Recorder::enter`] checks this itself; it is for the program's own event types that enter and leave regions.
     #[inline]
-    pub fn is_region_on(&self, region: RegionId) -> bool {
-        !self.shared().gates.is_region_off(region)
+    pub fn admits_enter(&self, region: RegionId) -> bool {
+        thread_streams::admits_call(self.shared(), region, true)
+    }
+
+    /// Returns whether a leave of a region is recorded: if its enter was, also if rules have changed since. Call it once for each
+    /// leave. [`Recorder::leave`] checks this itself.
+    #[inline]
+    pub fn admits_leave(&self, region: RegionId) -> bool {
+        thread_streams::admits_call(self.shared(), region, false)
     }
 
     /// Switches recording off: until [`Recorder::resume`], nothing is raised. Costs an event one
@@ -359,7 +365,8 @@ impl Recorder {
     }
 
     /// Changes what is recorded, from now on and in all threads.
-    /// The new rules are added after the existing ones, and so decide first.
+    /// The new rules are added after the existing ones, and so decide first. Calls that are open stay whole: their leaves are
+    /// recorded if their enters were.
     ///
     /// # Errors
     /// If the recording is finished.

@@ -8,7 +8,6 @@ use annals_format::{Definition, Definitions, EventTypeId, RegionId, Schema, Stri
 use crate::clock::TickSource;
 use crate::error::{RecorderError, Result};
 use crate::memory::LiveMemory;
-use crate::rules::Rules;
 use crate::storage::{Storage, StorageStatus};
 use crate::sync::lock;
 
@@ -33,7 +32,6 @@ pub(crate) struct Registry {
     pub(crate) event_types: HashMap<String, EventTypeId>,
     pub(crate) regions: HashMap<(StringId, StringId, u32, StringId), RegionId>,
     pub(crate) clocks: Vec<TickSource>,
-    pub(crate) rules: Rules,
     /// Records that are not in the recording yet.
     pending: Vec<u8>,
     /// Records that are in the recording once. The live file keeps them until they are there twice,
@@ -46,15 +44,6 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// Creates an empty registry.
-    /// The rules apply to what will be defined.
-    pub(crate) fn new(rules: Rules) -> Self {
-        Self {
-            rules,
-            ..Self::default()
-        }
-    }
-
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.is_finished {
             return Err(RecorderError::Finished);

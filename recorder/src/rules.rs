@@ -2,10 +2,14 @@
 
 use std::collections::HashSet;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use annals_format::Verbosity;
-use globset::{Glob, GlobMatcher};
+use globset::Glob;
+use regex_automata::dfa::{Automaton, StartKind, dense};
+use regex_automata::nfa::thompson;
+use regex_automata::util::syntax;
+use regex_automata::{Anchored, Input};
 
 use crate::error::{RecorderError, Result};
 
@@ -28,12 +32,44 @@ pub(crate) enum Verdict {
     Limit(u32),
 }
 
+/// A glob as an automaton. Matching allocates nothing and takes no lock: a function's rule must be known at its first call, wherever that
+/// is.
+#[derive(Clone, Debug)]
+struct Pattern(Arc<dense::DFA<Vec<u32>>>);
+
+impl Pattern {
+    /// Most bytes of an automaton. Usual patterns have a few thousand.
+    const MAX_BYTES: usize = 4 << 20;
+
+    /// Returns `None` if the text is no glob, or its automaton would be too large.
+    fn new(glob: &str) -> Option<Self> {
+        let glob = Glob::new(glob).ok()?;
+        // As globset matches: bytes, of which any may be a newline.
+        let syntax = syntax::Config::new().utf8(false).dot_matches_new_line(true);
+        let config = dense::Config::new()
+            .start_kind(StartKind::Anchored)
+            .dfa_size_limit(Some(Self::MAX_BYTES))
+            .determinize_size_limit(Some(Self::MAX_BYTES));
+        let built = dense::Builder::new()
+            .configure(config)
+            .syntax(syntax)
+            .thompson(thompson::Config::new().utf8(false))
+            .build(glob.regex());
+        Some(Self(Arc::new(built.ok()?)))
+    }
+
+    fn is_match(&self, name: &str) -> bool {
+        let name = Input::new(name).anchored(Anchored::Yes);
+        matches!(self.0.try_search_fwd(&name), Ok(Some(_)))
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Rule {
     Named {
         subject: Subject,
         verdict: Verdict,
-        glob: GlobMatcher,
+        glob: Pattern,
     },
     /// Rules that follow each other and name regions without wildcards: `trace-cli record` makes tens of thousands of them.
     Regions {
@@ -180,7 +216,7 @@ fn named(verdict: Verdict, rest: &str) -> Option<Rule> {
         "region" => Subject::Region,
         _ => return None,
     };
-    let glob = Glob::new(glob).ok()?.compile_matcher();
+    let glob = Pattern::new(glob)?;
     Some(Rule::Named {
         subject,
         verdict,
@@ -199,13 +235,23 @@ impl Rules {
         self.rules.extend_from_slice(&later.rules);
     }
 
-    /// Returns what the rules decide for a source, event type or region.
-    pub(crate) fn verdict(
+    /// Returns whether a rule is about regions.
+    fn name_regions(&self) -> bool {
+        self.rules.iter().any(|rule| match rule {
+            Rule::Named { subject, .. } => *subject == Subject::Region,
+            Rule::Regions { .. } => true,
+            Rule::Verbosity(_) => false,
+        })
+    }
+
+    /// Returns what the rules decide for a source, event type or region. `None` means that no rule fits. Allocates nothing and takes
+    /// no lock.
+    fn decide(
         &self,
         subject: Subject,
         name: &str,
         verbosity: Option<Verbosity>,
-    ) -> Verdict {
+    ) -> Option<Verdict> {
         let mut verdicts = self.rules.iter().rev().filter_map(|rule| match rule {
             Rule::Named {
                 subject: of,
@@ -220,7 +266,69 @@ impl Rules {
                 (level > *most).then_some(Verdict::Off)
             }
         });
-        verdicts.next().unwrap_or(Verdict::On)
+        verdicts.next()
+    }
+}
+
+/// The rules of a recorder: those that it started with, and those that were added since. Added under the registry's lock; read without
+/// any, also in signal handlers.
+#[derive(Debug)]
+pub(crate) struct RuleBook {
+    rules: Rules,
+    name_regions: bool,
+    later: OnceLock<Box<Self>>,
+}
+
+impl RuleBook {
+    pub(crate) fn new(rules: Rules) -> Self {
+        Self {
+            name_regions: rules.name_regions(),
+            rules,
+            later: OnceLock::new(),
+        }
+    }
+
+    /// Returns this part and all that were added later.
+    fn parts(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |part| part.later.get().map(|later| &**later))
+    }
+
+    /// Adds rules after the existing ones: they decide first.
+    pub(crate) fn add(&self, rules: &Rules) {
+        let mut part = Box::new(Self::new(rules.clone()));
+        let mut last = self;
+        while let Err(refused) = last.later.set(part) {
+            part = refused;
+            last = last.parts().last().unwrap_or(last);
+        }
+    }
+
+    /// Returns whether a rule is about regions.
+    pub(crate) fn name_regions(&self) -> bool {
+        self.parts().any(|part| part.name_regions)
+    }
+
+    /// Returns what the rules decide for a source, event type or region.
+    pub(crate) fn verdict(
+        &self,
+        subject: Subject,
+        name: &str,
+        verbosity: Option<Verbosity>,
+    ) -> Verdict {
+        let verdicts = self
+            .parts()
+            .map(|part| part.rules.decide(subject, name, verbosity));
+        verdicts.flatten().last().unwrap_or(Verdict::On)
+    }
+}
+
+impl Drop for RuleBook {
+    /// One after the other: as many parts as were added would overflow the stack.
+    fn drop(&mut self) {
+        let mut next = self.later.take();
+        while let Some(mut part) = next {
+            next = part.later.take();
+        }
     }
 }
 
@@ -234,6 +342,7 @@ mod tests {
             "# a comment\noff event mpi.*\non event mpi.send; sample 10 event queue *"
                 .parse()
                 .unwrap();
+        let rules = RuleBook::new(rules);
         let event = |name| rules.verdict(Subject::Event, name, Some(Verbosity::UserBasic));
         assert_eq!(event("mpi.recv"), Verdict::Off);
         assert_eq!(event("mpi.send"), Verdict::On);
@@ -251,6 +360,7 @@ mod tests {
             "off region a; off region b+0x10; on region *+0x10; off region c; on region c"
                 .parse()
                 .unwrap();
+        let rules = RuleBook::new(rules);
         let region = |name| rules.verdict(Subject::Region, name, None);
         assert_eq!(region("a"), Verdict::Off);
         assert_eq!(region("b+0x10"), Verdict::On);
@@ -261,6 +371,7 @@ mod tests {
             .collect();
         let rules: Rules = many.parse().unwrap();
         assert_eq!(rules.rules.len(), 1);
+        let rules = RuleBook::new(rules);
         assert_eq!(
             rules.verdict(Subject::Region, "program+0xc34f", None),
             Verdict::Off
@@ -270,6 +381,7 @@ mod tests {
     #[test]
     fn verbosity_switches_off_what_lies_above() {
         let rules: Rules = "verbosity user-all".parse().unwrap();
+        let rules = RuleBook::new(rules);
         let of = |level| rules.verdict(Subject::Event, "any", Some(level));
         assert_eq!(of(Verbosity::UserAll), Verdict::On);
         assert_eq!(of(Verbosity::TunerBasic), Verdict::Off);
@@ -291,5 +403,74 @@ mod tests {
             let error = text.parse::<Rules>().unwrap_err().to_string();
             assert!(error.contains(text), "{error}");
         }
+    }
+
+    #[test]
+    fn rules_that_are_added_decide_first() {
+        let rules = RuleBook::new("off event a*; off region x".parse().unwrap());
+        let event = |name| rules.verdict(Subject::Event, name, None);
+        for (added, expected) in [("on event ab", Verdict::On), ("off event *b", Verdict::Off)] {
+            rules.add(&added.parse().unwrap());
+            assert_eq!(event("ab"), expected);
+            assert_eq!([event("ac"), event("c")], [Verdict::Off, Verdict::On]);
+        }
+        assert!(rules.name_regions());
+        assert!(!RuleBook::new("off event x".parse().unwrap()).name_regions());
+        // Of as many parts, none is dropped within another.
+        let many = RuleBook::new(Rules::default());
+        let mut last = &many;
+        for _ in 0..100_000 {
+            last.add(&Rules::default());
+            last = last.later.get().unwrap();
+        }
+    }
+
+    #[test]
+    fn patterns_match_as_globs_do() {
+        let globs = [
+            "*",
+            "a*c",
+            "a?c",
+            "[ab]x",
+            "[!ab]x",
+            "{p,q*}r",
+            "\\*",
+            "std::*(*)",
+            "[[]",
+            "é?",
+        ];
+        let names = [
+            "",
+            "a",
+            "abc",
+            "a/c",
+            "a\nc",
+            "ax",
+            "cx",
+            "pr",
+            "qqr",
+            "*",
+            "std::f(int)",
+            "[",
+            "é",
+            "éé",
+            "éab",
+        ];
+        for glob in globs {
+            let (pattern, globset) = (
+                Pattern::new(glob),
+                Glob::new(glob).unwrap().compile_matcher(),
+            );
+            let pattern = pattern.expect(glob);
+            for name in names {
+                assert_eq!(
+                    pattern.is_match(name),
+                    globset.is_match(name),
+                    "{glob} {name}"
+                );
+            }
+        }
+        let too_large = format!("*[ab]{}", "?".repeat(40));
+        assert!(Pattern::new(&too_large).is_none());
     }
 }

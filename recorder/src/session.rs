@@ -175,6 +175,8 @@ fn share(
         segments_offset: 0,
         definitions_offset: 0,
         definitions_capacity: 0,
+        functions_offset: 0,
+        function_count: 0,
     });
     let shared = Shared::new(guard, memory, storage, options).map_err(in_file(no_memory, path))?;
     Ok((Arc::new(shared), failure.map(|error| error.to_string())))

@@ -5,7 +5,7 @@
 //! the page's owner, and streams live in cells that are shared.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::Thread;
 use std::time::Duration;
@@ -24,11 +24,13 @@ use crate::memory::{Counters, EventState, LiveMemory, Page};
 use crate::options::{Options, Overflow};
 use crate::pages::Pages;
 use crate::registry::{DefinitionSink, Registry};
+use crate::rules::RuleBook;
 use crate::source::SourceState;
 use crate::status::StatusCounters;
 use crate::storage::{Storage, StorageStatus};
 use crate::stream::{Opening, Stream};
 use crate::streams::Streams;
+use crate::switch::Switch;
 use crate::sync::lock;
 use crate::sys::ForkGuard;
 use crate::trigger::{Sight, Triggers};
@@ -47,6 +49,7 @@ pub(crate) struct Shared {
     pub(crate) row_shapes: Box<[OnceLock<RowShape>]>,
     pub(crate) gates: Gates,
     pub(crate) triggers: Triggers,
+    pub(crate) rules: RuleBook,
     pub(crate) registry: Mutex<Registry>,
     pub(crate) storage: Mutex<Storage>,
     pub(crate) writer: OnceLock<Thread>,
@@ -59,6 +62,8 @@ pub(crate) struct Shared {
     pub(crate) snapshot_done: Condvar,
     /// Regions that have a number.
     region_count: AtomicU32,
+    /// Module entries of the live file that are taken.
+    module_entries: AtomicUsize,
     /// The recording is finished, or is being finished.
     is_finishing: AtomicBool,
     next_stream: AtomicU32,
@@ -98,7 +103,6 @@ impl Shared {
         let division = *memory.division();
         let pages = Pages::new(&division);
         memory.populate(pages.to_prepare());
-        let registry = Registry::new(options.rules.clone());
         Ok(Self {
             number,
             first_key: u64::from(number) << 32,
@@ -109,7 +113,8 @@ impl Shared {
             row_shapes: (0..MAX_EVENT_TYPES).map(|_| OnceLock::new()).collect(),
             gates: Gates::new(),
             triggers: Triggers::new(options.triggers.clone()),
-            registry: Mutex::new(registry),
+            rules: RuleBook::new(options.rules.clone()),
+            registry: Mutex::default(),
             storage: Mutex::new(storage),
             writer: OnceLock::new(),
             status: StatusCounters::default(),
@@ -118,6 +123,7 @@ impl Shared {
             last_snapshot: Mutex::new(Err("none was written".to_owned())),
             snapshot_done: Condvar::new(),
             region_count: AtomicU32::new(0),
+            module_entries: AtomicUsize::new(0),
             is_finishing: AtomicBool::new(false),
             next_stream: AtomicU32::new(0),
             next_location: AtomicU32::new(0),
@@ -332,9 +338,8 @@ impl Shared {
             // the gates as well, and the older answer must not remain.
             loop {
                 let gate = || {
-                    let is_off = state.is_off.load(Ordering::SeqCst);
                     let rate = state.ticks_per_second;
-                    self.gates.gate(id, is_off, is_plain_clock, rate)
+                    self.gates.gate(id, state.switch(), is_plain_clock, rate)
                 };
                 let answer = gate();
                 event_state.gate.store(answer.0, Ordering::SeqCst);
@@ -345,12 +350,13 @@ impl Shared {
         }
     }
 
-    /// Returns whether the rules have switched an event type, or its source, off.
+    /// Returns whether the rules have switched an event type, or its source, off: no event of it is recorded, nor counts for one that
+    /// is.
     pub(crate) fn is_off(&self, source: SourceId, event_type: EventTypeId) -> bool {
-        let is_off = self
-            .source(source)
-            .is_some_and(|source| source.is_off.load(Ordering::SeqCst));
-        self.gates.gate(event_type, is_off, true, 1).is_off()
+        let source = self.source(source);
+        let switch = source.map_or(Switch::first(false), SourceState::switch);
+        let gate = self.gates.gate(event_type, switch, true, 1);
+        gate.is_off() && gate.changed_calls().is_none()
     }
 
     /// Returns the types of an event type's elements. Takes no lock.
@@ -370,8 +376,21 @@ impl Shared {
         const MOST: u32 = 1 << 24;
         let next = |count: u32| (count < MOST).then_some(count + 1);
         let order = (Ordering::AcqRel, Ordering::Acquire);
-        let count = self.region_count.fetch_update(order.0, order.1, next);
-        count.ok().map(RegionId::new)
+        let count = self
+            .region_count
+            .fetch_update(order.0, order.1, next)
+            .ok()?;
+        // A forked child has its parent's memory.
+        if self.guard.is_on() {
+            self.memory.put_region_count(count + 1);
+        }
+        Some(RegionId::new(count))
+    }
+
+    /// Returns the number of the next module entry of the live file, or `None` if there are no more.
+    pub(crate) fn next_module_entry(&self) -> Option<usize> {
+        let number = self.module_entries.fetch_add(1, Ordering::Relaxed);
+        (number < l::MODULE_COUNT).then_some(number)
     }
 
     /// Returns whether a region has a number; takes no lock.

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use annals_format::live::layout as l;
 use annals_format::{
-    Cause, EventTypeId, LocationId, ROW_DROPPED, ROW_OBSERVATION, SourceId, StreamId,
+    Cause, EventTypeId, LocationId, ROW_DROPPED, ROW_OBSERVATION, RegionId, SourceId, StreamId,
 };
 
 use crate::clock::{TickSource, reference_ns, tsc};
@@ -30,6 +30,7 @@ use crate::options::Overflow;
 use crate::row::{PutRow, RowCursor, VARINT_ROOM};
 use crate::shared::Shared;
 use crate::source::SourceState;
+use crate::switch::SwitchedCalls;
 use crate::sys::{self, GUARD_OFF, GUARD_RECORDING};
 use crate::thread::QueueUse;
 use crate::trigger::WatchedRegions;
@@ -50,6 +51,9 @@ const DROPPED_ROW_ROOM: usize = 8 * VARINT_ROOM;
 
 /// Highest count of raised events, of one event type in one stream, that reported losses lead to.
 const MAX_RAISED_BY_REPORTS: u64 = 1 << 63;
+
+/// The region of calls that are switched whatever their region is.
+const ANY_REGION: RegionId = RegionId::new(u32::MAX);
 
 /// Busy mark of a stream that is closing. Readers take it for an event of type 0 being raised,
 /// which has no effect: the counters of that type are not one ahead of its events.
@@ -116,6 +120,10 @@ pub(crate) struct Stream {
     last_observation_ns: AtomicI64,
     /// Enters that a trigger watches, innermost last.
     pub(crate) watched: WatchedRegions,
+    /// Open calls of regions whose rules have changed.
+    pub(crate) switched_regions: SwitchedCalls,
+    /// Open calls since the rules for all calls of the source have changed.
+    switched_calls: SwitchedCalls,
 
     // The fields that other threads read.
     /// A value of [`phase`].
@@ -146,8 +154,8 @@ pub(crate) struct Stream {
 // SAFETY: every field that changes is an atomic; the raw pointers point into memory that the
 // recorder's shared part keeps mapped, and are used as shared references to atomics only.
 unsafe impl Send for Stream {}
-// SAFETY: every field that changes is an atomic, apart from `watched`, which only the producer
-// uses; the raw pointers point into memory that the recorder's shared part keeps mapped, and are
+// SAFETY: every field that changes is an atomic, apart from `watched` and the calls, which only the
+// producer uses; the raw pointers point into memory that the recorder's shared part keeps mapped, and are
 // used as shared references to atomics only.
 unsafe impl Sync for Stream {}
 
@@ -194,6 +202,8 @@ impl Stream {
         self.has_unreported.store(false, relaxed);
         self.last_observation_ns.store(i64::MIN, relaxed);
         self.watched.clear();
+        self.switched_regions.clear();
+        self.switched_calls.clear();
         self.page.store(NO_PAGE, relaxed);
         self.kept_pages.store(0, relaxed);
         self.first_states
@@ -582,7 +592,11 @@ impl Stream {
     ) {
         let relaxed = Ordering::Relaxed;
         let gate = Gate(state.gate.load(relaxed));
-        if !gate.is_open() && !self.admits(gate, counters, state, tick) {
+        let is_admitted = match gate.changed_calls() {
+            Some((is_enter, switch)) => self.switched_calls.admits(ANY_REGION, is_enter, switch),
+            None => gate.is_open() || self.admits(gate, counters, state, tick),
+        };
+        if !is_admitted {
             return;
         }
         let tick = tick.unwrap_or_else(|| self.source_state().clock.read());

@@ -18,11 +18,13 @@ use std::ptr::{null, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use annals_format::{Cause, EventTypeId, LocationId, SourceId};
+use annals_format::{Cause, EventTypeId, LocationId, RegionId, SourceId};
 
+use crate::builtin::THREADS;
 use crate::row::PutRow;
 use crate::shared::Shared;
 use crate::stream::{Opening, Stream, phase};
+use crate::switch::Switch;
 use crate::sys::{self, GUARD_RECORDING};
 use crate::thread::{self, THREAD};
 
@@ -195,6 +197,34 @@ pub(crate) fn raise_two(
     }
     raise_elsewhere(shared, source, first.0, None, first.1, first.2);
     raise_elsewhere(shared, source, second.0, None, second.1, second.2);
+}
+
+/// Returns whether the enter or leave of a call is recorded: a leave if its enter was.
+#[inline(always)]
+pub(crate) fn admits_call(shared: &Shared, region: RegionId, is_enter: bool) -> bool {
+    shared.gates.is_region_plain(region) || admits_ruled(shared, region, is_enter)
+}
+
+#[inline(never)]
+fn admits_ruled(shared: &Shared, region: RegionId, is_enter: bool) -> bool {
+    let switch = shared.gates.region(region);
+    match switch.has_changed() {
+        false => !switch.is_off(),
+        true => admits_changed(shared, region, is_enter, switch),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn admits_changed(shared: &Shared, region: RegionId, is_enter: bool, switch: Switch) -> bool {
+    if shared.guard.word().load(Ordering::Relaxed) != GUARD_RECORDING {
+        return !switch.is_off();
+    }
+    let _errno = sys::ErrnoKept::new();
+    match find_or_open(shared, THREADS) {
+        Some(stream) => stream.switched_regions.admits(region, is_enter, switch),
+        None => !switch.is_off(),
+    }
 }
 
 /// Counts events of a source that were dropped before they reached the recorder, on the calling

@@ -75,6 +75,8 @@ pub fn programs<'a>(command: impl IntoIterator<Item = &'a OsStr>) -> Vec<(PathBu
         });
     let read = named.filter_map(|path| {
         let program = Program::read(&path)?;
+        // The recorder calls the program after its file, and not after a link to that.
+        let path = std::fs::canonicalize(&path).unwrap_or(path);
         Some((path, program))
     });
     read.collect()

@@ -379,7 +379,10 @@ const SEGMENT_COUNT: usize = 2;
 const DEFINITIONS_AT: usize = SEGMENTS_AT + SEGMENT_COUNT * l::SEGMENT_LEN;
 const DEFINITIONS_LEN: usize = 1024;
 const PAGES_AT: usize = DEFINITIONS_AT + DEFINITIONS_LEN;
-const LIVE_LEN: usize = PAGES_AT + PAGE_COUNT * PAGE_LEN;
+const FUNCTIONS_AT: usize = PAGES_AT + PAGE_COUNT * PAGE_LEN;
+const ENTRIES_AT: usize = FUNCTIONS_AT + l::MODULE_COUNT * l::MODULE_LEN;
+const FUNCTION_COUNT: usize = 4;
+const LIVE_LEN: usize = ENTRIES_AT + FUNCTION_COUNT * l::FUNCTION_LEN;
 
 fn put(file: &mut [u8], offset: usize, value: u64) {
     file[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
@@ -403,6 +406,8 @@ fn live_file() -> Vec<u8> {
         segments_offset: SEGMENTS_AT as u64,
         definitions_offset: DEFINITIONS_AT as u64,
         definitions_capacity: DEFINITIONS_LEN as u64,
+        functions_offset: FUNCTIONS_AT as u64,
+        function_count: FUNCTION_COUNT as u32,
     };
     let header = header.encode();
     file[..header.len()].copy_from_slice(&header);
@@ -412,6 +417,23 @@ fn live_file() -> Vec<u8> {
     definitions().encode(&mut records);
     put(&mut file, l::DEFINITIONS_LEN, records.len() as u64);
     file[DEFINITIONS_AT..][..records.len()].copy_from_slice(&records);
+    put(&mut file, l::REGION_COUNT, 4);
+    put(
+        &mut file,
+        FUNCTIONS_AT + l::MODULE_STATE,
+        1 | 6 << 32 | 2 << 48,
+    );
+    file[FUNCTIONS_AT + l::MODULE_PATH..][..6].copy_from_slice(b"/a/b.c");
+    for (number, module) in [(0, 1), (1, 0), (2, 9)] {
+        let at = ENTRIES_AT + number * l::FUNCTION_LEN;
+        put(
+            &mut file,
+            at,
+            u64::from(l::FUNCTION_OF_MODULE) | (number as u64) << 32,
+        );
+        put(&mut file, at + l::FUNCTION_ADDRESS, 0x1139);
+        put(&mut file, at + l::FUNCTION_MODULE, module);
+    }
     for slot in 0..2_usize {
         let at = SLOTS_AT + slot * l::SLOT_LEN;
         file[at + l::SLOT_STREAM] = slot as u8 + 1;

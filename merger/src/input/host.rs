@@ -1,6 +1,6 @@
-//! Processes of this host.
+//! This host and its processes.
 
-use annals_format::LiveHeader;
+use annals_format::{BootId, LiveHeader};
 use std::fs::{self};
 
 /// Returns the reference clock of this host, nanoseconds: the monotonic clock, which recorders read.
@@ -11,10 +11,15 @@ pub(crate) fn reference_ns() -> i64 {
         .saturating_add(now.tv_nsec)
 }
 
+/// Returns the identity of this host since its boot. `None` if the system does not have it.
+pub(crate) fn boot_id() -> Option<BootId> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    boot.parse().ok()
+}
+
 /// Returns whether the process that a live header names still runs on this host.
 pub(crate) fn is_alive(header: &LiveHeader) -> bool {
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    if boot.parse() != Ok(header.boot_id) {
+    if boot_id() != Some(header.boot_id) {
         return false;
     }
     let Ok(stat) = fs::read_to_string(format!("/proc/{}/stat", header.pid)) else {

@@ -14,6 +14,7 @@ use annals_format::{Definition, Definitions, Function, Module, RegionId, StringI
 use cpp_demangle::BorrowedSymbol;
 use object::Object;
 
+use super::host::boot_id;
 use crate::error::{MergeError, Result};
 
 /// Where distributions put debug information apart from its file, by build id.
@@ -25,7 +26,12 @@ const DEBUG_DIRECTORY: &str = "/usr/lib/debug";
 pub struct Symbols {
     by_build_id: BTreeMap<Vec<u8>, Vec<PathBuf>>,
     is_of_host: bool,
+    /// What was found before: all ranks of a run have the same functions.
+    found: Mutex<BTreeMap<Build, HashMap<u64, Found>>>,
 }
+
+/// A build id, and whether files of this host counted.
+type Build = (Vec<u8>, bool);
 
 /// The name of a function.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -39,6 +45,17 @@ impl Found {
     fn is_whole(&self) -> bool {
         !self.name.is_empty() && self.line != 0
     }
+
+    /// Takes what another search has found, as far as it is not known.
+    fn complete(&mut self, other: &Self) {
+        if self.name.is_empty() {
+            self.name.clone_from(&other.name);
+        }
+        if self.line == 0 {
+            self.file.clone_from(&other.file);
+            self.line = other.line;
+        }
+    }
 }
 
 impl Symbols {
@@ -47,8 +64,8 @@ impl Symbols {
     /// recording.
     pub fn of_host() -> Self {
         Self {
-            by_build_id: BTreeMap::new(),
             is_of_host: true,
+            ..Self::default()
         }
     }
 
@@ -104,6 +121,19 @@ impl Symbols {
     /// Returns what the regions of these definitions are called that are functions and have no name, or no line, yet:
     /// definitions to be added to them.
     pub fn resolve(&self, definitions: &Definitions) -> Vec<Definition> {
+        self.resolve_from(definitions, self.is_of_host)
+    }
+
+    /// Adds the names of functions to the definitions of a recording. If no function has a name, no command has completed the
+    /// recording: its process still runs, or was killed together with `trace-cli record`. Then the files of this host
+    /// count, too.
+    pub fn name_functions(&self, definitions: &mut Definitions) {
+        let is_of_host = self.is_of_host || definitions.symbols.is_empty();
+        let found = self.resolve_from(definitions, is_of_host);
+        found.into_iter().for_each(|record| definitions.add(record));
+    }
+
+    fn resolve_from(&self, definitions: &Definitions, is_of_host: bool) -> Vec<Definition> {
         let known = |region: &RegionId| {
             let symbol = definitions.symbols.get(region);
             symbol.map_or_else(Found::default, |symbol| Found {
@@ -130,16 +160,41 @@ impl Symbols {
             let Some(module) = definitions.modules.get(&id) else {
                 continue;
             };
-            for path in self.files_of(definitions, module) {
+            let mut cache = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+            let build = (module.build_id.clone(), is_of_host);
+            let mut found_before =
+                (!module.build_id.is_empty()).then(|| cache.entry(build).or_default());
+            let (again, new): (Vec<&Function>, Vec<&Function>) =
+                functions.iter().partition(|function| {
+                    let found_before = found_before.as_ref();
+                    found_before.is_some_and(|found| found.contains_key(&function.offset))
+                });
+            for function in again {
+                let before = found_before.as_ref().map(|found| &found[&function.offset]);
+                let entry = found.entry(function.region);
+                let known = entry.or_insert_with_key(&known);
+                before.into_iter().for_each(|before| known.complete(before));
+            }
+            if new.is_empty() {
+                continue;
+            }
+            for path in self.files_of(definitions, module, is_of_host) {
                 let Ok(loader) = Loader::new(&path) else {
                     continue;
                 };
-                for function in &functions {
+                for function in &new {
                     let entry = found.entry(function.region);
                     let known = entry.or_insert_with_key(&known);
                     if !known.is_whole() {
                         look_up(&loader, function.offset, known);
                     }
+                }
+            }
+            for function in new {
+                if let Some(found_before) = &mut found_before
+                    && let Some(found) = found.get(&function.region)
+                {
+                    found_before.insert(function.offset, found.clone());
                 }
             }
         }
@@ -148,19 +203,25 @@ impl Symbols {
     }
 
     /// Returns every file that has this module's symbols, or may have them.
-    fn files_of(&self, definitions: &Definitions, module: &Module) -> Vec<PathBuf> {
+    fn files_of(
+        &self,
+        definitions: &Definitions,
+        module: &Module,
+        is_of_host: bool,
+    ) -> Vec<PathBuf> {
         let mut files: Vec<PathBuf> = Vec::new();
         let id = &module.build_id;
         let given = self.by_build_id.get(id).filter(|_| !id.is_empty());
         files.extend(given.into_iter().flatten().cloned());
-        if !self.is_of_host {
+        if !is_of_host {
             return files;
         }
         let path = PathBuf::from(definitions.string(module.path));
         if id.is_empty() {
-            let start_ns = definitions.processes.get(&module.process);
-            let start_ns = start_ns.map_or(0, |process| process.start_unix_ns);
-            if is_older(&path, start_ns) && build_id(&path).is_none() {
+            let process = definitions.processes.get(&module.process);
+            let start_ns = process.map_or(0, |process| process.start_unix_ns);
+            let is_here = process.is_some_and(|process| boot_id() == Some(process.boot_id));
+            if is_here && is_older(&path, start_ns) && build_id(&path).is_none() {
                 files.push(path);
             }
             return files;

@@ -147,7 +147,7 @@ fn named_traces(paths: &[PathBuf], found: &Found) -> Vec<PathBuf> {
     traces.cloned().collect()
 }
 
-/// Names the functions that have no name yet.
+/// Names the functions of what another program or a merge has completed.
 fn name_functions(symbols: &Symbols, definitions: &mut Definitions) {
     let found = symbols.resolve(definitions);
     found.into_iter().for_each(|record| definitions.add(record));
@@ -169,7 +169,7 @@ fn open_recordings(
             return Ok(Box::new(input));
         }
         input.check_rest()?;
-        name_functions(symbols, Arc::make_mut(&mut input.recording.definitions));
+        symbols.name_functions(Arc::make_mut(&mut input.recording.definitions));
         if is_packed {
             input.pack_definitions();
         }

@@ -195,7 +195,8 @@ annals_status annals_pause(annals_recorder recorder);
 annals_status annals_resume(annals_recorder recorder);
 
 /* Changes what is recorded, from now on and in all threads. The rules have the syntax of ANNALS_FILTER. They
- * are added after the existing ones, and so decide first. Errors: SETTING, FINISHED, FORKED. */
+ * are added after the existing ones, and so decide first. Calls that are open stay whole: their leaves are recorded
+ * if their enters were. Errors: SETTING, FINISHED, FORKED. */
 annals_status annals_apply(annals_recorder recorder, const char *rules);
 
 /* Writes what streams that overwrite hold now, as a separate recording, and waits until it is written.

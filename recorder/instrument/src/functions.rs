@@ -5,14 +5,20 @@
 //! exchange for 0, and never changes: of several threads that meet a function concurrently, one
 //! stores it, and the others find it. They search from the same place and pass the same slots, none
 //! of which becomes 0 again, so that an address is in one slot at most. The region of a slot is set
-//! by an exchange for 0: one thread sets it and logs it, the others get its number; their own stay
+//! by an exchange for 0: one thread sets it, the others get its number; their own stay
 //! unused. An entry of the log belongs to the thread that got its number from the counter, and is
 //! read only after its region was stored, with release order, after its address. A thread that reads 0 for
 //! a region takes the slow path, which begins again with an exchange.
+//!
+//! An entry of the live file is used by one function at a time: the one with log number n uses entry n modulo their number, and only
+//! while that is less than n past the first function that is not defined. Functions are defined in the order of the log, so that
+//! none past n is defined before n is logged.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use annals_recorder::RegionId;
+use annals_recorder::{Raiser, RegionId};
+
+use crate::{listed, service};
 
 /// Most functions that a process can call and have recorded.
 const SLOTS: usize = 1 << 18;
@@ -46,6 +52,9 @@ static LOG: [Slot; SLOTS] = [const {
 
 static MET: AtomicUsize = AtomicUsize::new(0);
 
+/// Number of functions of the log that are defined: the first ones.
+static DEFINED: AtomicUsize = AtomicUsize::new(0);
+
 /// Returns where an address is looked for first.
 /// Functions start at multiples of 16 mostly, and neighbours call each other: they share cache
 /// lines here.
@@ -73,12 +82,9 @@ pub(crate) fn find(address: usize) -> Option<RegionId> {
 }
 
 /// Returns the region of a function.
-/// If the function is met for the first time, `reserve` provides its number. Returns `None` if no
-/// room is left.
-pub(crate) fn find_or_add(
-    address: usize,
-    reserve: impl Fn() -> Option<RegionId>,
-) -> Option<RegionId> {
+/// If the function is met for the first time, its region is reserved and announced before any thread can raise with it. Returns
+/// `None` if no room is left.
+pub(crate) fn find_or_add(address: usize, raiser: Raiser<'_>) -> Option<RegionId> {
     let (order, seen) = (Ordering::AcqRel, Ordering::Acquire);
     let place = place(address);
     let mut slots = (0..LONGEST_SEARCH).map(|step| &TABLE[(place + step) % SLOTS]);
@@ -90,21 +96,34 @@ pub(crate) fn find_or_add(
     if let Some(known) = known.checked_sub(1) {
         return Some(RegionId::new(known));
     }
-    // The number first: if a signal handler interrupts this very place, it takes one, too, and one
-    // of the two stays unused.
+    // If a signal handler, or another thread, meets the function at this very place, it takes a region, too, and one of the
+    // two stays unused: both are defined.
     if MET.load(Ordering::Relaxed) >= SLOTS {
         return None;
     }
-    let region = reserve()?;
+    let function = listed::locate(address, raiser);
+    let region = raiser.reserve_region()?;
+    function.rule(region, raiser);
+    let met = MET.fetch_add(1, Ordering::AcqRel);
+    let entry = LOG.get(met)?;
+    // The live file has the functions that are met and not defined yet. Where there are more than its entries, the names of some are
+    // lost if the process is killed now.
+    let entries = raiser.function_entries();
+    if met - DEFINED.load(Ordering::Acquire) < entries {
+        raiser.announce_function(met % entries, region, &function.entry);
+    }
+    entry.address.store(address, Ordering::Relaxed);
+    entry.region.store(region.get() + 1, Ordering::Release);
     let number = region.get() + 1;
-    if let Err(other) = slot.region.compare_exchange(0, number, order, seen) {
-        return Some(RegionId::new(other - 1));
-    }
-    if let Some(entry) = LOG.get(MET.fetch_add(1, Ordering::AcqRel)) {
-        entry.address.store(address, Ordering::Relaxed);
-        entry.region.store(number, Ordering::Release);
-    }
-    Some(region)
+    let taken = slot.region.compare_exchange(0, number, order, seen);
+    let number = taken.map_or_else(|other| other, |_| number);
+    service::wake();
+    Some(RegionId::new(number - 1))
+}
+
+/// Stores that this many functions, in the order in which they were met, are defined.
+pub(crate) fn set_defined(count: usize) {
+    DEFINED.store(count, Ordering::Release);
 }
 
 /// Returns the entry of the log with this number, once it is whole.

@@ -2,8 +2,8 @@
 //!
 //! A hook may run anywhere: in a signal handler, between the instructions of an allocator, in a
 //! library's constructor, after a fork. So it takes no lock and allocates nothing: an address that
-//! is met for the first time gets its region's number from a counter, and a thread of this library
-//! defines it. Only the very first event of a process, which starts the recorder, does more.
+//! is met for the first time gets its region's number from a counter and is noted in the live file, and a
+//! thread of this library defines it. Only the very first event of a process, which starts the recorder, does more.
 #![expect(unsafe_code, reason = "functions that compiled programs call")]
 
 use std::ffi::{c_int, c_void};
@@ -68,12 +68,7 @@ fn raise_first(function: usize, is_enter: bool) {
 
 fn raise_on(recorder: &Recorder, function: usize, is_enter: bool) {
     let raiser = recorder.raiser();
-    let reserve = || {
-        let region = raiser.reserve_region();
-        service::wake();
-        region
-    };
-    match functions::find_or_add(function, reserve) {
+    match functions::find_or_add(function, raiser) {
         // What is refused is counted.
         Some(region) if is_enter => drop(raiser.enter(region)),
         Some(region) => drop(raiser.leave(region)),

@@ -8,10 +8,12 @@
 //! | `hooks` | what the compiler calls: from an address to a region, and the event |
 //! | `service` | starts the recorder; a thread that defines the functions that the hooks have met |
 //! | `functions` | the table of addresses; takes no lock |
-//! | `modules` | which file is where in memory |
+//! | `listed` | which file a function is in; takes no lock |
+//! | `modules` | which file is where in memory, as the loader knows it |
 
 mod functions;
 mod hooks;
+mod listed;
 pub mod modules;
 mod service;
 

@@ -60,25 +60,61 @@ fn module(info: &libc::dl_phdr_info, is_program: bool) -> Option<Loaded> {
         let name = unsafe { CStr::from_ptr(info.dlpi_name) };
         annals_recorder::text_of(name.to_bytes()).into_owned()
     };
-    let notes = headers
-        .iter()
-        .filter(|header| header.p_type == libc::PT_NOTE);
-    let mut build_ids = notes.filter_map(|header| {
-        let start = std::ptr::with_exposed_provenance::<u8>(address(header));
-        // SAFETY: a segment that is in memory, as the others are; see `address`.
-        let notes = unsafe { std::slice::from_raw_parts(start, header.p_memsz as usize) };
-        build_id(notes)
-    });
+    // SAFETY: the loader's headers of a file in memory.
+    let build_id = unsafe { build_id_in(headers, base) };
     Some(Loaded {
         path,
         base,
         range: range.0..range.1,
-        build_id: build_ids.next().unwrap_or_default(),
+        build_id: build_id.unwrap_or_default().to_vec(),
     })
 }
 
+/// Returns the build id that the segments of a file have.
+///
+/// # Safety
+/// The headers are those of a file in memory at this base, which stays there while the result is used.
+unsafe fn build_id_in<'a>(headers: &[libc::Elf64_Phdr], base: usize) -> Option<&'a [u8]> {
+    let mut notes = headers
+        .iter()
+        .filter(|header| header.p_type == libc::PT_NOTE);
+    notes.find_map(|header| {
+        let start = base.wrapping_add(header.p_vaddr as usize);
+        let start = std::ptr::with_exposed_provenance::<u8>(start);
+        // SAFETY: a segment that is in memory, as the others are.
+        build_id(unsafe { std::slice::from_raw_parts(start, header.p_memsz as usize) })
+    })
+}
+
+/// Returns the build id of a file in memory, by the headers that its first bytes name. Allocates nothing and takes no lock. `None`
+/// if it has none, or its first bytes are not in memory.
+///
+/// # Safety
+/// The range is that of a file in memory at this base, as the loader has mapped it; it stays there while the result is used.
+pub(crate) unsafe fn build_id_of<'a>(range: Range<usize>, base: usize) -> Option<&'a [u8]> {
+    let start = std::ptr::with_exposed_provenance::<libc::Elf64_Ehdr>(range.start);
+    if range.len() < size_of::<libc::Elf64_Ehdr>() || !start.is_aligned() {
+        return None;
+    }
+    // SAFETY: within the range, whose first page is mapped, and aligned; any bytes are a header.
+    let file = unsafe { &*start };
+    let length = usize::from(file.e_phnum) * size_of::<libc::Elf64_Phdr>();
+    let end = usize::try_from(file.e_phoff).ok()?.checked_add(length)?;
+    // Within the first page: others may not be mapped.
+    let is_whole = file.e_ident.starts_with(b"\x7fELF") && end <= range.len().min(4096);
+    let headers = range.start.wrapping_add(file.e_phoff as usize);
+    let headers = std::ptr::with_exposed_provenance::<libc::Elf64_Phdr>(headers);
+    if !is_whole || !headers.is_aligned() {
+        return None;
+    }
+    // SAFETY: within the first page of the range, and aligned.
+    let headers = unsafe { std::slice::from_raw_parts(headers, file.e_phnum.into()) };
+    // SAFETY: the caller's range and base.
+    unsafe { build_id_in(headers, base) }
+}
+
 /// Returns the build id among notes (elf(5)): name "GNU", type 3.
-fn build_id(mut notes: &[u8]) -> Option<Vec<u8>> {
+fn build_id(mut notes: &[u8]) -> Option<&[u8]> {
     const BUILD_ID: u32 = 3;
     let word = |bytes: &[u8], at: usize| {
         let word = bytes.get(at..at + 4)?;
@@ -91,7 +127,7 @@ fn build_id(mut notes: &[u8]) -> Option<Vec<u8>> {
         let start = 12_usize.checked_add(name_length.checked_next_multiple_of(4)?)?;
         let end = start.checked_add(length)?;
         if kind == BUILD_ID && notes.get(12..12 + name_length)? == b"GNU\0" {
-            return Some(notes.get(start..end)?.to_vec());
+            return notes.get(start..end);
         }
         notes = notes.get(end.checked_next_multiple_of(4)?..)?;
     }

@@ -13,11 +13,11 @@ use std::time::Duration;
 use annals_capi::setup::global_or;
 use annals_capi::status::Failure;
 use annals_recorder::{
-    ENTER, Inside, LEAVE, ModuleId, Options, Recorder, THREADS, record_nothing_here,
+    ENTER, FunctionModule, Inside, LEAVE, ModuleId, Options, Recorder, THREADS, record_nothing_here,
 };
 
-use crate::functions;
 use crate::modules::{Loaded, is_instrumented, loaded};
+use crate::{functions, listed};
 
 /// What became of starting.
 mod state {
@@ -110,6 +110,7 @@ fn start() -> Option<&'static Recorder> {
 fn try_start() -> Result<(), Failure> {
     // The program's own, if it has made one global: one process has one recording.
     let recorder = global_or(|| Ok(Recorder::start(&Options::from_env()?)?))?;
+    listed::prepare();
     add_modules(recorder, &mut progress(), loaded());
     let spawned = with_signals_blocked(|| {
         let builder = std::thread::Builder::new().name("annals-names".to_owned());
@@ -221,6 +222,7 @@ fn define_all_of(recorder: &Recorder, progress: &mut Progress) {
             None => recorder.define_reserved(region, &format!("{address:#x}")),
         };
         progress.defined += 1;
+        functions::set_defined(progress.defined);
     }
     for (event_type, lost) in [ENTER, LEAVE].into_iter().zip(&LOST) {
         let count = lost.swap(0, Ordering::Relaxed);
@@ -237,6 +239,7 @@ fn add_modules(recorder: &Recorder, progress: &mut Progress, now: Vec<Loaded>) {
     progress.modules.retain(|known| {
         let is_there = now.contains(&known.loaded);
         if !is_there {
+            listed::remove(&known.loaded.range);
             gone.push(known.loaded.range.clone());
             let _ = recorder.remove_module(known.id);
         }
@@ -255,6 +258,8 @@ fn add_modules(recorder: &Recorder, progress: &mut Progress, now: Vec<Loaded>) {
             base: loaded.base as u64,
         };
         if let Ok(id) = recorder.add_module(&spec) {
+            let base = FunctionModule::Defined { base: spec.base };
+            listed::add(&loaded.range, loaded.path.as_bytes(), base);
             progress.modules.push(Known { loaded, id });
         }
     }

@@ -264,7 +264,7 @@ where
 
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
         match self.span_site(id, &context) {
-            Some((_, span)) if self.recorder.is_region_on(span.region) => {
+            Some((_, span)) if self.recorder.admits_enter(span.region) => {
                 let values = (span.region, id.into_u64());
                 self.recorder.raise(&span.types.enter, values);
             }
@@ -275,7 +275,7 @@ where
 
     fn on_exit(&self, id: &Id, context: Context<'_, S>) {
         match self.span_site(id, &context) {
-            Some((_, span)) if self.recorder.is_region_on(span.region) => {
+            Some((_, span)) if self.recorder.admits_leave(span.region) => {
                 let values = (span.region, id.into_u64());
                 self.recorder.raise(&span.types.leave, values);
             }

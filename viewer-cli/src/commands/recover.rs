@@ -3,9 +3,10 @@
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use annals_format::{CompressionLevel, Ended};
-use annals_merger::{InputRecording, MergeError, find, recover};
+use annals_merger::{InputRecording, MergeError, Symbols, find, recover};
 use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
@@ -120,7 +121,7 @@ fn recover_one(path: PathBuf, arguments: &RecoverArguments) -> anyhow::Result<Li
         is_damaged: false,
         is_not_compressed: false,
     };
-    let input = match InputRecording::open(&line.path) {
+    let mut input = match InputRecording::open(&line.path) {
         Ok(input) => input,
         Err(error) => {
             line.state = "unreadable";
@@ -142,6 +143,11 @@ fn recover_one(path: PathBuf, arguments: &RecoverArguments) -> anyhow::Result<Li
             "damaged at byte {}, {} bytes: {}",
             problem.offset, problem.length, problem.what
         ));
+    }
+    if input.live_path.is_some() {
+        // The program may not be there any more when the recording is read.
+        let definitions = Arc::make_mut(&mut input.recording.definitions);
+        Symbols::of_host().name_functions(definitions);
     }
     let recovered = match recover(&input, arguments.output.as_deref()) {
         Err(error @ MergeError::LiveFileUnread { .. }) => {

@@ -1,0 +1,3 @@
+#include <unistd.h>
+void inner(void) { usleep(10000); }
+void plugged(void) { inner(); }
