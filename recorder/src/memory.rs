@@ -408,7 +408,7 @@ impl LiveMemory {
         true
     }
 
-    /// Stores that this many region ids were assigned.
+    /// Stores the number of region ids that were assigned.
     pub(crate) fn put_region_count(&self, count: u32) {
         self.word(l::REGION_COUNT)
             .fetch_max(count.into(), Ordering::Release);

@@ -76,7 +76,8 @@ fn functions_are_named_when_nothing_has_completed_the_recording() {
     // A merge has them, too.
     let trace = scratch.path().join("run.annals");
     let mut merge = Command::new(prefix().join("bin/trace-merge"));
-    output(merge.arg(&run_directory).arg("-o").arg(&trace));
+    let merged = run(merge.arg(&run_directory).arg("-o").arg(&trace));
+    assert_eq!(merged.status.code(), Some(3), "its process was killed");
     assert_eq!(last_enters(&trace, 4), expected);
     // A recovery keeps them: without the program, and without the live file.
     recover(&[&run_directory]);

@@ -562,7 +562,7 @@ fn signals_are_passed_on() {
     let is_recording = || {
         let mut regions = trace_cli();
         let said = run(regions.arg("regions").arg(built.path("run")));
-        text_of(&said.stdout).contains("program+0x")
+        text_of(&said.stdout).contains("fibonacci(int)")
     };
     while !is_recording() {
         assert!(started.elapsed() < Duration::from_secs(30), "it records");

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use annals_recorder::{Raiser, RegionId};
 
-use crate::{listed, service};
+use crate::listed;
 
 /// Most functions that a process can call and have recorded.
 const SLOTS: usize = 1 << 18;
@@ -82,9 +82,13 @@ pub(crate) fn find(address: usize) -> Option<RegionId> {
 }
 
 /// Returns the region of a function.
-/// If the function is met for the first time, its region is reserved and announced before any thread can raise with it. Returns
-/// `None` if no room is left.
-pub(crate) fn find_or_add(address: usize, raiser: Raiser<'_>) -> Option<RegionId> {
+/// If the function is met for the first time, its region is reserved and announced before any thread can raise with it, and
+/// `when_met` is called. Returns `None` if no room is left.
+pub(crate) fn find_or_add(
+    address: usize,
+    raiser: Raiser<'_>,
+    when_met: impl Fn(),
+) -> Option<RegionId> {
     let (order, seen) = (Ordering::AcqRel, Ordering::Acquire);
     let place = place(address);
     let mut slots = (0..LONGEST_SEARCH).map(|step| &TABLE[(place + step) % SLOTS]);
@@ -117,11 +121,11 @@ pub(crate) fn find_or_add(address: usize, raiser: Raiser<'_>) -> Option<RegionId
     let number = region.get() + 1;
     let taken = slot.region.compare_exchange(0, number, order, seen);
     let number = taken.map_or_else(|other| other, |_| number);
-    service::wake();
+    when_met();
     Some(RegionId::new(number - 1))
 }
 
-/// Stores that this many functions, in the order in which they were met, are defined.
+/// Stores the number of functions that are defined: the first ones, in the order in which they were met.
 pub(crate) fn set_defined(count: usize) {
     DEFINED.store(count, Ordering::Release);
 }

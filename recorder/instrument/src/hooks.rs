@@ -68,7 +68,7 @@ fn raise_first(function: usize, is_enter: bool) {
 
 fn raise_on(recorder: &Recorder, function: usize, is_enter: bool) {
     let raiser = recorder.raiser();
-    match functions::find_or_add(function, raiser) {
+    match functions::find_or_add(function, raiser, service::wake) {
         // What is refused is counted.
         Some(region) if is_enter => drop(raiser.enter(region)),
         Some(region) => drop(raiser.leave(region)),
