@@ -177,6 +177,7 @@ struct Found {
     losses: Vec<TraceLoss>,
     zero_reference_ns: i64,
     has_told: bool,
+    is_complete: bool,
 }
 
 fn read(path: &Path) -> Option<Found> {
@@ -205,6 +206,7 @@ fn read(path: &Path) -> Option<Found> {
         events,
         totals: totals.collect(),
         has_told: outcome.has_skipped_now,
+        is_complete: outcome.complete,
         losses: outcome.losses,
         zero_reference_ns: opened
             .definitions()
@@ -588,8 +590,45 @@ fn a_live_file_of_which_a_part_cannot_be_read_is_never_removed() {
     let elsewhere = made.directory.path().join("elsewhere");
     std::fs::create_dir(&elsewhere).expect("a directory");
     let recovered = recover(&input, Some(&elsewhere)).expect("a recovery");
-    assert!(recovered.expect("a recording").unread.is_some());
+    assert!(recovered.expect("a recording").missing.is_some());
     assert!(live_name(&made).exists());
+}
+
+/// The crash of a machine can leave pages of a file as zeros.
+#[test]
+fn a_live_file_with_zeros_is_neither_complete_nor_removed_when_something_is_missing() {
+    const PAGE: usize = 4096;
+    let mut lossy = 0;
+    for overflow in [Overflow::Drop, Overflow::Overwrite] {
+        let made = record(overflow, true);
+        let live = made.live.clone().expect("a live file");
+        write_live(&made, Some(&live));
+        std::fs::write(made.name(), &made.recording).expect("a file");
+        let whole = read(&made.name()).expect("the recording");
+        assert!(whole.is_complete);
+        for start in (0..live.len()).step_by(PAGE) {
+            let mut zeroed = live.clone();
+            zeroed[start..(start + PAGE).min(live.len())].fill(0);
+            if zeroed == live {
+                continue;
+            }
+            std::fs::write(made.name(), &made.recording).expect("a file");
+            write_live(&made, Some(&zeroed));
+            let found = read(&made.name());
+            let is_whole = found.as_ref().is_some_and(|found| {
+                found.events == whole.events && found.totals == whole.totals
+            });
+            lossy += u64::from(!is_whole);
+            let is_complete = found.is_some_and(|found| found.is_complete);
+            assert!(is_whole || !is_complete, "{overflow:?}, zeros at {start}");
+            if let Ok(input) = InputRecording::open(&made.name()) {
+                let _ = recover(&input, None);
+            }
+            let stays = std::fs::read(live_name(&made)).is_ok_and(|now| now == zeroed);
+            assert!(is_whole || stays, "{overflow:?}, zeros at {start}");
+        }
+    }
+    assert!(lossy > 8, "{lossy}");
 }
 
 /// All definitions are in the recording twice, or once and in the live file.

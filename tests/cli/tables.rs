@@ -89,7 +89,9 @@ fn is_region_loss(line: &Value) -> bool {
 fn calls(lines: &[Value], to_ns: i64) -> BTreeMap<Key, Location> {
     let mut locations: BTreeMap<Key, Location> = BTreeMap::new();
     let mut open: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
-    let mut ends: BTreeMap<Key, i64> = BTreeMap::new();
+    // The last event, and the last enter or leave unless one may be missing after it.
+    let mut ends: BTreeMap<Key, (i64, Option<i64>)> = BTreeMap::new();
+    let mut lost_after: BTreeMap<Key, Option<i64>> = BTreeMap::new();
     let mut is_over = false;
     for line in lines {
         let key = key_of(line);
@@ -100,19 +102,21 @@ fn calls(lines: &[Value], to_ns: i64) -> BTreeMap<Key, Location> {
                 stack
                     .iter()
                     .for_each(|call| location.calls[*call].is_uncertain = true);
+                if let Some(end) = ends.get_mut(&key) {
+                    lost_after.insert(key, end.1);
+                }
             }
             continue;
         }
         let time_ns = number(&line["time_ns"]);
         is_over |= time_ns >= to_ns;
         let event = line["event"].as_str().expect("a name");
-        if event != "enter" && event != "leave" {
+        let end = ends.entry(key).or_insert((time_ns, None));
+        end.0 = time_ns;
+        if is_over || event != "enter" && event != "leave" {
             continue;
         }
-        ends.insert(key, time_ns.min(to_ns));
-        if is_over {
-            continue;
-        }
+        end.1 = Some(time_ns);
         let region = line["elements"]["region"]
             .as_str()
             .expect("a region")
@@ -151,8 +155,20 @@ fn calls(lines: &[Value], to_ns: i64) -> BTreeMap<Key, Location> {
         }
     }
     for (key, stack) in open {
+        let Some((last_ns, last_move_ns)) = ends.get(&key).copied() else {
+            continue;
+        };
+        let has_ended = last_ns < to_ns;
+        let is_lost = last_move_ns.is_some() && lost_after.get(&key) == Some(&last_move_ns);
+        let end_ns = match (has_ended, is_lost) {
+            (false, _) => to_ns,
+            (true, true) => last_move_ns.expect("there was one"),
+            (true, false) => last_ns,
+        };
         for call in stack {
-            locations.get_mut(&key).expect("known").calls[call].to_ns = ends[&key];
+            let call = &mut locations.get_mut(&key).expect("known").calls[call];
+            call.to_ns = end_ns;
+            call.is_uncertain |= has_ended;
         }
     }
     locations

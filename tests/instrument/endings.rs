@@ -112,3 +112,81 @@ fn functions_of_a_run_that_hangs_are_named_also_when_its_recorder_is_killed() {
     output(Command::new("kill").args(["-KILL", &pid.to_string()]));
     assert_eq!(last_enters(&run_directory, 3), expected, "after kill -9");
 }
+
+/// Returns the row of a region.
+fn region<'a>(regions: &'a [Value], name: &str) -> &'a Value {
+    let found = regions.iter().find(|row| row["name"] == name);
+    found.unwrap_or_else(|| panic!("{name} in {regions:?}"))
+}
+
+/// A program that is in `hot` when it ends, after 100 ms in `prepare`; a thread of it waits in `idle`.
+fn hot() -> tempfile::TempDir {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let options = ["-fno-inline", "-pthread"];
+    compile_c("hot.c", &scratch.path().join("hot"), &options);
+    scratch
+}
+
+/// The exit of a killed process is known to who waited for it; the end of another one by its last heartbeat.
+#[test]
+fn calls_that_are_open_at_the_end_last_until_then_however_it_ends() {
+    let scratch = hot();
+    for how in ["kill", "segv", "abort", "exit", "limit", "bare"] {
+        let run_directory = scratch.path().join(how);
+        let library = prefix().join("lib/libannals_instrument.so");
+        let mut program = match how {
+            // Nobody waits for it but this test.
+            "bare" => Command::new(scratch.path().join("hot")),
+            _ => {
+                let mut record = trace_cli();
+                record.arg("record").arg("-q").arg("-o").arg(&run_directory);
+                record.arg("--");
+                if how == "limit" {
+                    record.args(["timeout", "-s", "KILL", "0.6"]);
+                }
+                record.arg(scratch.path().join("hot"));
+                record
+            }
+        };
+        if how == "bare" {
+            program.env_clear().env("ANNALS_DIR", &run_directory);
+            program.env("LD_PRELOAD", library);
+        }
+        program.arg(match how {
+            "limit" => "loop",
+            "bare" => "kill",
+            how => how,
+        });
+        let ended = program.output().expect("it runs");
+        assert!(!ended.status.success() || how == "exit", "{how}: {ended:?}");
+        let regions = regions(&run_directory, &[]);
+        let ns = |name: &str, field: &str| {
+            let row = region(&regions, name);
+            row[field].as_i64().expect("a number")
+        };
+        // The program was in it for 400 ms or, with a limit of 600 ms, nearly 500.
+        let (time_ns, more_ns) = (ns("hot", "inclusive_ns"), ns("hot", "inclusive_more_ns"));
+        let least_ns = 390_000_000;
+        assert!(time_ns + more_ns >= least_ns, "{how}: {regions:?}");
+        assert!(time_ns <= 2_000_000_000, "{how}: {regions:?}");
+        match how {
+            "bare" => assert!(more_ns > 0, "{regions:?}"),
+            _ => assert_eq!(more_ns, 0, "{how}: {regions:?}"),
+        }
+        for name in ["hot", "main", "idle"] {
+            let row = region(&regions, name);
+            let is_open = (&row["open_calls"], &row["time_is_uncertain"]);
+            assert_eq!(is_open, (&1.into(), &true.into()), "{how}: {row:?}");
+        }
+        let prepare = region(&regions, "prepare");
+        assert_eq!(prepare["time_is_uncertain"], false, "{how}");
+        assert_eq!(ns("idle", "exclusive_ns"), ns("idle", "inclusive_ns"));
+        let text = output(trace_cli().arg("regions").arg(&run_directory));
+        assert!(text.contains("hot: 1 call open at the end"), "{how}: {text}");
+        // Merged, they are the same.
+        let trace = scratch.path().join(format!("{how}.annals"));
+        let mut merge = Command::new(prefix().join("bin/trace-merge"));
+        run(merge.arg(&run_directory).arg("-o").arg(&trace));
+        assert_eq!(self::regions(&trace, &[]), regions, "{how}");
+    }
+}

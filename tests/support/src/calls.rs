@@ -16,7 +16,7 @@ pub struct Call {
     pub region: RegionId,
     /// When it was entered.
     pub from_ns: i64,
-    /// When it ended, or the last event of its location.
+    /// When it ended, or its location.
     pub to_ns: i64,
     /// Whether it ended.
     pub has_ended: bool,
