@@ -615,9 +615,9 @@ fn a_live_file_with_zeros_is_neither_complete_nor_removed_when_something_is_miss
             std::fs::write(made.name(), &made.recording).expect("a file");
             write_live(&made, Some(&zeroed));
             let found = read(&made.name());
-            let is_whole = found.as_ref().is_some_and(|found| {
-                found.events == whole.events && found.totals == whole.totals
-            });
+            let is_whole = found
+                .as_ref()
+                .is_some_and(|found| found.events == whole.events && found.totals == whole.totals);
             lossy += u64::from(!is_whole);
             let is_complete = found.is_some_and(|found| found.is_complete);
             assert!(is_whole || !is_complete, "{overflow:?}, zeros at {start}");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use annals_format::{
-    BlockKind, BlockWriter, CompressionLevel, Footer, LaneKey, LaneKind, MAX_LANE_DEPTH,
+    BlockKind, BlockWriter, CompressionLevel, Footer, LaneKey, MAX_LANE_DEPTH,
     MOST_CALLS_WITHOUT_BIN, OverviewRow, RegionId, Trace, encode_overview, encode_overview_head,
     encode_tail,
 };

@@ -701,6 +701,7 @@ fn a_snapshot_tells_what_is_open() {
         location: LocationId::new(location),
         last_ns: Some(last_ns),
         has_gap: false,
+        has_gap_after_last: false,
         steps,
     };
     let snapshot = Snapshot {
@@ -723,6 +724,7 @@ fn a_snapshot_tells_what_is_open() {
                 "location": state.location.get(),
                 "last_ns": state.last_ns,
                 "has_gap": state.has_gap,
+                "has_gap_after_last": state.has_gap_after_last,
                 "steps": steps,
             })
         });

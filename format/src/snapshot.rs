@@ -19,6 +19,7 @@ const LEAVE: u64 = 2;
 
 const HAS_GAP: u64 = 1;
 const HAS_LAST: u64 = 2;
+const HAS_GAP_AFTER_LAST: u64 = 4;
 
 /// Effects of the events before a snapshot on a location's stack of regions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,8 +44,10 @@ pub struct LocationState {
     pub location: LocationId,
     /// Trace time of its last enter or leave, nanoseconds; `None` means that there was none yet.
     pub last_ns: Option<i64>,
-    /// A loss may have had enters or leaves: after the last of them; in slices anywhere, for what an earlier one has open.
+    /// A loss may have had enters or leaves: of use in slices, to what an earlier one has open.
     pub has_gap: bool,
+    /// A loss after its last enter or leave may have had enters or leaves.
+    pub has_gap_after_last: bool,
     /// From the outermost region on.
     pub steps: Vec<Step>,
 }
@@ -140,7 +143,13 @@ impl Snapshot {
         put_growing(&ids, out);
         let flags = each().map(|state| {
             let has_last = if state.last_ns.is_some() { HAS_LAST } else { 0 };
-            has_last | if state.has_gap { HAS_GAP } else { 0 }
+            let gap = if state.has_gap { HAS_GAP } else { 0 };
+            let after = if state.has_gap_after_last {
+                HAS_GAP_AFTER_LAST
+            } else {
+                0
+            };
+            has_last | gap | after
         });
         put_ints(&flags.collect::<Vec<u64>>(), out);
         let last: Vec<i64> = each().map(|state| state.last_ns.unwrap_or(0)).collect();
@@ -222,6 +231,7 @@ impl Snapshot {
                 location: LocationId::new(id),
                 last_ns: (flags[index] & HAS_LAST != 0).then_some(last[index] as i64),
                 has_gap: flags[index] & HAS_GAP != 0,
+                has_gap_after_last: flags[index] & HAS_GAP_AFTER_LAST != 0,
                 steps: read.by_ref().take(lengths[index] as usize).collect(),
             });
         }
@@ -260,17 +270,18 @@ mod tests {
     fn snapshot() -> impl Strategy<Value = Snapshot> {
         let state = (
             any::<Option<i64>>(),
-            any::<bool>(),
+            any::<[bool; 2]>(),
             prop::collection::vec(step(), 0..5),
         );
         let states = prop::collection::btree_map(any::<u32>(), state, 0..400);
         states.prop_map(|states| Snapshot {
             locations: states
                 .into_iter()
-                .map(|(location, (last_ns, has_gap, steps))| LocationState {
+                .map(|(location, (last_ns, gaps, steps))| LocationState {
                     location: LocationId::new(location),
                     last_ns,
-                    has_gap,
+                    has_gap: gaps[0],
+                    has_gap_after_last: gaps[1],
                     steps,
                 })
                 .collect(),

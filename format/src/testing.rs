@@ -166,6 +166,7 @@ pub(crate) fn snapshot() -> Snapshot {
             location: LocationId::new(0),
             last_ns: Some(10),
             has_gap: false,
+            has_gap_after_last: false,
             steps: vec![Step::Enter {
                 region: RegionId::new(7),
                 entered_ns: 10,

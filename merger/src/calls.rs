@@ -225,7 +225,7 @@ impl CallStack {
             self.open(region, entered_ns, is_uncertain, tag);
         }
         self.last_ns = state.last_ns;
-        self.lost_after_ns = state.last_ns.filter(|_| state.has_gap);
+        self.lost_after_ns = state.last_ns.filter(|_| state.has_gap_after_last);
     }
 
     /// Enters a region.

@@ -182,7 +182,10 @@ fn calls_that_are_open_at_the_end_last_until_then_however_it_ends() {
         assert_eq!(prepare["time_is_uncertain"], false, "{how}");
         assert_eq!(ns("idle", "exclusive_ns"), ns("idle", "inclusive_ns"));
         let text = output(trace_cli().arg("regions").arg(&run_directory));
-        assert!(text.contains("hot: 1 call open at the end"), "{how}: {text}");
+        assert!(
+            text.contains("hot: 1 call open at the end"),
+            "{how}: {text}"
+        );
         // Merged, they are the same.
         let trace = scratch.path().join(format!("{how}.annals"));
         let mut merge = Command::new(prefix().join("bin/trace-merge"));

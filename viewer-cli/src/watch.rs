@@ -82,11 +82,12 @@ impl Watch {
         // A thread that panicked has no result.
         let mut handles = self.thread.join().unwrap_or_default();
         let until = Instant::now() + PATIENCE;
-        let have_ended = |handles: &mut HashMap<OsString, Handle>| {
+        // Each is asked, so that its end is noted.
+        let running = |handles: &mut HashMap<OsString, Handle>| {
             let each = handles.values_mut().map(Handle::has_ended);
-            each.fold(true, |all, one| all && one)
+            each.filter(|has_ended| !has_ended).count()
         };
-        while !have_ended(&mut handles) && Instant::now() < until {
+        while running(&mut handles) != 0 && Instant::now() < until {
             orphans.reap();
             std::thread::sleep(STEP);
         }
@@ -319,8 +320,9 @@ mod tests {
             .status();
         assert!(status.unwrap().success());
         let processes = watch.end(Orphans::default());
-        let (name, (pid, _)) = processes.handles.iter().next().expect("it was seen");
+        let (name, Handle { pid, .. }) = processes.handles.iter().next().expect("it was seen");
         let end = processes.end_of(name, *pid);
+        assert!(processes.ended_ns(name, *pid).is_some());
         match end {
             Some(end) => assert_eq!(end.signal(), Some(libc::SIGSEGV)),
             None => assert!(!tells_of_ends(), "the system tells"),
@@ -342,12 +344,8 @@ mod tests {
         assert!(status.unwrap().success());
         let processes = watch.end(Orphans::default());
         assert_eq!(processes.handles.len(), 1);
-        assert!(
-            processes
-                .handles
-                .values()
-                .all(|(_, handle)| has_ended(handle))
-        );
+        let mut handles = processes.handles.values();
+        assert!(handles.all(|known| known.ended_ns.is_some()));
     }
 
     /// Returns whether the system reports ends of processes (since Linux 6.15).

@@ -23,8 +23,8 @@ struct Stack {
     /// Of a deep stack, open calls by region.
     open: FxHashMap<RegionId, u32>,
     last_ns: Option<i64>,
-    /// A loss may have had enters or leaves: after the last of them, and in slices anywhere.
     has_gap: bool,
+    has_gap_after_last: bool,
 }
 
 impl Stack {
@@ -103,7 +103,8 @@ impl Stack {
     }
 
     fn note_gap(&mut self, keeps_leaves: bool) {
-        self.has_gap |= keeps_leaves || self.last_ns.is_some();
+        self.has_gap |= keeps_leaves;
+        self.has_gap_after_last |= self.last_ns.is_some();
         for step in &mut self.steps {
             if let Step::Enter { is_uncertain, .. } = step {
                 *is_uncertain = true;
@@ -178,7 +179,7 @@ impl Stacks {
                         }
                     }
                     // As in `CallStack`: events of one time are one moment.
-                    stack.has_gap &= keeps_leaves || stack.last_ns == Some(step.time_ns);
+                    stack.has_gap_after_last &= stack.last_ns == Some(step.time_ns);
                     stack.last_ns = Some(step.time_ns);
                 }
             });
@@ -206,7 +207,9 @@ impl Stacks {
                         Step::Leave(region) => stack.leave(*region, keeps_leaves),
                     }
                 }
-                stack.has_gap &= keeps_leaves || state.last_ns.is_none() || state.has_gap;
+                if state.last_ns.is_some() {
+                    stack.has_gap_after_last = state.has_gap_after_last;
+                }
                 stack.last_ns = state.last_ns.or(stack.last_ns);
             });
         }
@@ -222,6 +225,7 @@ impl Stacks {
                 location: types.locations()[number as usize],
                 last_ns: stack.last_ns,
                 has_gap: stack.has_gap,
+                has_gap_after_last: stack.has_gap_after_last,
                 steps: stack.steps.clone(),
             }
         });

@@ -514,7 +514,8 @@ impl TraceCalls {
             snapshot.locations.push(LocationState {
                 location: *location,
                 last_ns: Some(last_ns),
-                has_gap: stack.has_gap_after_last(),
+                has_gap: false,
+                has_gap_after_last: stack.has_gap_after_last(),
                 steps: frames.collect(),
             });
         }
