@@ -281,15 +281,12 @@ impl Gates {
         }
     }
 
-    /// Returns whether all calls of a region were recorded from the first one on, and are.
-    #[inline(always)]
-    pub(crate) fn is_region_plain(&self, id: RegionId) -> bool {
-        !self.has_ruled_regions.load(Ordering::Relaxed) || self.region(id) == Switch::first(false)
-    }
-
     /// Returns whether calls of a region are recorded.
     #[inline(always)]
     pub(crate) fn region(&self, id: RegionId) -> Switch {
+        if !self.has_ruled_regions.load(Ordering::Relaxed) {
+            return Switch::first(false);
+        }
         let word = self.regions.get(id.index() / REGIONS_PER_WORD);
         let word = word.map_or(0, |word| word.load(Ordering::Relaxed));
         Switch::from_bits((word >> (id.index() % REGIONS_PER_WORD * Switch::BITS)) as u8)

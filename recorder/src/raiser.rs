@@ -132,13 +132,16 @@ impl<'a> Raiser<'a> {
         if !shared.has_region(region) {
             return self.misused(Refusal::Unknown);
         }
-        if !shared.gates.is_region_plain(region) {
-            if self.short.is_some() && shared.gates.region(region).has_changed() {
+        let switch = shared.gates.region(region);
+        if switch.has_changed() {
+            if self.short.is_some() {
                 return Err(Refusal::NotShort);
             }
-            if !thread_streams::admits_call(shared, region, event_type == ENTER) {
+            if !thread_streams::admits_changed(shared, region, event_type == ENTER, switch) {
                 return self.check_open();
             }
+        } else if switch.is_off() {
+            return self.check_open();
         }
         self.check_open_unless_short()?;
         let bound = RegionId::bound(region);

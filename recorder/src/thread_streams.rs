@@ -202,11 +202,6 @@ pub(crate) fn raise_two(
 /// Returns whether the enter or leave of a call is recorded: a leave if its enter was.
 #[inline(always)]
 pub(crate) fn admits_call(shared: &Shared, region: RegionId, is_enter: bool) -> bool {
-    shared.gates.is_region_plain(region) || admits_ruled(shared, region, is_enter)
-}
-
-#[inline(never)]
-fn admits_ruled(shared: &Shared, region: RegionId, is_enter: bool) -> bool {
     let switch = shared.gates.region(region);
     match switch.has_changed() {
         false => !switch.is_off(),
@@ -216,7 +211,12 @@ fn admits_ruled(shared: &Shared, region: RegionId, is_enter: bool) -> bool {
 
 #[cold]
 #[inline(never)]
-fn admits_changed(shared: &Shared, region: RegionId, is_enter: bool, switch: Switch) -> bool {
+pub(crate) fn admits_changed(
+    shared: &Shared,
+    region: RegionId,
+    is_enter: bool,
+    switch: Switch,
+) -> bool {
     if shared.guard.word().load(Ordering::Relaxed) != GUARD_RECORDING {
         return !switch.is_off();
     }

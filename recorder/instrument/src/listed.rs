@@ -5,7 +5,6 @@
 #![expect(unsafe_code, reason = "the loader's description of a file is read")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::fmt::Write as _;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -155,21 +154,24 @@ impl Located {
         if !raiser.rules_name_regions() {
             return;
         }
-        let mut buffer = [0; LONGEST_NAME];
-        let file = self.file.and_then(|file| file.name(&mut buffer));
-        let Some(file) = file.and_then(|file| std::str::from_utf8(file).ok()) else {
+        // As `Module::function_name`, which allocates.
+        let mut name = [0; LONGEST_NAME + ADDRESS_ROOM];
+        let room = name.first_chunk_mut();
+        let file = room.and_then(|room| self.file?.name(room));
+        let Some(mut length) = file.map(<[u8]>::len) else {
             return;
         };
-        let mut name = Name {
-            bytes: [0; LONGEST_NAME + ADDRESS_ROOM],
-            length: 0,
+        let mut put = |byte: u8| {
+            name[length] = byte;
+            length += 1;
         };
-        // `Module::function_name`, which allocates.
-        let is_whole = write!(name, "{file}+{:#x}", self.entry.address).is_ok();
-        let name = std::str::from_utf8(&name.bytes[..name.length]);
-        if let Ok(name) = name
-            && is_whole
-        {
+        b"+0x".iter().for_each(|byte| put(*byte));
+        let address = self.entry.address;
+        let digits = (u64::BITS - address.leading_zeros()).div_ceil(4).max(1);
+        for digit in (0..digits).rev() {
+            put(b"0123456789abcdef"[(address >> (4 * digit) & 15) as usize]);
+        }
+        if let Ok(name) = std::str::from_utf8(&name[..length]) {
             raiser.rule_region(region, name);
         }
     }
@@ -177,25 +179,6 @@ impl Located {
 
 /// Bytes of `+0x` and the digits of an address.
 const ADDRESS_ROOM: usize = 3 + 16;
-
-/// Text on the stack.
-struct Name {
-    bytes: [u8; LONGEST_NAME + ADDRESS_ROOM],
-    length: usize,
-}
-
-impl std::fmt::Write for Name {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        let end = self.length + text.len();
-        let room = self
-            .bytes
-            .get_mut(self.length..end)
-            .ok_or(std::fmt::Error)?;
-        room.copy_from_slice(text.as_bytes());
-        self.length = end;
-        Ok(())
-    }
-}
 
 /// What `_dl_find_object` returns of a file (`dlfcn.h`).
 #[repr(C)]
