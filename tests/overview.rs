@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use annals_format::{
-    BlockKind, BlockWriter, CompressionLevel, Footer, LaneKey, MAX_LANE_DEPTH,
+    BlockKind, BlockWriter, CompressionLevel, Footer, LaneKey, LaneKind, MAX_LANE_DEPTH,
     MOST_CALLS_WITHOUT_BIN, OverviewRow, RegionId, Trace, encode_overview, encode_overview_head,
     encode_tail,
 };
@@ -17,8 +17,7 @@ use annals_test_support::synthetic::{Mix, write_stretched};
 fn expected(reader: &Reader) -> Vec<OverviewRow> {
     let calls = all_calls(reader);
     let first_ns = calls.iter().map(|call| call.from_ns).min().expect("calls");
-    let last_ns = calls.iter().map(|call| call.to_ns).max();
-    let last_ns = last_ns.max(Some(reader.last_ns())).expect("calls");
+    let last_ns = reader.last_ns();
     let density = reader.density();
     let mut by_lane: BTreeMap<LaneKey, Vec<&Call>> = BTreeMap::new();
     let lanes = lanes_of(reader.definitions());
@@ -38,7 +37,7 @@ fn expected(reader: &Reader) -> Vec<OverviewRow> {
             let members = lanes.iter().filter(|of| of.contains(&(lane.kind, lane.id)));
             let members = members.count() as u64;
             let is_long = |bin: i64| level >= density.least_level(bin << level, members);
-            rows.extend(rows_of(*lane, calls, level, is_long));
+            rows.extend(rows_of(*lane, calls, level, last_ns, is_long));
         }
         if first_ns >> level == last_ns >> level {
             break;
@@ -51,6 +50,7 @@ fn rows_of(
     lane: LaneKey,
     calls: &[&Call],
     level: u8,
+    last_ns: i64,
     is_long: impl Fn(i64) -> bool,
 ) -> Vec<OverviewRow> {
     let mut bins: BTreeMap<i64, (u64, i64, BTreeMap<RegionId, i64>)> = BTreeMap::new();
@@ -59,8 +59,13 @@ fn rows_of(
         bin.0 += 1;
         bin.1 = bin.1.max(call.to_ns - call.from_ns);
     }
+    // A call that has not ended lasts up to the last event of what the lane is of.
+    let end_ns = |call: &Call| {
+        let is_of_group = lane.kind != LaneKind::Location && !call.has_ended;
+        if is_of_group { last_ns } else { call.to_ns }
+    };
     for call in calls {
-        let here = call.from_ns >> level..=call.to_ns >> level;
+        let here = call.from_ns >> level..=end_ns(call) >> level;
         // Only those that can have a row: there may be very many others.
         if level >= 8 {
             here.filter(|bin| is_long(*bin)).for_each(|bin| {
@@ -70,7 +75,7 @@ fn rows_of(
     }
     bins.retain(|bin, values| values.0 > MOST_CALLS_WITHOUT_BIN || is_long(*bin));
     for call in calls {
-        let to_ns = call.to_ns;
+        let to_ns = end_ns(call);
         for (bin, values) in bins.range_mut(call.from_ns >> level..=to_ns >> level) {
             let inside_ns = to_ns.min((bin + 1) << level) - call.from_ns.max(bin << level);
             *values.2.entry(call.region).or_default() += inside_ns;

@@ -142,6 +142,8 @@ pub(crate) struct GroupNews<'a> {
     /// Where it is: shard, location.
     places: &'a [(usize, usize)],
     depth: usize,
+    /// When calls end that are open at the end.
+    last_ns: i64,
 }
 
 impl GroupNews<'_> {
@@ -171,7 +173,7 @@ impl Turns for GroupNews<'_> {
                 let length_ns = call.length_ns();
                 match call.has_ended {
                     true => take(Turn::end(call.end_ns, region, length_ns), length_ns),
-                    false => take(Turn::forget(call.end_ns, region), 0),
+                    false => take(Turn::forget(self.last_ns, region), 0),
                 }
             }
             if let Some((begin_ns, region)) = own.open.filter(|_| !is_begin_known) {
@@ -226,7 +228,7 @@ impl GroupLanes {
 }
 
 /// Adds what is new to a lane, and finishes bins up to a time before which nothing follows; all of them up to the level
-/// `top`, if there is one.
+/// `top`, if there is one: a call that has not ended ends then.
 pub(crate) fn advance_group(
     lane: &mut (GroupLane, Vec<(usize, usize)>),
     shards: &[(&ShardLanes, Vec<u32>)],
@@ -242,6 +244,7 @@ pub(crate) fn advance_group(
         shards,
         places,
         depth: lane.depth(),
+        last_ns: to_ns,
     };
     lane.advance(&news, to_ns, top, shared);
     places.clear();

@@ -325,6 +325,7 @@ impl LaneSum {
 /// A group or location whose calls are read.
 #[derive(Debug)]
 struct Target {
+    kind: LaneKind,
     /// By depth: the number of the lane.
     lanes: Vec<Option<usize>>,
 }
@@ -334,6 +335,8 @@ struct Plan {
     targets: Vec<Target>,
     /// By number of the location: the targets.
     of_location: Vec<Vec<usize>>,
+    /// Where calls end that are open at the end of the trace, or of what is read, in lanes of several locations.
+    end_ns: i64,
 }
 
 /// Adds up the calls of several lanes.
@@ -354,6 +357,10 @@ impl CallSink for LaneSums<'_> {
             let target = &self.plan.targets[*target];
             let Some(Some(lane)) = target.lanes.get(depth) else {
                 continue;
+            };
+            let end_ns = match how {
+                Close::Open if target.kind != LaneKind::Location => self.plan.end_ns.max(end_ns),
+                _ => end_ns,
             };
             if let Some(sum) = &mut self.sums[*lane] {
                 sum.add(frame.region, frame.entered_ns, end_ns, how != Close::Open);
@@ -548,7 +555,8 @@ fn read_lanes(
             continue;
         }
         let target = *places.entry((lane.kind, lane.id)).or_insert_with(|| {
-            targets.push(Target { lanes: Vec::new() });
+            let (kind, lanes) = (lane.kind, Vec::new());
+            targets.push(Target { kind, lanes });
             targets.len() - 1
         });
         let of = &mut targets[target].lanes;
@@ -571,6 +579,7 @@ fn read_lanes(
     let plan = Plan {
         targets,
         of_location,
+        end_ns: reader.last_ns().min(window.to_ns),
     };
     let new = |_| LaneSums {
         plan: &plan,
