@@ -411,7 +411,7 @@ impl Recording {
         } else {
             Ended::Killed
         };
-        // Who waited for the process has noted when it ended.
+        // The program that waited for the process has noted when it ended.
         let noted = self.definitions.process_ends.get(&ProcessId::new(0));
         let noted = noted.filter(|_| self.ended != Ended::Running);
         (self.last_reference_ns, self.end_error_ns) = match noted {

@@ -293,7 +293,7 @@ impl Trace {
             totals.rows.push(row);
         }
         if totals.is_empty() {
-            // Its definitions and chunks are lost: an undefined stream stands for those that are not known.
+            // Its definitions and chunks are lost: an undefined stream represents those that are not known.
             let unknown = StreamId::new(0);
             totals.insert(unknown, StreamTotals::new(unknown));
         }

@@ -43,7 +43,7 @@ pub enum Close {
 /// The end of what is read of a location.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
-    /// The location goes on after this time, nanoseconds.
+    /// The location continues after this time, nanoseconds.
     Cut(i64),
     /// The location ended.
     Ended {

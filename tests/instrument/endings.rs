@@ -127,7 +127,7 @@ fn hot() -> tempfile::TempDir {
     scratch
 }
 
-/// The exit of a killed process is known to who waited for it; the end of another one by its last heartbeat.
+/// A program that waited for a killed process knows its exit; the end of another one is known by its last heartbeat.
 #[test]
 fn calls_that_are_open_at_the_end_last_until_then_however_it_ends() {
     let scratch = hot();
@@ -135,7 +135,7 @@ fn calls_that_are_open_at_the_end_last_until_then_however_it_ends() {
         let run_directory = scratch.path().join(how);
         let library = prefix().join("lib/libannals_instrument.so");
         let mut program = match how {
-            // Nobody waits for it but this test.
+            // Only this test waits for it.
             "bare" => Command::new(scratch.path().join("hot")),
             _ => {
                 let mut record = trace_cli();

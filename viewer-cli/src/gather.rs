@@ -351,7 +351,7 @@ fn pid_here(input: &InputRecording) -> Option<u32> {
     (process.boot_id == Recorder::boot_id()).then_some(process.pid)
 }
 
-/// Returns when a process ended that did not finish its recording, if somebody waited for it.
+/// Returns when a process ended that did not finish its recording, if this program waited for it.
 fn noticed_end(input: &InputRecording, ends: &Ends) -> Option<Definition> {
     let recording = &input.recording;
     let last_ns = recording.last_reference_ns?;

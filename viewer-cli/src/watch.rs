@@ -126,7 +126,7 @@ impl Processes {
     }
 
     /// Returns when the process with this number that began this recording was noticed to have ended: reference clock,
-    /// nanoseconds. `None` means that nobody waited for it.
+    /// nanoseconds. `None` means that it was not noticed.
     pub fn ended_ns(&self, recording: &OsStr, pid: u32) -> Option<i64> {
         let watched = self.handle(recording, pid);
         let watched = watched.and_then(|known| known.ended_ns);

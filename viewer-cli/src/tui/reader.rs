@@ -241,11 +241,8 @@ impl Work {
     fn picture_of(&self, view: View, states: &[Option<Snapshot>], count: usize) -> Picture {
         let definitions = self.shown.opened.definitions();
         let shown = lanes_of(definitions, &self.shown.filter);
-        let shown: Vec<LocationId> = shown
-            .into_iter()
-            .skip(view.first_lane)
-            .take(view.lanes)
-            .collect();
+        let shown = shown.into_iter().skip(view.first_lane);
+        let shown: Vec<LocationId> = shown.take(view.lanes).collect();
         // Each column shows the last sampled place before it, or the first one.
         let mut nearest = states.iter().position(Option::is_some).unwrap_or(0);
         let mut cells = vec![vec![None; view.columns]; shown.len()];
@@ -280,7 +277,6 @@ impl Work {
         let legend = regions.iter().map(|(region, times)| Legend {
             name: definitions.region_name(*region),
             exclusive_ns: times.saturating_mul(each_ns),
-            // Estimated from the places that were sampled.
             is_uncertain: true,
         });
         let names = LocationNames::new(definitions);
