@@ -105,7 +105,7 @@ impl Raiser<'_> {
     }
 
     /// Writes into the live file where a file is in memory that is not added yet, for the functions in it. Returns its number for
-    /// [`FunctionModule::Announced`]; `None` if no entry is left, or its path or build id is too long for one. Safe in
+    /// [`FunctionModule::Announced`](crate::FunctionModule::Announced); `None` if no entry is left, or its path or build id is too long for one. Safe in
     /// signal handlers, and waits for nothing.
     pub fn announce_module(self, path: &[u8], build_id: &[u8], base: u64) -> Option<u16> {
         let shared = self.shared();
