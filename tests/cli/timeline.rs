@@ -69,7 +69,7 @@ rank 0 · thread 0  │AAAACCCCAA▒▒▒AAA
 rank 0 · thread 1  │········BBBBBBBB
                    └┴─────────┴─────
                     0 us      100 us
-  A main  120.0 us (50.0 %)
+  A main  ~120.0 us (50.0 %)
   B exchange  80.00 us (33.3 %)
   C solve  40.00 us (16.7 %)
   · outside of all regions
