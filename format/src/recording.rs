@@ -571,7 +571,9 @@ impl Recording {
         let is_known = |row: &TypeTotals| !row.raised_is_lower_bound;
         let all_are_known = contents().all(|contents| contents.totals.rows.iter().all(is_known));
         let is_cut = self.ended == Ended::Truncated && all_are_known;
-        if !is_cut && !self.live_loss.slots_are_lost {
+        // A file in which nothing is defined is no recording of a process.
+        let is_empty = self.streams.is_empty() && self.definitions.processes.is_empty();
+        if is_empty || !is_cut && !self.live_loss.slots_are_lost {
             return;
         }
         let last = self.streams.keys().next_back();
