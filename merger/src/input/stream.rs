@@ -98,7 +98,6 @@ impl WaitingChunk {
 pub(crate) struct Decoded {
     batch: std::result::Result<Batch, String>,
     ambiguous: u64,
-    disorder: Option<(u64, u64)>,
     dropped: Vec<PlacedRecord>,
     /// By type of the batch, the recording's event type.
     event_types: Vec<EventTypeId>,
@@ -117,8 +116,6 @@ struct EventTimes {
     shifts: Option<Vec<i64>>,
     /// Events for whose ticks there is more than one reading.
     ambiguous: u64,
-    /// How many events are late, and by how many ticks at most, where the head does not show it.
-    disorder: Option<(u64, u64)>,
 }
 
 impl EventTimes {
@@ -288,8 +285,9 @@ impl<'a> StreamReader<'a> {
         }
         if reader.clock.head_is_vague() && reader.totals.inversions != 0 {
             // The distance of two ticks is wrong beyond half a period of the clock.
+            let found = reader.clock.disorder(input, &contents.chunks, is_sorted);
             let totals = reader.totals.to_mut();
-            (totals.inversions, totals.largest_lateness) = (0, 0);
+            (totals.inversions, totals.largest_lateness) = found;
         }
         reader.plan();
         for planned in &mut reader.order {
@@ -495,7 +493,6 @@ impl<'a> StreamReader<'a> {
             Err(error) => Decoded {
                 batch: Err(error.to_string()),
                 ambiguous: 0,
-                disorder: None,
                 dropped: Vec::new(),
                 event_types: Vec::new(),
                 filtered: Vec::new(),
@@ -559,7 +556,6 @@ impl<'a> StreamReader<'a> {
         Decoded {
             batch: Ok(batch),
             ambiguous: times.ambiguous,
-            disorder: times.disorder,
             dropped,
             event_types,
             filtered,
@@ -573,11 +569,9 @@ impl<'a> StreamReader<'a> {
         let mut map = MapCursor::new(self.clock.map);
         let max_ticks = self.clock.clock.max_ticks;
         let mut ambiguous = 0;
-        let mut disorder = None;
         if self.clock.wraps() {
             let found = self.clock.unwrap(header, chunk, self.is_sorted);
             ambiguous = found.ambiguous;
-            disorder = self.clock.head_is_vague().then(|| found.disorder());
             let mut steps = found.steps.into_iter();
             for tick in found.ticks {
                 let time_ns = map.time_ns(tick);
@@ -601,7 +595,6 @@ impl<'a> StreamReader<'a> {
             residuals,
             shifts,
             ambiguous,
-            disorder,
         }
     }
 
@@ -672,11 +665,6 @@ impl<'a> StreamReader<'a> {
         let losses: Vec<_> = losses.collect();
         self.losses.extend(losses);
         self.findings.ambiguous += decoded.ambiguous;
-        if let Some((inversions, largest)) = decoded.disorder.filter(|found| found.0 != 0) {
-            let totals = self.totals.to_mut();
-            totals.inversions = totals.inversions.saturating_add(inversions);
-            totals.largest_lateness = totals.largest_lateness.max(largest);
-        }
         for (event_type, count) in decoded.filtered {
             self.totals.to_mut().row(event_type).add_filtered(count);
         }

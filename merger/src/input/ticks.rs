@@ -46,22 +46,6 @@ pub(crate) struct Unwrapped {
     undecided: Vec<usize>,
 }
 
-impl Unwrapped {
-    /// Returns how many of the ticks are less than one before them, and by how much at most.
-    pub(crate) fn disorder(&self) -> (u64, u64) {
-        let mut front = i128::MIN;
-        let (mut inversions, mut largest) = (0, 0);
-        for tick in &self.ticks {
-            if *tick < front {
-                inversions += 1;
-                largest = largest.max(front.saturating_sub(*tick));
-            }
-            front = front.max(*tick);
-        }
-        (inversions, u64::try_from(largest).unwrap_or(u64::MAX))
-    }
-}
-
 /// When the events of a chunk were, if all were in one epoch, and for which of them the references allow that.
 #[derive(Debug)]
 struct Candidates {
@@ -363,6 +347,31 @@ impl StreamClock<'_> {
     fn is_short(&self) -> bool {
         const LONG_NS: u128 = 24 * 3600 * 1_000_000_000;
         self.period_ns() < LONG_NS
+    }
+
+    /// Returns how many of a stream's events are before one that was recorded earlier, and by how many ticks at most, as far
+    /// as its chunks can be read.
+    pub(crate) fn disorder(
+        &self,
+        input: &InputRecording,
+        chunks: &[StoredChunk],
+        is_sorted: bool,
+    ) -> (u64, u64) {
+        let mut front = i128::MIN;
+        let (mut inversions, mut largest) = (0, 0);
+        for stored in chunks {
+            let Ok(chunk) = input.load(stored) else {
+                continue;
+            };
+            for tick in self.unwrap(&stored.header, &chunk, is_sorted).ticks {
+                if tick < front {
+                    inversions += 1;
+                    largest = largest.max(front.saturating_sub(tick));
+                }
+                front = front.max(tick);
+            }
+        }
+        (inversions, u64::try_from(largest).unwrap_or(u64::MAX))
     }
 
     /// Returns whether a chunk's head is not enough to determine the bounds of its times and which of its events are

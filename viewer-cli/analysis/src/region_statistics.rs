@@ -102,6 +102,10 @@ impl CallSink for Counter<'_> {
         self.counter.spend(location, frames, from_ns, to_ns);
     }
 
+    fn outlast(&mut self, at: usize, frames: &[Frame], from_ns: i64, to_ns: i64, is_lost: bool) {
+        self.counter.outlast(at, frames, from_ns, to_ns, is_lost);
+    }
+
     #[inline]
     fn close(&mut self, location: usize, around: &[Frame], frame: &Frame, end_ns: i64, how: Close) {
         self.counter.close(location, around, frame, end_ns, how);
