@@ -112,6 +112,9 @@ TESTS_BUILT_IN="$PWD/target/debug" timeout --foreground 45m cargo test --workspa
 # Gigabytes of recordings and installed copies, which only a failed test needs.
 rm -rf target/tmp
 
+step "jobs under Slurm"
+TESTS_BUILT_IN="$PWD/target/debug" bash tests/jobs.sh
+
 step "the Python package"
 # A wheel of what is built, in fresh environments and in one with everything that reads tables.
 TESTS_BUILT_IN="$PWD/target/debug" bash viewer-cli/python/tests/run.sh

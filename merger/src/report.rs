@@ -29,6 +29,25 @@ pub struct DamageReport {
     pub what: String,
 }
 
+/// A file that is not there.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct MissingFile {
+    /// Its path.
+    pub path: PathBuf,
+    /// The host on which the path was its file's; empty if the process's definition is lost.
+    pub host: String,
+}
+
+impl std::fmt::Display for MissingFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let path = self.path.display();
+        match self.host.as_str() {
+            "" => write!(f, "{path}"),
+            host => write!(f, "{path} of host {host}"),
+        }
+    }
+}
+
 /// One recording, in a separate file or in the trace of an earlier merge.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct InputReport {
@@ -36,6 +55,9 @@ pub struct InputReport {
     pub path: PathBuf,
     /// The live file that was read with it.
     pub live_path: Option<PathBuf>,
+    /// The live file that should be there, and is not: how many events were in it is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing_live_file: Option<MissingFile>,
     /// Its identity.
     pub recording_id: String,
     /// The rank of its process.
@@ -80,6 +102,7 @@ impl InputReport {
         Self {
             path: input.path.clone(),
             live_path: input.live_path.clone(),
+            missing_live_file: input.missing_live_file(definitions, process),
             recording_id: recording.header.recording_id.to_string(),
             rank: rank.map_or(0, |rank| rank.rank),
             rank_is_assigned: rank.is_some_and(|rank| rank.is_assigned),
@@ -118,6 +141,7 @@ impl InputReport {
         Self {
             path: input.path.clone(),
             live_path: None,
+            missing_live_file: None,
             recording_id: id.map_or_else(String::new, |id| id.to_string()),
             rank: rank.map_or(0, |rank| rank.rank),
             rank_is_assigned: rank.is_some_and(|rank| rank.is_assigned),

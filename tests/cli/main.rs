@@ -4,6 +4,7 @@ mod browser;
 mod causes;
 mod compression;
 mod doctor;
+mod endings;
 mod export;
 mod golden;
 mod hostile;

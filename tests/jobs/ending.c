@@ -52,7 +52,7 @@ void forgets(void) {
 
 void crashing(void) {
     truth[ENTERED] = now();
-    compute(now() + 0.4);
+    compute(now() + 1);
     raise(SIGSEGV);
 }
 

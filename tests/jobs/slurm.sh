@@ -10,9 +10,11 @@ slurm_stop() {
 
 slurm_start() {
     slurm=$1
-    local host user
+    local host user first
     host=$(hostname -s)
     user=$(id -un)
+    # MPICH names its shared memory by the number of the job, and finds that of a killed one of the same number.
+    first=$(date +%s | tail -c 8 | sed 's/^0*//')
     mkdir -p "$slurm/state" "$slurm/spool"
     chmod 700 "$slurm"
     [ -s "$slurm/munge.key" ] || (umask 077 && head -c 1024 /dev/urandom >"$slurm/munge.key")
@@ -36,6 +38,7 @@ slurm_start() {
 	JobAcctGatherType=jobacct_gather/none
 	SwitchType=switch/none
 	MpiDefault=pmi2
+	FirstJobId=$first
 	ReturnToService=2
 	KillWait=3
 	SlurmdParameters=config_overrides

@@ -253,6 +253,14 @@ fn gather_one(
             }
         }
     }
+    let definitions = &input.recording.definitions;
+    let process = definitions.processes.keys().next();
+    let missing = process.and_then(|id| input.missing_live_file(definitions, *id));
+    problems.extend(
+        missing.map(|file| {
+            format!("its live file {file} was not found, and what was in it is unknown")
+        }),
+    );
     let mut records = with.symbols.resolve(&input.recording.definitions);
     let definitions = Arc::make_mut(&mut input.recording.definitions);
     records

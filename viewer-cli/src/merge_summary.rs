@@ -325,6 +325,16 @@ fn of_losses(report: &Report, asked: Asked<'_>, text: &mut String) {
     }
 }
 
+/// Says of a recording without its end what is missing.
+pub fn ends_early(input: &InputReport) -> String {
+    match &input.missing_live_file {
+        Some(file) => {
+            format!("ends early: its live file {file} was not found, and what was in it is unknown")
+        }
+        None => "ends early: it has no footer, and no whole live file was found".to_owned(),
+    }
+}
+
 /// Describes the end of a process that did not merely finish.
 fn how_ended(input: &InputReport, end: &ProcessEnd) -> String {
     let is_archive = input.path.extension().is_some_and(|name| name == "otf2");
@@ -342,10 +352,8 @@ fn how_ended(input: &InputReport, end: &ProcessEnd) -> String {
         (Ended::Killed, None) => Some("was killed; its live file was read".to_owned()),
         (Ended::Running, _) => Some("is still recording; read as it is now".to_owned()),
         (Ended::Truncated, _) if is_archive => Some("ends early".to_owned()),
-        (Ended::Truncated, Some(system)) => Some(format!(
-            "{system}, ends early, and no whole live file was found"
-        )),
-        (Ended::Truncated, None) => Some("ends early, and no whole live file was found".to_owned()),
+        (Ended::Truncated, Some(system)) => Some(format!("{system}, {}", ends_early(input))),
+        (Ended::Truncated, None) => Some(ends_early(input)),
         (_, system) => {
             let system = system.map_or_else(String::new, |system| format!(", then {system}"));
             Some(format!(

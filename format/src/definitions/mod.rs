@@ -334,6 +334,14 @@ impl Definitions {
         filters.chain(slice).min().unwrap_or(i64::MAX)
     }
 
+    /// Returns the start of the time of which a trace has events, nanoseconds: that of its slice or of the filter of its merge. The
+    /// smallest number means that nothing cut it.
+    pub fn kept_from_ns(&self) -> i64 {
+        let slice = self.slice.and_then(|slice| slice.from_ns);
+        let filters = self.filters.iter().filter_map(|filter| filter.from_ns);
+        filters.chain(slice).max().unwrap_or(i64::MIN)
+    }
+
     /// Returns when a location of a trace ended: its last known moment, trace time in nanoseconds, and how much later it may
     /// have been ([`ProcessEnd::end_error_ns`]). `None` if the definition of its process's end is lost.
     pub fn end_of_location(&self, location: LocationId) -> Option<(i64, u64)> {

@@ -5,6 +5,7 @@ use super::host::{is_alive, reference_ns};
 use super::rank_claim::RankClaim;
 use crate::clocks::hosts::HostFacts;
 use crate::error::{MergeError, Result};
+use crate::report::MissingFile;
 use annals_format::names;
 use annals_format::{
     Chunk, ChunkPlace, Definitions, Ended, FormatError, LiveImage, Problem, ProcessId, ReadAt,
@@ -172,6 +173,26 @@ impl InputRecording {
             left_out: None,
             origin: ChunkOrigin::File(file),
             directory: None,
+        })
+    }
+
+    /// Returns the live file that it should have, if none was found: its process is of another host, perhaps, or the file is gone with a
+    /// memory file system. One that cannot be used is among the problems. `process`: its number in these definitions.
+    pub fn missing_live_file(
+        &self,
+        definitions: &Definitions,
+        process: ProcessId,
+    ) -> Option<MissingFile> {
+        let is_here = self.live_path.is_some() || self.unusable_live.is_some();
+        let is_file = matches!(self.origin, ChunkOrigin::File(_));
+        if is_here || !is_file || self.recording.ended != Ended::Truncated {
+            return None;
+        }
+        let of = definitions.processes.get(&process);
+        Some(MissingFile {
+            path: live_file_of(definitions, process)
+                .unwrap_or_else(|| live_path_beside(&self.path)),
+            host: of.map_or_else(String::new, |of| definitions.string(of.host).to_owned()),
         })
     }
 
@@ -391,10 +412,16 @@ fn unpacked(packed: &[u8]) -> Definitions {
 
 fn live_file_property(recording: &Recording) -> Option<PathBuf> {
     let definitions = &recording.definitions;
-    let property = definitions
-        .properties
-        .iter()
-        .find(|property| definitions.string(property.key) == names::property::LIVE_FILE)?;
+    live_file_of(definitions, *definitions.processes.keys().next()?)
+}
+
+/// Returns where a process has its live file, if it noted that.
+fn live_file_of(definitions: &Definitions, process: ProcessId) -> Option<PathBuf> {
+    let mut properties = definitions.properties.iter();
+    let property = properties.find(|property| {
+        property.process == process
+            && definitions.string(property.key) == names::property::LIVE_FILE
+    })?;
     Some(PathBuf::from(definitions.string(property.value)))
 }
 

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use annals_format::{
     BLOCK_HEADER_LEN, BlockHeader, BlockKind, BootId, CalibrationPoint, ClockKind, ClockSpec,
-    CompressionLevel, Definition, ElementSpec, ElementType, EventTypeId, FILE_HEADER_LEN,
-    LocationKind, ProcessSpec, RecordingBuilder, RecordingId, Reference, Role, SourceOrder,
-    StreamTotals, Value,
+    CompressionLevel, Definition, ElementSpec, ElementType, Ended, EventTypeId, FILE_HEADER_LEN,
+    LocationKind, ProcessEnd, ProcessId, ProcessSpec, RecordingBuilder, RecordingId, Reference,
+    Role, SourceOrder, StreamTotals, Value,
 };
 use annals_merger::{Reader, Sums};
 
@@ -211,6 +211,11 @@ impl TestRecording {
     /// # Panics
     /// If an event is not of [`MARK`], [`ENTER`] or [`LEAVE`].
     pub fn encode_of_run(&self, run: &str, level: CompressionLevel) -> Vec<u8> {
+        self.encode_ended(run, level, None)
+    }
+
+    /// Returns the recording's bytes, also of a process that was killed, whose streams are not closed then.
+    fn encode_ended(&self, run: &str, level: CompressionLevel, end: Option<ProcessEnd>) -> Vec<u8> {
         let process = ProcessSpec {
             recording_id: self.recording_id(),
             run,
@@ -223,6 +228,9 @@ impl TestRecording {
         };
         let mut builder = RecordingBuilder::new(&process, level).expect("a compressor");
         let streams = self.define(&mut builder);
+        if let Some(end) = end {
+            builder.define(Definition::ProcessEnd(end));
+        }
         for (stream, id) in self.streams.iter().zip(&streams) {
             for (open_ns, rows) in &stream.chunks {
                 let mut chunk = builder.chunk(*id, *open_ns);
@@ -243,13 +251,32 @@ impl TestRecording {
                 }
                 chunk.finish(*open_ns).expect("rows of defined types");
             }
-            builder.close_stream(*id, self.clocks[stream.clock].tick(self.end_ns));
+            if end.is_none() {
+                builder.close_stream(*id, self.clocks[stream.clock].tick(self.end_ns));
+            }
         }
         if self.has_footer {
             builder.finish()
         } else {
             builder.finish_without_footer()
         }
+    }
+
+    /// Writes the recording of a process that was killed into a directory: at its end, or up to so many nanoseconds later.
+    ///
+    /// # Panics
+    /// If it cannot be written.
+    pub fn write_killed(&self, directory: &Path, end_error_ns: u64) {
+        let end = ProcessEnd {
+            process: ProcessId::new(0),
+            ended: Ended::Killed,
+            start_ns: self.start_ns,
+            end_ns: self.end_ns,
+            end_error_ns,
+        };
+        let bytes = self.encode_ended("test", CompressionLevel::None, Some(end));
+        let path = directory.join(format!("test-host-{}.annals", self.id));
+        std::fs::write(path, bytes).expect("the recording is written");
     }
 
     /// Writes the recording into a directory, and returns its path.

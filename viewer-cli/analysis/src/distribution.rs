@@ -23,6 +23,9 @@ pub enum Values {
 trait ValueState: Send + Sized {
     fn add(&mut self, value: Number);
 
+    /// Notes a call that has not ended.
+    fn note_open(&mut self) {}
+
     fn merge(&mut self, later: Self);
 }
 
@@ -81,10 +84,17 @@ impl<S: ValueState> CallSink for OfCalls<'_, S> {
     }
 
     fn close(&mut self, _: usize, _: &[Frame], frame: &Frame, time_ns: i64, how: Close) {
-        let is_whole = how == Close::Left && self.query.window().contains(frame.entered_ns);
-        if is_whole && self.query.takes_region(frame.region) {
-            let duration = i128::from(time_ns) - i128::from(frame.entered_ns);
-            self.state.add(Number::Integer(duration));
+        let is_counted = self.query.window().contains(frame.entered_ns);
+        if !is_counted || !self.query.takes_region(frame.region) {
+            return;
+        }
+        match how {
+            Close::Left => {
+                let duration = i128::from(time_ns) - i128::from(frame.entered_ns);
+                self.state.add(Number::Integer(duration));
+            }
+            Close::Open => self.state.note_open(),
+            Close::Unleft => {}
         }
     }
 }
@@ -186,6 +196,8 @@ pub struct Extent {
     pub range: Option<(f64, f64)>,
     /// The smallest above 0.
     pub smallest_positive: Option<f64>,
+    /// Of durations: calls that were open at the end, which have none.
+    pub open_calls: u64,
 }
 
 impl Extent {
@@ -215,8 +227,13 @@ impl ValueState for Extent {
         }
     }
 
+    fn note_open(&mut self) {
+        self.open_calls += 1;
+    }
+
     fn merge(&mut self, later: Self) {
         self.count += later.count;
+        self.open_calls += later.open_calls;
         self.sum.merge(&later.sum);
         if let Some(range) = later.range {
             self.widen(range.0, range.1);

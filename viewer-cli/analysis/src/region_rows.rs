@@ -166,6 +166,7 @@ pub fn run_times(
     let locations: BTreeSet<LocationId> = entered
         .filter_map(|stream| definitions.streams.get(&stream.stream)?.location)
         .collect();
+    let kept_to_ns = definitions.kept_to_ns();
     let mut times: BTreeMap<Group, RunTime> = BTreeMap::new();
     for location in locations {
         let process = definitions.locations.get(&location).map(|l| l.process);
@@ -178,6 +179,7 @@ pub fn run_times(
             Grouping::Location => Group::Location(location),
         };
         let latest_ns = end_ns.saturating_add_unsigned(error_ns);
+        let (end_ns, latest_ns) = (end_ns.min(kept_to_ns), latest_ns.min(kept_to_ns));
         times.entry(group).or_default().add(RunTime {
             time_ns: query.window().clip(start_ns, end_ns).max(0),
             more_ns: query.window().clip(end_ns, latest_ns).max(0),
@@ -421,6 +423,8 @@ impl RegionSums {
             .map(|((group, _), _)| *group)
             .collect();
         let has_loss = self.has_loss;
+        // Of a part, it is not known which regions were left before it.
+        let is_cut = definitions.kept_from_ns() > 0;
         let outside = outside.into_iter().map(|(group, time)| {
             let (rank, location) = place_of(definitions, &names, group);
             OutsideTime {
@@ -428,7 +432,8 @@ impl RegionSums {
                 location,
                 time_ns: time.time_ns.max(0),
                 more_ns: time.more_ns,
-                is_uncertain: time.more_ns != 0
+                is_uncertain: is_cut
+                    || time.more_ns != 0
                     || uncertain.contains(&group)
                     || (has_loss && group == Group::All),
             }

@@ -18,6 +18,7 @@ use crate::output::{self, Finding, UsageError};
 use crate::svg::{Anchor, Svg};
 use crate::table::safe;
 use crate::time;
+use crate::views::counted;
 
 /// How long calls took (--region), or which values events had, as a histogram.
 ///
@@ -84,6 +85,7 @@ struct Histogram {
     min: Option<f64>,
     max: Option<f64>,
     mean: Option<f64>,
+    open_calls: u64,
     is_uncertain: bool,
     bins: Vec<Bin>,
 }
@@ -187,6 +189,7 @@ fn measure(
         min: extent.range.map(|range| range.0),
         max: extent.range.map(|range| range.1),
         mean: (extent.count != 0).then(|| extent.sum.value() / extent.count as f64),
+        open_calls: extent.open_calls,
         is_uncertain,
         bins: bins.collect(),
     };
@@ -248,6 +251,10 @@ impl Histogram {
         }
         if self.below + self.above != 0 {
             let _ = writeln!(text, "{} below, {} above", self.below, self.above);
+        }
+        if self.open_calls != 0 {
+            let calls = counted(self.open_calls, "call");
+            let _ = writeln!(text, "{calls} open at the end: not among these values");
         }
         if self.is_uncertain {
             text.push_str("~ events were lost that may have changed this\n");

@@ -41,6 +41,7 @@ use annals_merger::{InputRecording, ReadSummary, Reader, Sums, Symbols, Window};
 use clap::Args;
 
 use crate::filter::WindowArguments;
+use crate::merge_summary::ends_early;
 use crate::table::{Screen, safe};
 use crate::time;
 pub(crate) use crate::views::{opt_duration, percent};
@@ -159,9 +160,7 @@ pub(crate) fn warn_of_damage(opened: &Reader, outcome: &ReadSummary) {
         .filter(|input| input.ended == Ended::Truncated);
     for input in early.take(20) {
         let path = input.path.display();
-        tell(&format!(
-            "{path}: ends early: it has no footer, and no whole live file was found"
-        ));
+        tell(&format!("{path}: {}", ends_early(input)));
     }
     let lost = outcome
         .losses

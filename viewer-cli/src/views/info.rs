@@ -301,6 +301,9 @@ impl Info {
         };
         let raised = format!("{least}{}", time::grouped(self.raised));
         match self.missing_events() {
+            None if self.raised_is_lower_bound => {
+                line("raised", format!("{raised}, how many more is unknown"));
+            }
             None => line("raised", format!("{raised}, all of them recorded")),
             Some(missing) => line("raised", format!("{raised}: {missing}")),
         }
