@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Jobs under Slurm that end well and badly, and what the answers say of them: see tests/jobs/check.py. Each runs with
-# `trace-cli record` before `srun` or after it; with ANNALS_LONG=1, both. A Slurm of its own is started, of this machine only.
+# `trace-cli record` before `srun` or after it; with ANNALS_LONG=1, both. For that, a Slurm of this machine only is started.
 #
-#     bash tests/jobs.sh [CASE...]      cases: limit hang crash hybrid plain, followed by -before or -after
+#     TESTS_BUILT_IN=DIRECTORY bash tests/jobs.sh [CASE...]      cases: limit hang crash hybrid plain, followed by -before or -after
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tests/jobs/slurm.sh

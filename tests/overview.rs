@@ -37,7 +37,7 @@ fn expected(reader: &Reader) -> Vec<OverviewRow> {
             let members = lanes.iter().filter(|of| of.contains(&(lane.kind, lane.id)));
             let members = members.count() as u64;
             let is_long = |bin: i64| level >= density.least_level(bin << level, members);
-            rows.extend(rows_of(*lane, calls, level, last_ns, is_long));
+            rows.extend(rows_of(*lane, calls, level, is_long));
         }
         if first_ns >> level == last_ns >> level {
             break;
@@ -50,7 +50,6 @@ fn rows_of(
     lane: LaneKey,
     calls: &[&Call],
     level: u8,
-    last_ns: i64,
     is_long: impl Fn(i64) -> bool,
 ) -> Vec<OverviewRow> {
     let mut bins: BTreeMap<i64, (u64, i64, BTreeMap<RegionId, i64>)> = BTreeMap::new();
@@ -59,10 +58,9 @@ fn rows_of(
         bin.0 += 1;
         bin.1 = bin.1.max(call.to_ns - call.from_ns);
     }
-    // A call that has not ended lasts up to the last event of what the lane is of.
-    let end_ns = |call: &Call| {
-        let is_of_group = lane.kind != LaneKind::Location && !call.has_ended;
-        if is_of_group { last_ns } else { call.to_ns }
+    let end_ns = |call: &Call| match lane.kind {
+        LaneKind::Location => call.to_ns,
+        _ => call.drawn_to_ns,
     };
     for call in calls {
         let here = call.from_ns >> level..=end_ns(call) >> level;

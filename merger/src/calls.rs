@@ -66,6 +66,20 @@ impl Ending {
         }
     }
 
+    /// Returns the end of what a trace has of a location.
+    pub fn in_trace(definitions: &Definitions, location: LocationId) -> Self {
+        Self::of(definitions, location).within(definitions.kept_to_ns(), false)
+    }
+
+    /// Returns where calls that are open then are drawn to among those of other locations: to the last moment that is known, whether or not
+    /// leaves may be lost. `None` if nothing is known of it.
+    pub fn drawn_to_ns(self) -> Option<i64> {
+        match self {
+            Self::Ended { at_ns, .. } => (at_ns != i64::MIN).then_some(at_ns),
+            Self::Cut(at_ns) => Some(at_ns),
+        }
+    }
+
     /// Returns whether the location may go on at a time.
     pub fn is_after(self, time_ns: i64) -> bool {
         match self {

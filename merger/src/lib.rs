@@ -99,7 +99,7 @@ pub use index::IndexOptions;
 pub use input::compress::{Compressed, compress};
 pub use input::find::{Found, RejectedInput, find, is_annals};
 pub use input::program::{Program, ProgramFunction};
-pub use input::recording::InputRecording;
+pub use input::recording::{InputRecording, MissingFile};
 pub use input::recover::{RecoverOptions, Recovered, recover};
 pub use input::symbols::Symbols;
 pub use input::trace::InputTrace;
@@ -126,8 +126,8 @@ pub use read::places::{Places, StreamPlace};
 pub use read::query::{ElementHandle, Query};
 pub use read::{Origin, Reach, ReadSummary, Reader, SliceLength, StopFlag};
 pub use report::{
-    ClockReport, DamageOfInput, DamageReport, HostReport, InputReport, MissingFile, RankProcess,
-    Report, SharedRank, StreamReport, Sums, WorldReport, is_complete, missing_ranks,
+    ClockReport, DamageOfInput, DamageReport, HostReport, InputReport, RankProcess, Report,
+    SharedRank, StreamReport, Sums, WorldReport, is_complete, missing_ranks,
 };
 pub use stages::{Stage, measure_stages};
 pub use verify::{Mismatch, Verification, VerifyOptions, verify};

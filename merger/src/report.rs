@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::clocks::ClockFit;
 use crate::clocks::hosts::{Host, Hosts};
 use crate::input::find::RejectedInput;
-use crate::input::recording::InputRecording;
+use crate::input::recording::{InputRecording, MissingFile};
 use crate::input::stream::StreamFindings;
 use crate::input::trace::InputTrace;
 use crate::messages::causality::CausalityReport;
@@ -27,25 +27,6 @@ pub struct DamageReport {
     pub length: u64,
     /// The problem.
     pub what: String,
-}
-
-/// A file that is not there.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct MissingFile {
-    /// Its path.
-    pub path: PathBuf,
-    /// The host on which the path was its file's; empty if the process's definition is lost.
-    pub host: String,
-}
-
-impl std::fmt::Display for MissingFile {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let path = self.path.display();
-        match self.host.as_str() {
-            "" => write!(f, "{path}"),
-            host => write!(f, "{path} of host {host}"),
-        }
-    }
 }
 
 /// One recording, in a separate file or in the trace of an earlier merge.

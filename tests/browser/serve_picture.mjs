@@ -194,14 +194,13 @@ export const compareDrawn = async (page, name, file, windows, areOpen, check) =>
   const numbers = new Map(trace.regions.map((id, number) => [id, number]));
   const members = new Map([...trace.groups.map((of) => [of.lane, new Set(of.locations.map((at) => trace.locations[at]))]), ...trace.locations.map((id) => [`t${id}`, new Set([id])])]);
   const lanes = new Map();
-  // Calls of a lane, begin and end from the first event on. A call without end lasts to the end of the trace in a group, to the last
-  // event of its location else: if it begins with that event, it has neither time nor end, and is not drawn.
+  // Calls of a lane, begin and end from the first event on. One without end that has no time is not drawn.
   const callsOf = (key, depth) => {
     const lane = `${key}.${depth}`;
     if (!lanes.has(lane)) {
       const own = all.filter((call) => members.get(key).has(call[0]) && call[1] === depth);
-      const known = own.filter(([, , , begin, end, hasEnded]) => hasEnded || end > begin || !key.startsWith('t'));
-      lanes.set(lane, known.map(([, , region, begin, end, hasEnded]) => ({ region: numbers.get(region), begin, end: hasEnded || key.startsWith('t') ? end : last - first })));
+      const known = own.filter(([, , , begin, end, hasEnded, drawnTo]) => hasEnded || (key.startsWith('t') ? end : drawnTo) > begin);
+      lanes.set(lane, known.map(([, , region, begin, end, , drawnTo]) => ({ region: numbers.get(region), begin, end: key.startsWith('t') ? end : drawnTo })));
     }
     return lanes.get(lane);
   };

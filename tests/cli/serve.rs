@@ -756,11 +756,15 @@ fn damaged_blocks_of_an_overview_are_said() {
 type BinValues = (u64, i64, i64, BTreeMap<RegionId, i64>);
 
 /// Returns the values of a bin of a lane in the simplest way.
-fn values(calls: &[&Call], level: u8, bin: i64, end_ns: Option<i64>) -> BinValues {
+fn values(calls: &[&Call], level: u8, bin: i64, is_of_group: bool) -> BinValues {
     let (from_ns, to_ns) = (bin << level, (bin + 1) << level);
     let mut found: BinValues = Default::default();
     for call in calls {
-        let call_end_ns = end_ns.filter(|_| !call.has_ended).unwrap_or(call.to_ns);
+        let call_end_ns = if is_of_group {
+            call.drawn_to_ns
+        } else {
+            call.to_ns
+        };
         if call.has_ended && call.to_ns >> level == bin {
             found.0 += 1;
             found.2 = found.2.max(call.to_ns - call.from_ns);
@@ -796,7 +800,6 @@ fn check_bins(
     lanes: &Lanes<'_>,
     lane: &(LaneKind, u32, u32),
     bins: (u8, std::ops::Range<i64>),
-    end_ns: i64,
 ) -> usize {
     let ((kind, id, depth), (level, bins)) = (*lane, bins);
     let letter = match kind {
@@ -819,9 +822,9 @@ fn check_bins(
             by_bin.insert(number(bin, "bin") + more, bin.clone());
         }
     }
-    let of_group = (kind != LaneKind::Location).then_some(end_ns);
+    let is_of_group = kind != LaneKind::Location;
     for bin in bins {
-        let expected = values(&lanes[lane], level, bin, of_group);
+        let expected = values(&lanes[lane], level, bin, is_of_group);
         let place = format!("bin {bin} of {path}");
         let Some(found) = by_bin.get(&bin) else {
             assert_eq!((expected.0, expected.1), (0, 0), "{place}");
@@ -867,7 +870,7 @@ fn all_values_are_those_of_the_events() {
             let last = (end_ns >> level) + 2;
             let first = (random.draw() % last as u64) as i64;
             let bins = (level, first..first + count);
-            checked += check_bins(&served, &lanes, lane, bins, end_ns);
+            checked += check_bins(&served, &lanes, lane, bins);
         }
         assert!(checked * 2 > rounds, "{checked} bins");
     }
@@ -902,7 +905,7 @@ fn very_many_lanes_are_added_up() {
     for lane in groups {
         for level in [8, 14, 18, 20, 22, 30] {
             let middle = (end_ns >> level) / 2;
-            check_bins(&served, &lanes, lane, (level, middle..middle + 5), end_ns);
+            check_bins(&served, &lanes, lane, (level, middle..middle + 5));
         }
     }
 }

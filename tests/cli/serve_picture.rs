@@ -76,7 +76,8 @@ fn write_calls(trace: &Path, path: &Path) {
                 call.region.get(),
                 begin_ns,
                 end_ns,
-                call.has_ended
+                call.has_ended,
+                call.drawn_to_ns - first_ns
             ])
         })
         .collect();

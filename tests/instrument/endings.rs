@@ -241,7 +241,7 @@ impl Hot {
             _ => {
                 started.0.kill().expect("a signal");
                 started.0.wait().expect("its end");
-                // The program goes on for 200 ms.
+                // The program runs for 200 ms more.
                 std::thread::sleep(Duration::from_millis(400));
             }
         }
@@ -284,7 +284,7 @@ fn after<'a>(text: &'a str, what: &str) -> &'a str {
     &text[found.unwrap_or_else(|| panic!("no {what:?} in {text}")) + what.len()..]
 }
 
-/// Returns what a command prints of an input, its other arguments behind.
+/// Returns what a command prints of an input; its other arguments follow.
 fn printed(command: &[&str], input: &Path) -> String {
     let mut cli = trace_cli();
     let printed = run(cli.arg(command[0]).arg(input).args(&command[1..]));
@@ -311,8 +311,11 @@ fn row_of_idle(command: &[&str], field: &str, input: &Path) -> Said {
     )
 }
 
+/// What is asked, and how its answer is read.
+type Answer = (&'static str, fn(&Path) -> Said);
+
 /// Every command and export that shows times.
-const ANSWERS: [(&str, fn(&Path) -> Said); 15] = [
+const ANSWERS: [Answer; 15] = [
     ("regions", |input| {
         row_of_idle(&["regions", "--json"], "regions", input)
     }),
@@ -493,4 +496,31 @@ fn calls_that_are_open_at_the_end_last_until_then_however_it_ends() {
             );
         }
     }
+}
+
+/// As the memory file system of another node, once its job has ended.
+#[test]
+fn a_live_file_that_is_gone_is_named_and_its_process_is_never_complete() {
+    let program = Hot::new();
+    let [live, run_directory] = ["live", "run"].map(|name| program.scratch.path().join(name));
+    std::fs::create_dir(&live).expect("a directory");
+    let mut alone = Command::new(program.scratch.path().join("hot"));
+    alone.arg("kill").arg(program.scratch.path().join("truth"));
+    alone.env_clear().env("ANNALS_DIR", &run_directory);
+    alone.env("ANNALS_LIVE_DIR", &live);
+    alone.env("LD_PRELOAD", prefix().join("lib/libannals_instrument.so"));
+    let killed = alone.output().expect("it runs");
+    assert_eq!(killed.status.signal(), Some(9));
+    std::fs::remove_dir_all(&live).expect("the live file");
+    let info = run(trace_cli().arg("info").arg(&run_directory));
+    let (text, said) = (text_of(&info.stdout), text_of(&info.stderr));
+    assert_eq!(info.status.code(), Some(3), "{text}");
+    assert!(text.contains("complete    no"), "{text}");
+    assert!(text.contains("how many more is unknown"), "{text}");
+    let live = live.display();
+    let named = format!("its live file {live}/");
+    assert!(said.contains(&named) && said.contains("of host "), "{said}");
+    let merged = merged(&run_directory, "annals");
+    let info = printed(&["info"], &merged);
+    assert!(info.contains("complete    no"), "{info}");
 }

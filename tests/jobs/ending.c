@@ -1,4 +1,4 @@
-/* A program with MPI that ends badly: `limit` computes in `hot` until it is killed, `hang` has a rank that never comes to a
+/* A program with MPI that ends badly: `limit` computes in `hot` until it is killed, `hang` has a rank that never enters a
  * barrier, `crash` has one that dies by SIGSEGV. Each rank keeps in the file `truth-RANK` what the recording must agree
  * with, in seconds of CLOCK_MONOTONIC: its start, when it entered the function that it ends in, and when it was last
  * alive in there. */

@@ -1,4 +1,4 @@
-# A Slurm of one's own, of this machine only, with what it needs in one directory: no system service, no root.
+# A Slurm of this machine only, with what it needs in one directory: no system service, no root.
 # `slurm_start DIRECTORY` sets SLURM_CONF; `slurm_stop` ends its daemons.
 
 slurm_stop() {

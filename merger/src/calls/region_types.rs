@@ -57,8 +57,7 @@ impl RegionTypes {
         let alone = places
             .iter()
             .map(|(stream, number)| (*stream, streams_at[*number as usize] == 1));
-        let kept_to_ns = definitions.kept_to_ns();
-        let end_of = |id: &LocationId| Ending::of(definitions, *id).within(kept_to_ns, false);
+        let end_of = |id: &LocationId| Ending::in_trace(definitions, *id);
         Self {
             kinds: kinds.collect(),
             alone: alone.collect(),

@@ -375,7 +375,11 @@ impl TraceCalls {
             let own = count.saturating_sub(shard).div_ceil(jobs);
             let lanes = groups.as_ref().map(|groups| {
                 let numbers = (shard..count).step_by(jobs);
-                let own = numbers.map(|at| (types.locations()[at], groups.of_location[at].clone()));
+                let of = |at: usize| {
+                    let groups = groups.of_location[at].clone();
+                    (types.locations()[at], types.ends()[at], groups)
+                };
+                let own = numbers.map(of);
                 ShardLanes::new(own)
             });
             Shard {
@@ -456,6 +460,11 @@ impl TraceCalls {
     /// Adds what is new to the lanes of groups, and finishes their bins up to a time before which nothing follows; all of them up to the
     /// level `top`, if there is one.
     fn advance_groups(&mut self, to_ns: i64, top: Option<u8>) {
+        if top.is_none() {
+            let lanes = self.shards.iter_mut();
+            let lanes = lanes.filter_map(|shard| shard.calls.lanes.as_mut());
+            lanes.for_each(|lanes| lanes.note_ends(to_ns));
+        }
         let numbers = &mut self.regions;
         let shards = self.shards.iter().filter_map(|shard| {
             let lanes = shard.calls.lanes.as_ref()?;

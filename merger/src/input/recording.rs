@@ -3,9 +3,10 @@
 use super::file::FileAt;
 use super::host::{is_alive, reference_ns};
 use super::rank_claim::RankClaim;
+use serde::Serialize;
+
 use crate::clocks::hosts::HostFacts;
 use crate::error::{MergeError, Result};
-use crate::report::MissingFile;
 use annals_format::names;
 use annals_format::{
     Chunk, ChunkPlace, Definitions, Ended, FormatError, LiveImage, Problem, ProcessId, ReadAt,
@@ -75,6 +76,25 @@ pub(crate) enum ChunkOrigin {
     File(FileAt),
     /// In the files of an OTF2 archive that it is a process of.
     Archive(crate::otf2::ArchivePart),
+}
+
+/// A file that is not there.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct MissingFile {
+    /// Its path.
+    pub path: PathBuf,
+    /// The host on which the path was its file's; empty if the process's definition is lost.
+    pub host: String,
+}
+
+impl std::fmt::Display for MissingFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let path = self.path.display();
+        match self.host.as_str() {
+            "" => write!(f, "{path}"),
+            host => write!(f, "{path} of host {host}"),
+        }
+    }
 }
 
 fn live_path_beside(path: &Path) -> PathBuf {

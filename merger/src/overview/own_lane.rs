@@ -33,6 +33,17 @@ pub(super) struct OwnLane {
     pub(super) open: Option<(i64, u32)>,
     /// Groups know the begin of the call after those they know.
     pub(super) is_begin_known: bool,
+    /// Whether groups know that the call which is open ends with its location.
+    pub(super) over: Over,
+}
+
+/// What groups know of the end of a location.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Over {
+    No,
+    /// It is news.
+    Now,
+    Known,
 }
 
 impl OwnLane {
@@ -43,12 +54,15 @@ impl OwnLane {
             known: 0,
             open: None,
             is_begin_known: false,
+            over: Over::No,
         }
     }
 
     /// Returns whether there is something that groups do not know.
     pub(super) fn has_news(&self) -> bool {
-        self.known < self.calls.len() || (self.open.is_some() && !self.is_begin_known)
+        self.known < self.calls.len()
+            || (self.open.is_some() && !self.is_begin_known)
+            || self.over == Over::Now
     }
 
     /// Finishes bins up to a time before which nothing follows, if there are enough calls for it. Groups know all of them.
@@ -60,6 +74,9 @@ impl OwnLane {
         }
         self.known = self.calls.len();
         self.is_begin_known = self.open.is_some();
+        if self.over == Over::Now {
+            self.over = Over::Known;
+        }
     }
 
     /// Finishes all bins, up to the level `top`, on which one bin has all that happened.

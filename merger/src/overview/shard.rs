@@ -2,10 +2,10 @@
 
 use annals_format::{LaneKey, LaneKind, LocationId, MAX_LANE_DEPTH, OverviewRow};
 
-use crate::calls::{CallStack, Close, Frame};
+use crate::calls::{CallStack, Close, Ending, Frame};
 use crate::overview::group_lane::{GroupLane, Turn, Turns};
 use crate::overview::lane::{Shared, Sums};
-use crate::overview::own_lane::{OwnCall, OwnLane};
+use crate::overview::own_lane::{Over, OwnCall, OwnLane};
 
 /// A location of a shard.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ struct OwnLocation {
     span_ns: Option<(i64, i64)>,
     /// It has had events that groups may not know.
     has_news: bool,
+    /// Where groups draw its open calls to, nanoseconds.
+    end_ns: Option<i64>,
 }
 
 impl OwnLocation {
@@ -42,24 +44,33 @@ pub(crate) struct ShardLanes {
     locations: Vec<OwnLocation>,
     /// Locations that have had events that groups may not know.
     news: Vec<usize>,
+    /// Where groups draw open calls of locations to, last first; those that groups know are gone.
+    ends: Vec<(i64, usize)>,
     /// Bins that are finished.
     pub(crate) rows: Vec<OverviewRow>,
 }
 
 impl ShardLanes {
-    /// Creates the lanes of locations: their ids, and the groups they belong to.
-    pub(crate) fn new(locations: impl Iterator<Item = (LocationId, Vec<u32>)>) -> Self {
-        let locations = locations.map(|(id, groups)| OwnLocation {
+    /// Creates the lanes of locations: their ids, their ends, and the groups they belong to.
+    pub(crate) fn new(locations: impl Iterator<Item = (LocationId, Ending, Vec<u32>)>) -> Self {
+        let locations = locations.map(|(id, end, groups)| OwnLocation {
             id,
             groups,
             lanes: Vec::new(),
             last_ns: i64::MIN,
             span_ns: None,
             has_news: false,
+            end_ns: end.drawn_to_ns(),
         });
+        let locations: Vec<OwnLocation> = locations.collect();
+        let ends = locations.iter().enumerate();
+        let ends = ends.filter_map(|(number, own)| Some((own.end_ns?, number)));
+        let mut ends: Vec<(i64, usize)> = ends.collect();
+        ends.sort_unstable_by_key(|end| std::cmp::Reverse(*end));
         Self {
-            locations: locations.collect(),
+            locations,
             news: Vec::new(),
+            ends,
             rows: Vec::new(),
         }
     }
@@ -96,6 +107,19 @@ impl ShardLanes {
         if let (Some(first), Some(last)) = (outer.first(), outer.last()) {
             let first_ns = own.span_ns.map_or(first.begin_ns, |span| span.0);
             own.span_ns = Some((first_ns, last.end_ns));
+        }
+    }
+
+    /// Notes which locations ended before a time up to which all events are there.
+    pub(crate) fn note_ends(&mut self, to_ns: i64) {
+        while let Some((_, location)) = self.ends.pop_if(|(end_ns, _)| *end_ns < to_ns) {
+            let own = &mut self.locations[location];
+            for lane in own.lanes.iter_mut().filter(|lane| lane.open.is_some()) {
+                lane.over = Over::Now;
+            }
+            if !std::mem::replace(&mut own.has_news, true) {
+                self.news.push(location);
+            }
         }
     }
 
@@ -142,29 +166,35 @@ pub(crate) struct GroupNews<'a> {
     /// Where it is: shard, location.
     places: &'a [(usize, usize)],
     depth: usize,
-    /// When calls end that are open at the end.
+    /// The latest end of calls that are open at the end.
     last_ns: i64,
 }
 
 impl GroupNews<'_> {
-    fn lanes(&self) -> impl Iterator<Item = (&OwnLane, &[u32])> {
+    /// Returns each lane, with where its open calls are drawn to.
+    fn lanes(&self) -> impl Iterator<Item = (&OwnLane, i64, &[u32])> {
         self.places.iter().map(|(shard, location)| {
             let (lanes, numbers) = &self.shards[*shard];
-            (&lanes.locations[*location].lanes[self.depth], &numbers[..])
+            let own = &lanes.locations[*location];
+            let end_ns = own.end_ns.unwrap_or(self.last_ns).min(self.last_ns);
+            (&own.lanes[self.depth], end_ns, &numbers[..])
         })
     }
 }
 
 impl Turns for GroupNews<'_> {
     fn most(&self) -> usize {
-        let calls = self.lanes().map(|(own, _)| own.calls.len() - own.known + 1);
+        let calls = self
+            .lanes()
+            .map(|(own, ..)| own.calls.len() - own.known + 1);
         2 * calls.sum::<usize>()
     }
 
     #[inline]
     fn each(&self, mut take: impl FnMut(Turn, i64)) {
-        for (own, numbers) in self.lanes() {
+        for (own, end_ns, numbers) in self.lanes() {
             let mut is_begin_known = own.is_begin_known;
+            let mut is_over = own.over == Over::Known;
             for call in &own.calls[own.known..] {
                 let region = numbers[call.region as usize];
                 if !std::mem::take(&mut is_begin_known) {
@@ -172,12 +202,19 @@ impl Turns for GroupNews<'_> {
                 }
                 let length_ns = call.length_ns();
                 match call.has_ended {
+                    _ if std::mem::take(&mut is_over) => {}
                     true => take(Turn::end(call.end_ns, region, length_ns), length_ns),
-                    false => take(Turn::forget(self.last_ns, region), 0),
+                    false => take(Turn::forget(end_ns, region), 0),
                 }
             }
-            if let Some((begin_ns, region)) = own.open.filter(|_| !is_begin_known) {
-                take(Turn::begin(begin_ns, numbers[region as usize]), 0);
+            if let Some((begin_ns, region)) = own.open {
+                let region = numbers[region as usize];
+                if !is_begin_known {
+                    take(Turn::begin(begin_ns, region), 0);
+                }
+                if own.over == Over::Now {
+                    take(Turn::forget(end_ns, region), 0);
+                }
             }
         }
     }
@@ -228,7 +265,7 @@ impl GroupLanes {
 }
 
 /// Adds what is new to a lane, and finishes bins up to a time before which nothing follows; all of them up to the level
-/// `top`, if there is one: a call that has not ended ends then.
+/// `top`, if there is one: calls of locations whose end is not known end then.
 pub(crate) fn advance_group(
     lane: &mut (GroupLane, Vec<(usize, usize)>),
     shards: &[(&ShardLanes, Vec<u32>)],

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use annals_format::{Definitions, LaneKind, RegionId};
-use annals_merger::calls::{CallSink, Frame};
+use annals_merger::calls::{CallSink, Ending, Frame};
 use annals_merger::{Calls, Close, Query, Reader, Sink};
 
 /// A call of a location. Times in nanoseconds.
@@ -18,6 +18,8 @@ pub struct Call {
     pub from_ns: i64,
     /// When it ended, or its location.
     pub to_ns: i64,
+    /// Where it ends in lanes of several locations.
+    pub drawn_to_ns: i64,
     /// Whether it ended.
     pub has_ended: bool,
 }
@@ -37,6 +39,7 @@ impl CallSink for AllCalls {
             region: frame.region,
             from_ns: frame.entered_ns,
             to_ns: at_ns,
+            drawn_to_ns: at_ns,
             has_ended: how != Close::Open,
         });
     }
@@ -52,6 +55,11 @@ pub fn all_calls(reader: &Reader) -> Vec<Call> {
     let mut calls = AllCalls::default();
     let mut each = Calls::new(reader.definitions(), &Query::new());
     each.run(reader, &mut calls).expect("a trace");
+    for call in calls.0.iter_mut().filter(|call| !call.has_ended) {
+        let end = Ending::in_trace(reader.definitions(), each.locations()[call.location]);
+        let end_ns = end.drawn_to_ns().unwrap_or(i64::MAX);
+        call.drawn_to_ns = end_ns.min(reader.last_ns()).max(call.from_ns);
+    }
     calls.0
 }
 

@@ -262,7 +262,7 @@ impl TestRecording {
         }
     }
 
-    /// Writes the recording of a process that was killed into a directory: at its end, or up to so many nanoseconds later.
+    /// Writes the recording of a process that was killed into a directory: at its end, or up to `end_error_ns` later.
     ///
     /// # Panics
     /// If it cannot be written.

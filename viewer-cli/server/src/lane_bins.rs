@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use annals_analysis::{CallState, fold_calls};
 use annals_format::{LaneKey, LaneKind, LocationId, OverviewDensity, OverviewRow, RegionId};
-use annals_merger::calls::{CallSink, Close, Frame};
+use annals_merger::calls::{CallSink, Close, Ending, Frame};
 use annals_merger::{LaneGroups, Query, Reader, Result, Sink, Window};
 use rustc_hash::FxHashMap;
 
@@ -335,8 +335,8 @@ struct Plan {
     targets: Vec<Target>,
     /// By number of the location: the targets.
     of_location: Vec<Vec<usize>>,
-    /// Where calls end that are open at the end of the trace, or of what is read, in lanes of several locations.
-    end_ns: i64,
+    /// By number of the location: where calls end that are open at its end, or at that of what is read, in lanes of several locations.
+    ends_ns: Vec<i64>,
 }
 
 /// Adds up the calls of several lanes.
@@ -359,7 +359,9 @@ impl CallSink for LaneSums<'_> {
                 continue;
             };
             let end_ns = match how {
-                Close::Open if target.kind != LaneKind::Location => self.plan.end_ns.max(end_ns),
+                Close::Open if target.kind != LaneKind::Location => {
+                    self.plan.ends_ns[location].max(frame.entered_ns)
+                }
                 _ => end_ns,
             };
             if let Some(sum) = &mut self.sums[*lane] {
@@ -576,10 +578,15 @@ fn read_lanes(
     if chosen.len() < groups.locations().len() {
         query.set_locations(reader.definitions(), &chosen);
     }
+    let last_ns = reader.last_ns().min(window.to_ns);
+    let ends_ns = groups.locations().iter().map(|id| {
+        let end = Ending::in_trace(reader.definitions(), *id);
+        end.drawn_to_ns().unwrap_or(last_ns).min(last_ns)
+    });
     let plan = Plan {
         targets,
         of_location,
-        end_ns: reader.last_ns().min(window.to_ns),
+        ends_ns: ends_ns.collect(),
     };
     let new = |_| LaneSums {
         plan: &plan,
