@@ -2,11 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use annals_format::{CompressionLevel, SourceOrder, Trace, TraceLoss, Value};
+use annals_format::{
+    BlockKind, BlockWriter, CompressionLevel, Definitions, Footer, SourceOrder, StreamId, Trace,
+    TraceLoss, Value, encode_tail,
+};
 use annals_merger::{
     InputTrace, JoinOptions, MergeOptions, Merged, OutputKind, Plan, Reader, Replace, SliceNumber,
     Window, no_progress, verify,
 };
+use annals_test_support::deeds::{self, Deed};
 use annals_test_support::plans::{Made, SPAN_US, StreamPlan, make, stream_plan};
 use annals_test_support::{MARK, REFERENCE, Row, TestRecording, TestStream};
 use proptest::prelude::*;
@@ -392,5 +396,57 @@ proptest! {
         if Trace::read(&damaged).is_ok_and(|trace| trace.has_footer) {
             prop_assert_eq!(totals.recorded, before.len() as u64);
         }
+    }
+}
+
+/// Removes the definition of a stream, or of what it is in.
+fn forget(definitions: &mut Definitions, id: StreamId, what: &str) {
+    let stream = definitions.streams[&id];
+    if what == "stream" {
+        definitions.streams.remove(&id);
+        return;
+    }
+    definitions.sources.remove(&stream.source);
+    if what == "source and location" {
+        definitions
+            .locations
+            .remove(&stream.location.expect("a location"));
+    }
+}
+
+/// A trace in which definitions of places are lost: what a merge makes of it has all of its events.
+#[test]
+fn events_of_a_trace_whose_places_are_lost_are_kept() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let ranks: Vec<Vec<Vec<Deed>>> = vec![vec![vec![Deed::Mark; 50]; 2]; 2];
+    deeds::write(&ranks, scratch.path());
+    let whole = scratch.path().join("whole.annals");
+    write(options(1, 1 << 16), &[scratch.path().to_owned()], &whole);
+    let file = bytes(&whole);
+    let trace = Trace::read(&file).expect("a trace");
+    let streams: Vec<StreamId> = trace.definitions.streams.keys().copied().collect();
+    for name in ["stream", "source", "source and location"] {
+        let mut definitions = trace.definitions.clone();
+        forget(&mut definitions, streams[1], name);
+        let footer = Footer {
+            definitions,
+            trace_chunks: trace.chunks.clone(),
+            totals: trace.totals.clone(),
+            losses: trace.losses.clone(),
+            ..Footer::default()
+        };
+        let (mut body, mut damaged) = (Vec::new(), file.clone());
+        footer.encode(&mut body);
+        let offset = damaged.len() as u64;
+        let mut blocks = BlockWriter::new(CompressionLevel::None).expect("a writer");
+        blocks.write(BlockKind::Footer, &[], &body, &mut damaged);
+        damaged.extend(encode_tail(offset));
+        let path = scratch.path().join("damaged.annals");
+        std::fs::write(&path, damaged).expect("a file");
+        let again = scratch.path().join("again.annals");
+        let merged = write(options(1, 1 << 16), &[path], &again);
+        assert_eq!(merged.report.totals.present(), 200, "without a {name}");
+        assert_eq!(events(&again).len(), 200, "without a {name}");
+        assert!(verify(&again, &[]).expect("a trace").holds());
     }
 }

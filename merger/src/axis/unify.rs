@@ -522,8 +522,11 @@ fn has_name_of_symbol(of: &Definitions, function: Option<&Function>, region: &Re
     is_of_trace && !of.string(region.name).ends_with(&address)
 }
 
-/// Returns the definitions of each process of a trace, apart from what they share.
-pub(crate) fn by_process(of: &Definitions) -> BTreeMap<ProcessId, Definitions> {
+/// Returns the definitions of each process of a trace, apart from what they share. `streams`: all that the trace has.
+pub(crate) fn by_process(
+    of: &Definitions,
+    streams: impl Iterator<Item = StreamId>,
+) -> BTreeMap<ProcessId, Definitions> {
     let mut each: BTreeMap<ProcessId, Definitions> = BTreeMap::new();
     let mut give = |process: ProcessId, definition: Definition| {
         let own = each.entry(process).or_default();
@@ -558,13 +561,21 @@ pub(crate) fn by_process(of: &Definitions) -> BTreeMap<ProcessId, Definitions> {
     for d in of.locations.values().filter(|d| is_known(&d.process)) {
         give(d.process, Definition::Location(d.clone()));
     }
-    for d in of.streams.values() {
-        // The events of a trace have times: those of a stream whose source is lost are of the process of its location.
+    let lost = streams.filter(|id| !of.streams.contains_key(id));
+    let lost = lost.map(|id| Stream {
+        id,
+        source: LOST_SOURCE,
+        location: None,
+    });
+    for d in of.streams.values().copied().chain(lost) {
+        // The events of a trace have times: those of a stream whose source is lost are of the process of its location; if that is lost
+        // too, they are kept with the first process.
         let source = of.sources.get(&d.source).map(|source| source.process);
         let location = d.location.and_then(|location| of.locations.get(&location));
-        let process = source.or_else(|| Some(location?.process));
-        if let Some(process) = process.filter(|process| is_known(process)) {
-            give(process, Definition::Stream(*d));
+        let process = source.or_else(|| Some(location?.process)).filter(is_known);
+        let first = of.processes.keys().next().copied();
+        if let Some(process) = process.or(first) {
+            give(process, Definition::Stream(d));
         }
     }
     for d in of.modules.values().filter(|d| is_known(&d.process)) {

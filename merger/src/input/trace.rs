@@ -86,8 +86,9 @@ struct Anchor {
 
 impl RenumberedTrace {
     pub(crate) fn new(input: InputTrace) -> Self {
+        let streams = input.trace.totals.iter().map(|totals| totals.stream);
         Self {
-            own: by_process(&input.trace.definitions),
+            own: by_process(&input.trace.definitions, streams),
             input,
             processes: BTreeMap::new(),
             numbers: Numbers::default(),

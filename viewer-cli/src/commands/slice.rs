@@ -139,7 +139,11 @@ fn write_part(
     let is_same =
         planned.regions == definitions.regions && planned.locations == definitions.locations;
     if !is_same {
-        bail!("{}: changed while it was read", input.display());
+        bail!(
+            "{}: its definitions of regions or locations are damaged, or it changed while it was read; \
+             merge it, and slice the result",
+            input.display()
+        );
     }
     let mut open = opened.open_at(window.from_ns)?;
     let selection = filter.select(definitions)?;
