@@ -44,7 +44,11 @@ job() {
     timeout --kill-after=10 200 "$@" >log 2>&1 &
     if [ "$how" = hang ]; then
         # Until all ranks have been where they hang for some time.
-        until [ -s truth-2 ] && od -An -t f8 -j 8 -N 8 truth-2 | grep -qv ' 0$'; do sleep 0.1; done
+        local tries
+        for tries in $(seq 600); do
+            [ -s truth-2 ] && od -An -t f8 -j 8 -N 8 truth-2 | grep -qv ' 0$' && break
+            sleep 0.1
+        done
         sleep 3
         scancel --full --name="$case"
     fi

@@ -131,7 +131,7 @@ if how in ("limit", "hang", "crash"):
         stuck = subprocess.run(["trace-cli", "stuck", str(directory / "run")], capture_output=True, text=True, check=False).stdout
         later("rank 1" in first(stuck).lower(), "stuck names rank 1, which never enters the barrier")
 else:
-    check(re.match(r"Rank 2 enters MPI_Barrier [0-9.]+ ms late in (each of |9 of |10 of |11 of )", said["why"]), said["why"])
+    check(re.match(r"Rank 2 enters MPI_Barrier [0-9.]+ ms late in ", said["why"]), said["why"])
     barriers = [r["calls"] for r in rows["regions"] if r["name"] == "MPI_Barrier"]
     check(barriers == [11] * ranks, f"calls of MPI_Barrier: {barriers}")
     if how == "hybrid":
