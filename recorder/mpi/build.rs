@@ -148,8 +148,8 @@ fn wrapper(index: usize, name: &str, what: &str, returned: &str, arguments: &[&s
     } else {
         "#[unsafe(no_mangle)]\n"
     };
-    let head = format!("{shown}pub(crate) unsafe extern \"C\" fn {name}");
-    let in_stack = format!("pub(crate) unsafe extern \"C\" fn Q{name}");
+    let head = format!("{shown}pub(crate) unsafe extern \"C-unwind\" fn {name}");
+    let in_stack = format!("pub(crate) unsafe extern \"C-unwind\" fn Q{name}");
     let owed = "// SAFETY: what the caller of this function owes.";
     if returned == "double" {
         return format!(

@@ -34,6 +34,8 @@ pub(crate) struct Thread {
     pub(crate) callback: Cell<u8>,
     /// See [`Depth`].
     depth: Cell<u8>,
+    /// See [`Depth::note`].
+    outermost: Cell<(usize, u32)>,
     /// The thread's frames for callbacks of the event interface. Null means that it has none yet.
     pub(crate) lane: Cell<*const ()>,
 }
@@ -54,6 +56,7 @@ impl Thread {
             is_in_clock: Cell::new(false),
             callback: Cell::new(0),
             depth: Cell::new(0),
+            outermost: Cell::new((0, 0)),
             lane: Cell::new(null()),
         }
     }
@@ -166,6 +169,18 @@ impl Depth {
             thread.depth.set(before.saturating_add(1));
             before
         })
+    }
+
+    /// Notes where the stack is in the outermost call, and a number of the interceptor's: a call that was left by an exception, by
+    /// `longjmp` or with its thread is found by that. Neither locks nor allocates.
+    #[inline(always)]
+    pub fn note(stack_pointer: usize, what: u32) {
+        THREAD.with(|thread| thread.outermost.set((stack_pointer, what)));
+    }
+
+    /// Returns what [`Depth::note`] has noted in this thread.
+    pub fn noted() -> (usize, u32) {
+        THREAD.with(|thread| thread.outermost.get())
     }
 
     /// Sets the depth to the value that [`Depth::deeper`] returned, after the call has returned.

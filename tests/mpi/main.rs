@@ -7,6 +7,7 @@ mod causes;
 mod hangs;
 mod losses;
 mod support;
+mod unwinding;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;

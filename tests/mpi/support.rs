@@ -227,10 +227,10 @@ impl Flavour {
         if program.is_file() {
             return program;
         }
-        let compiler = if name.ends_with(".f90") {
-            self.fortran.expect("a Fortran compiler")
-        } else {
-            self.compiler
+        let compiler = match name.rsplit_once('.') {
+            Some((_, "f90")) => self.fortran.expect("a Fortran compiler"),
+            Some((_, "cpp")) => "mpicxx",
+            _ => self.compiler,
         };
         let mut compile = Command::new(self.directory.join(compiler));
         compile.arg("-O1").arg(source(name)).arg("-o").arg(&program);
@@ -397,7 +397,7 @@ fn launched(command: &mut Command) -> Output {
 pub(crate) struct Run {
     directory: PathBuf,
     pub(crate) code: Option<i32>,
-    printed: String,
+    pub(crate) printed: String,
     pub(crate) said: String,
     pub(crate) merge_code: Option<i32>,
     pub(crate) merge_said: String,

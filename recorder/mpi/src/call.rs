@@ -17,6 +17,7 @@ use annals_recorder::{Depth, Elements, EventType, RegionId};
 use crate::abi::Abi;
 use crate::caller_memory::CallerMemory;
 use crate::events;
+use crate::in_progress::{self, Nested};
 use crate::library;
 use crate::mpi_t;
 use crate::signatures::{At, SITES};
@@ -118,7 +119,7 @@ macro_rules! forward {
         unsafe fn forward<const N: usize>(function: usize, args: &[usize; N]) -> usize {
             match N {
                 $($count => {
-                    type Function = unsafe extern "C" fn($(forward!(@word $place)),*) -> usize;
+                    type Function = unsafe extern "C-unwind" fn($(forward!(@word $place)),*) -> usize;
                     // SAFETY: invariant CALLER (module docs).
                     let function: Function = unsafe { std::mem::transmute(function) };
                     // SAFETY: invariant CALLER (module docs).
@@ -142,7 +143,7 @@ macro_rules! forward {
             match N {
                 $($count => {
                     type Function =
-                        unsafe extern "C" fn(usize, i32, $(forward!(@word $place)),*) -> usize;
+                        unsafe extern "C-unwind" fn(usize, i32, $(forward!(@word $place)),*) -> usize;
                     // SAFETY: invariant CALLER (module docs).
                     let function: Function = unsafe { std::mem::transmute(function) };
                     // SAFETY: invariant CALLER (module docs).
@@ -261,29 +262,41 @@ impl Frame {
             && let Some(mpi) = mpi
             && let Some(region) = mpi.known_region(index)
         {
+            Depth::note(in_progress::stack_pointer(), region.get());
             return Self {
                 mpi: Some(mpi),
                 region: Some(region),
                 depth,
             };
         }
-        Self::begin_rare(index, depth)
+        Self::begin_rare(index, depth, in_progress::stack_pointer())
     }
 
     #[cold]
     #[inline(never)]
-    fn begin_rare(index: usize, depth: u8) -> Self {
+    fn begin_rare(index: usize, depth: u8, at: usize) -> Self {
+        // In a stack of tools, all calls come from the library, and the program's calls are known.
+        let (depth, is_own) = match depth {
+            0 => (0, false),
+            depth if stack::has(index) => (depth, false),
+            depth => match in_progress::find_left(depth, at) {
+                Nested::No => (0, false),
+                Nested::OfProgram(live) => (live, false),
+                Nested::OfLibrary(live) => (live, true),
+            },
+        };
+        Depth::set(depth.saturating_add(1));
         if depth == 0 && mpi_t::is_due() {
             events::poll();
         }
-        // In a stack of tools, all calls come from the library, and the program's calls are known.
-        let is_own = depth != 0 && !stack::has(index) && is_called_by_library();
         let mpi = if is_own { None } else { start::get_or_start() };
-        Self {
-            mpi,
-            region: mpi.and_then(|mpi| mpi.region(index)),
-            depth,
+        let region = mpi.and_then(|mpi| mpi.region(index));
+        let noted = region.map_or(in_progress::NO_REGION, RegionId::get);
+        match depth {
+            0 => Depth::note(at, noted),
+            depth => in_progress::note_nested(depth, at, noted),
         }
+        Self { mpi, region, depth }
     }
 
     /// Makes a call without recording it.
@@ -380,22 +393,6 @@ impl Frame {
     }
 }
 
-/// Returns whether the MPI library itself made the call that this thread is in. This is false in
-/// callbacks of the program.
-#[cold]
-fn is_called_by_library() -> bool {
-    const FRAMES: usize = 16;
-    let mut frames = [std::ptr::null_mut(); FRAMES];
-    // SAFETY: this number of places.
-    let count = unsafe { libc::backtrace(frames.as_mut_ptr(), FRAMES as i32) };
-    let frames = &frames[..usize::try_from(count).unwrap_or(0)];
-    let mut outside = frames
-        .iter()
-        .map(|frame| frame.addr())
-        .filter(|address| !library::is_own(*address));
-    outside.next().is_some_and(library::is_in_library)
-}
-
 /// Records only that a function was called. For most functions, nothing else is recorded.
 #[inline(never)]
 pub(crate) fn plain<const N: usize, S: Site>(call: Call<N, S>) -> usize {
@@ -439,7 +436,7 @@ pub(crate) unsafe fn in_stack<const N: usize>(
 /// # Safety
 /// - The function of this number has no arguments and returns a double.
 pub(crate) unsafe fn double(index: usize) -> f64 {
-    type Function = unsafe extern "C" fn() -> f64;
+    type Function = unsafe extern "C-unwind" fn() -> f64;
     // SAFETY: invariant CALLER (module docs).
     let function: Function = unsafe { std::mem::transmute(library::next(index)) };
     // SAFETY: invariant CALLER (module docs).
@@ -456,7 +453,7 @@ pub(crate) unsafe fn double(index: usize) -> f64 {
 /// # Safety
 /// - The function of this number has no arguments and returns a double.
 pub(crate) unsafe fn double_in_stack(index: usize, context: usize) -> f64 {
-    type Function = unsafe extern "C" fn(usize, i32) -> f64;
+    type Function = unsafe extern "C-unwind" fn(usize, i32) -> f64;
     let (function, tool) = stack::next(index);
     // SAFETY: invariant CALLER (module docs); and as QMPI has it.
     let function: Function = unsafe { std::mem::transmute(function) };

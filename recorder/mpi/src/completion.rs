@@ -1,6 +1,7 @@
 //! Completion: the outcomes of requests that waits and tests report.
 
 use std::cell::Cell;
+use std::mem::ManuallyDrop;
 
 use crate::abi::{STATUS_ROOM, is_success};
 use crate::call::{Call, Frame, Site};
@@ -174,7 +175,8 @@ pub(crate) fn test<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
 /// Maximum number of requests of a waiting call that are recorded: the first ones.
 const MOST_AWAITED: usize = 16;
 
-/// A call about many requests, with its buffers.
+/// A call about many requests, with its buffers. Nothing of it is dropped if the call is left by an exception or by cancellation: it must
+/// not have anything to clean up.
 struct Many {
     asked: Vec<Asked>,
     statuses: Vec<u64>,
@@ -184,7 +186,11 @@ struct Many {
 impl Many {
     /// Removes the records of the active requests. If the program wants no statuses, the library
     /// gets a buffer of this library for them.
-    fn begin<const N: usize, S: Site>(mpi: &Mpi, call: &mut Call<N, S>, is_array: bool) -> Self {
+    fn begin<const N: usize, S: Site>(
+        mpi: &Mpi,
+        call: &mut Call<N, S>,
+        is_array: bool,
+    ) -> ManuallyDrop<Self> {
         let count = usize::try_from(call.int(call.at().count)).unwrap_or(0);
         let mut asked = ASKED.try_with(Cell::take).unwrap_or_default();
         let mut statuses = STATUSES.try_with(Cell::take).unwrap_or_default();
@@ -212,11 +218,11 @@ impl Many {
             }
             call.replace(call.at().status, statuses.as_mut_ptr().expose_provenance());
         }
-        Self {
+        ManuallyDrop::new(Self {
             asked,
             statuses,
             count,
-        }
+        })
     }
 
     /// Records the first requests that the call waits for.
@@ -234,12 +240,13 @@ impl Many {
     }
 
     /// Puts back the requests that are not done.
-    fn end(mut self) {
-        for asked in self.asked.drain(..) {
+    fn end(many: ManuallyDrop<Self>) {
+        let mut many = ManuallyDrop::into_inner(many);
+        for asked in many.asked.drain(..) {
             requests::put(asked.handle, asked.record);
         }
-        let _ = ASKED.try_with(|asked| asked.set(self.asked));
-        let _ = STATUSES.try_with(|statuses| statuses.set(self.statuses));
+        let _ = ASKED.try_with(|asked| asked.set(many.asked));
+        let _ = STATUSES.try_with(|statuses| statuses.set(many.statuses));
     }
 }
 
@@ -295,7 +302,7 @@ pub(crate) fn waitall<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     if is_success(result) || mpi.is_in_status(result) {
         complete_all(mpi, &mut many, &call, result);
     }
-    many.end();
+    Many::end(many);
     frame.leave();
     result
 }
@@ -314,7 +321,7 @@ pub(crate) fn testall<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     if is_done || mpi.is_in_status(result) {
         complete_all(mpi, &mut many, &call, result);
     }
-    many.end();
+    Many::end(many);
     frame.leave();
     result
 }
@@ -340,7 +347,7 @@ fn any<const N: usize, S: Site>(
         && let Some(asked) = many.take(index)
     {
         let status = call.word(call.at().status);
-        many.end();
+        Many::end(many);
         if is_failed {
             let now = call.place(call.at().request).handle(&mpi.abi, index);
             fail(mpi, asked, now, result as u32 as i32, status);
@@ -350,7 +357,7 @@ fn any<const N: usize, S: Site>(
         }
         return result;
     }
-    many.end();
+    Many::end(many);
     frame.leave();
     result
 }
@@ -413,7 +420,7 @@ fn some<const N: usize, S: Site>(mut call: Call<N, S>, is_waiting: bool) -> usiz
             }
         }
     }
-    many.end();
+    Many::end(many);
     frame.leave();
     result
 }
@@ -476,6 +483,9 @@ pub(crate) fn cancel<const N: usize, S: Site>(call: Call<N, S>) -> usize {
                 ..record
             };
             requests::put(handle, record);
+        } else {
+            // Another thread has it, in a call that waits for its completion.
+            requests::expect_cancelled();
         }
     }
     let result = call.forward();

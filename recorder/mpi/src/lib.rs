@@ -13,7 +13,7 @@
 //! |---|---|
 //! | what programs call | `entry_points`: a function for each of `functions.tsv`, the only place where they are named |
 //! | what calls mean | `p2p`, `completion` → `outcome` → `collective`, `statuses`; `rma`, `files`, `communicator_calls`, `lifecycle` → `clocks` |
-//! | one call | `call`: forwarded as machine words, entered and left |
+//! | one call | `call`: forwarded as machine words, entered and left → `in_progress`: those that were left by unwinding |
 //! | beginning | `start` → `begun` |
 //! | communicators | `communicators`: names that all processes agree on, and ranks |
 //! | the library's own events and variables (MPI_T) | `events` → `performance` → `mpi_t` |
@@ -39,6 +39,7 @@ mod event_types;
 mod events;
 mod files;
 mod handles;
+mod in_progress;
 mod library;
 mod lifecycle;
 mod mpi_t;

@@ -33,8 +33,8 @@ macro_rules! library_functions {
                 /// # Safety The requirements of MPI for this function hold.
                 #[allow(clippy::too_many_arguments, reason = "the interface is MPI's")]
                 unsafe fn $field(&self $(, $argument: $type)*) -> bool {
-                    type Function = unsafe extern "C" fn($($type),*) -> c_int;
-                    type InStack = unsafe extern "C" fn(usize, c_int, $($type),*) -> c_int;
+                    type Function = unsafe extern "C-unwind" fn($($type),*) -> c_int;
+                    type InStack = unsafe extern "C-unwind" fn(usize, c_int, $($type),*) -> c_int;
                     let code = match self.$field {
                         $crate::library::Own::None => return false,
                         $crate::library::Own::Function(address) => {
@@ -112,7 +112,7 @@ fn find_next(index: usize) -> usize {
         next = symbol(name);
     }
     if next == 0 {
-        next = (missing as extern "C" fn() -> usize as *const ()).addr();
+        next = (missing as extern "C-unwind" fn() -> usize as *const ()).addr();
         eprintln!(
             "annals: the program calls {}, which its MPI library does not have: the call returns an error code",
             name.to_string_lossy()
@@ -124,7 +124,7 @@ fn find_next(index: usize) -> usize {
 
 /// Replaces a function that the library lacks. MPI_ERR_OTHER of each native interface is one of
 /// these values.
-extern "C" fn missing() -> usize {
+extern "C-unwind" fn missing() -> usize {
     16
 }
 
@@ -240,7 +240,7 @@ pub(crate) fn is_in_library(address: usize) -> bool {
 pub(crate) fn is_own(address: usize) -> bool {
     static RANGE: Range = Range::unknown();
     RANGE.contains(address, || {
-        (missing as extern "C" fn() -> usize as *const ()).addr()
+        (missing as extern "C-unwind" fn() -> usize as *const ()).addr()
     })
 }
 

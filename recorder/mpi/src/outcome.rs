@@ -3,7 +3,7 @@
 use crate::collective;
 use crate::communicators::duplicated;
 use crate::event_types::{CollectiveRequested, Requested};
-use crate::requests::{Record, RequestKind};
+use crate::requests::{self, Record, RequestKind};
 use crate::state::Mpi;
 use crate::statuses::{received, status_at, unsent};
 
@@ -24,7 +24,9 @@ pub(crate) enum RequestOutcome {
 #[inline(always)]
 pub(crate) fn outcome(mpi: &Mpi, record: &Record, status: usize) -> RequestOutcome {
     match record.kind {
-        _ if record.is_cancelling && mpi.pmpi.is_cancelled(status_at(status)) => given_up(record),
+        _ if requests::may_be_cancelled(record) && mpi.pmpi.is_cancelled(status_at(status)) => {
+            given_up(record)
+        }
         RequestKind::Send => RequestOutcome::Sent(record.id),
         RequestKind::Receive => {
             let comm = record.comm.filter(|_| record.has_status);

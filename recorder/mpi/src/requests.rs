@@ -225,6 +225,21 @@ pub(crate) fn set_multithreaded(is_multithreaded: bool) {
     IS_MULTITHREADED.store(is_multithreaded, Ordering::Release);
 }
 
+/// Whether a request was cancelled while another thread had its record: from then on, any may be.
+static ANY_MAY_BE_CANCELLED: AtomicBool = AtomicBool::new(false);
+
+/// Notes that a request is cancelled whose record another thread has.
+#[cold]
+pub(crate) fn expect_cancelled() {
+    ANY_MAY_BE_CANCELLED.store(true, Ordering::Release);
+}
+
+/// Returns whether a completed request may have been cancelled: its status tells.
+#[inline(always)]
+pub(crate) fn may_be_cancelled(record: &Record) -> bool {
+    record.is_cancelling || ANY_MAY_BE_CANCELLED.load(Ordering::Acquire)
+}
+
 impl Entry {
     /// Claims the entry for this thread if it is in this phase. Returns whether it was claimed.
     #[inline(always)]
