@@ -3,7 +3,7 @@
 mod live_regions;
 mod stream_losses;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::block::{BlockKind, FileHeader};
@@ -466,7 +466,17 @@ impl Recording {
         }
         let streams = live.streams.into_iter().filter(|open| !open.lacks_counters);
         open.streams.extend(streams.map(|s| (s.stream, s)));
-        self.live_loss.slots_are_lost = live.unnamed_segments != 0 && self.ended != Ended::Running;
+        let definitions = &self.definitions;
+        let mut placed = definitions.streams.values().map(|stream| stream.location);
+        let placed: BTreeSet<_> = placed.by_ref().flatten().collect();
+        let mut threads = definitions.locations.values();
+        // A thread is defined with its stream; where nothing can be read of the definitions, nothing is known of slots either.
+        let has_lost_thread =
+            threads.any(|of| of.kind == LocationKind::Thread && !placed.contains(&of.id));
+        self.live_loss.slots_are_lost = self.ended != Ended::Running
+            && (live.unnamed_segments != 0
+                || self.live_loss.definitions_unreadable
+                || has_lost_thread);
     }
 
     /// Defines streams that were opened so recently that their only definition is in their slots.
@@ -572,7 +582,9 @@ impl Recording {
         let all_are_known = contents().all(|contents| contents.totals.rows.iter().all(is_known));
         let is_cut = self.ended == Ended::Truncated && all_are_known;
         // A file in which nothing is defined is no recording of a process.
-        let is_empty = self.streams.is_empty() && self.definitions.processes.is_empty();
+        let is_empty = self.streams.is_empty()
+            && self.definitions.processes.is_empty()
+            && !self.live_loss.definitions_unreadable;
         if is_empty || !is_cut && !self.live_loss.slots_are_lost {
             return;
         }

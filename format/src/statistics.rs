@@ -33,7 +33,7 @@ pub struct CallStatistics {
     pub exclusive_more_ns: i64,
     /// How long its calls without a call around them may have been left already at the ends of their locations, after losses.
     pub unclear_ns: i64,
-    /// Durations of the calls whose enter and leave are both there.
+    /// Durations of the calls whose enter and leave are both there, without a loss between them.
     pub completed: Histogram,
     /// Calls that were still open at the end.
     pub open_calls: u64,

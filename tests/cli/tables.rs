@@ -232,6 +232,7 @@ fn expected(
             }
             to.calls += 1;
             match call.how {
+                "left" if call.is_uncertain => {}
                 "left" => to.durations.push(call.to_ns - call.from_ns),
                 "unleft" => to.unleft_calls += 1,
                 _ => to.open_calls += 1,

@@ -359,7 +359,8 @@ fn pid_here(input: &InputRecording) -> Option<u32> {
     (process.boot_id == Recorder::boot_id()).then_some(process.pid)
 }
 
-/// Returns when a process ended that did not finish its recording, if this program waited for it.
+/// Returns when a process ended that did not finish its recording, if this program waited for it. A recorder that had shown no sign of
+/// life for longer than it may was stopped with its process, or another program has taken its place (`exec`): then the end is between.
 fn noticed_end(input: &InputRecording, ends: &Ends) -> Option<Definition> {
     let recording = &input.recording;
     let last_ns = recording.last_reference_ns?;
@@ -372,12 +373,18 @@ fn noticed_end(input: &InputRecording, ends: &Ends) -> Option<Definition> {
         _ => ends.others.ended_ns(input.path.file_name()?, pid)?,
     };
     let (process, of) = recording.definitions.processes.iter().next()?;
-    (end_ns >= last_ns).then_some(Definition::ProcessEnd(annals_format::ProcessEnd {
+    let silent_ns = u64::try_from(end_ns.checked_sub(last_ns)?).ok()?;
+    let (end_ns, end_error_ns) =
+        match silent_ns <= 2 * annals_format::live::layout::LONGEST_HEARTBEAT_NS {
+            true => (end_ns, 0),
+            false => (last_ns, silent_ns),
+        };
+    Some(Definition::ProcessEnd(annals_format::ProcessEnd {
         process: *process,
         ended: recording.ended,
         start_ns: of.start_reference_ns,
         end_ns,
-        end_error_ns: 0,
+        end_error_ns,
     }))
 }
 

@@ -214,7 +214,8 @@ impl<E: Extent> CallSink for RegionCounter<E> {
         }
         counts.is_time_uncertain |= !is_over && (frame.is_uncertain || how == Close::Unleft);
         match how {
-            Close::Left if is_counted => counts.completed.add(inside),
+            // Of a call with a loss in it, it is not known whether the leave is its own.
+            Close::Left if is_counted && !frame.is_uncertain => counts.completed.add(inside),
             Close::Unleft => counts.unleft_calls += u64::from(is_counted),
             Close::Open => counts.open_calls += u64::from(is_counted),
             Close::Left => {}

@@ -13,8 +13,10 @@ use annals_format::{
     Recording, RecordingId, StoredChunk,
 };
 use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::fs::{self};
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
@@ -345,6 +347,21 @@ impl InputRecording {
         let process = process.copied().next().unwrap_or(ProcessId::new(0));
         let id = self.recording.header.recording_id;
         RankClaim::of(definitions, definitions, process, id)
+    }
+
+    /// Returns whether a live file is this recording's, and not that of another recording which this is a copy of.
+    pub(crate) fn owns(&self, live: &Path) -> bool {
+        if live == live_path_beside(&self.path) {
+            return true;
+        }
+        let Some(name) = live.as_os_str().as_bytes().strip_suffix(b"-live") else {
+            return true;
+        };
+        let ChunkOrigin::File(file) = &self.origin else {
+            return true;
+        };
+        let beside = fs::metadata(OsStr::from_bytes(name));
+        beside.map_or(true, |beside| (beside.dev(), beside.ino()) == file.identity)
     }
 
     /// Returns the live file of a recording that has its footer, if its process, or a recovery, was killed before it

@@ -93,6 +93,7 @@ fn recover_with(
     if directory.is_none()
         && missing.is_none()
         && let Some(live) = input.live_file_left()
+        && input.owns(&live)
     {
         remove(&live)?;
     }
@@ -140,7 +141,7 @@ fn recover_with(
         return Err(refused(what));
     }
     file.finish()?;
-    if let Some(live) = in_place {
+    if let Some(live) = in_place.filter(|live| input.owns(live)) {
         remove(live)?;
     }
     Ok(Some(Recovered {

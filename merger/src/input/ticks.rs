@@ -349,7 +349,7 @@ impl StreamClock<'_> {
         self.period_ns() < LONG_NS
     }
 
-    /// Returns how many of a stream's events are before one that was recorded earlier, and by how many ticks at most, as far
+    /// Returns how many of a stream's events are before an earlier one of their chunk, and by how many ticks at most, as far
     /// as its chunks can be read.
     pub(crate) fn disorder(
         &self,
@@ -357,9 +357,9 @@ impl StreamClock<'_> {
         chunks: &[StoredChunk],
         is_sorted: bool,
     ) -> (u64, u64) {
-        let mut front = i128::MIN;
         let (mut inversions, mut largest) = (0, 0);
         for stored in chunks {
+            let mut front = i128::MIN;
             let Ok(chunk) = input.load(stored) else {
                 continue;
             };

@@ -89,6 +89,8 @@ impl<S: ValueState> CallSink for OfCalls<'_, S> {
             return;
         }
         match how {
+            // Of a call with a loss in it, it is not known whether the leave is its own.
+            Close::Left if frame.is_uncertain => {}
             Close::Left => {
                 let duration = i128::from(time_ns) - i128::from(frame.entered_ns);
                 self.state.add(Number::Integer(duration));

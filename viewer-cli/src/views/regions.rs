@@ -75,6 +75,10 @@ impl UncertainCalls {
         if in_every_row == 0 && !self.are_lower_bounds {
             return;
         }
+        if in_every_row == 0 {
+            text.push_str("calls of every region: at least these, because events were lost, how many is unknown\n");
+            return;
+        }
         let least = if self.are_lower_bounds {
             "at least"
         } else {
@@ -201,6 +205,8 @@ fn put_unpaired(row: &RegionRow, text: &mut String) {
         let calls = counted(row.open_calls, "call");
         let more = match row.inclusive_more_ns {
             0 => String::new(),
+            // Of an end of which nothing is known.
+            more if more > i64::MAX / 4 => ", or longer, how much is unknown".to_owned(),
             more => format!(", or up to {} longer", time::duration(more)),
         };
         let _ = writeln!(
