@@ -68,7 +68,7 @@ fn noted(depth: u8) -> Option<(usize, u32)> {
     }
 }
 
-/// Returns the bounds of the thread's own stack; zeros if the system does not tell them.
+/// Returns the bounds of the thread's own stack; zeros if the system does not know them.
 fn own_stack() -> (usize, usize) {
     let known = STACK.try_with(Cell::get).unwrap_or_default();
     if known != (0, 0) {
@@ -111,9 +111,9 @@ fn close(mut depth: u8, to: u8) -> u8 {
 pub(crate) enum Nested {
     /// The others were left: the program makes it from outside.
     No,
-    /// A callback of the program makes it; so many others are in progress.
+    /// A callback of the program makes it, while this number of others is in progress.
     OfProgram(u8),
-    /// The library makes it itself; so many others are in progress.
+    /// The library makes it itself, while this number of others is in progress.
     OfLibrary(u8),
 }
 
@@ -140,7 +140,7 @@ pub(crate) fn find_left(depth: u8, at: usize) -> Nested {
         Callers::Program if is_comparable => Nested::OfProgram(live),
         // Nothing is known of the order of stacks: what seems to be in progress was left on another one.
         Callers::Program => {
-            tell_of_fibers();
+            report_fibers();
             close(depth, 0);
             Nested::No
         }
@@ -151,7 +151,7 @@ pub(crate) fn find_left(depth: u8, at: usize) -> Nested {
     }
 }
 
-/// Who made a call.
+/// Where a call is from.
 enum Callers {
     /// The MPI library itself.
     Library,
@@ -202,10 +202,10 @@ fn is_of_start(address: usize) -> bool {
             || object == object_of((libc::pthread_create as *const ()).addr()))
 }
 
-/// Says once that calls were left on other stacks.
-fn tell_of_fibers() {
-    static IS_TOLD: AtomicBool = AtomicBool::new(false);
-    if !IS_TOLD.swap(true, Ordering::Relaxed) {
+/// Reports once that calls were left on other stacks.
+fn report_fibers() {
+    static IS_REPORTED: AtomicBool = AtomicBool::new(false);
+    if !IS_REPORTED.swap(true, Ordering::Relaxed) {
         eprintln!(
             "annals: fibers: a call of MPI was left on another stack than the thread's own; it ends with the next call"
         );

@@ -234,7 +234,7 @@ pub(crate) fn expect_cancelled() {
     ANY_MAY_BE_CANCELLED.store(true, Ordering::Release);
 }
 
-/// Returns whether a completed request may have been cancelled: its status tells.
+/// Returns whether a completed request may have been cancelled, which its status has.
 #[inline(always)]
 pub(crate) fn may_be_cancelled(record: &Record) -> bool {
     record.is_cancelling || ANY_MAY_BE_CANCELLED.load(Ordering::Acquire)
