@@ -466,9 +466,18 @@ fn calls_that_are_open_at_the_end_last_until_then_however_it_ends() {
             let unsaid_s = if is_guessed { 0.1 } else { 0.0 };
             assert!(said_s <= most_s + TOLERANCE_S, "{of}, truly {most_s} s");
             let upper_s = said_s + more_s.max(unsaid_s);
-            assert!(upper_s >= least_s - TOLERANCE_S, "{of}, truly {least_s} s");
-            if column == 0 {
-                assert_eq!(more_s > 0.0, is_guessed, "{of}");
+            // Where `exit` is called, the recording is finished then: on a busy machine, threads run on for some time.
+            let calls_exit = matches!(
+                ending,
+                Ending::Finished | Ending::Exit | Ending::ExitInThread
+            );
+            let late_s = if calls_exit { 1.0 } else { TOLERANCE_S };
+            assert!(
+                upper_s >= least_s - late_s.min(least_s / 2.0),
+                "{of}, truly {least_s} s"
+            );
+            if column == 0 && is_guessed {
+                assert!(more_s > 0.0, "{of}");
             }
         }
         let text = printed(&["regions"], &run_directory);
@@ -523,4 +532,30 @@ fn a_live_file_that_is_gone_is_named_and_its_process_is_never_complete() {
     let merged = merged(&run_directory, "annals");
     let info = printed(&["info"], &merged);
     assert!(info.contains("complete    no"), "{info}");
+}
+
+/// A recording names its live file by an absolute path, which its copy has, too.
+#[test]
+fn a_recovery_of_a_copy_leaves_the_live_file_of_the_original() {
+    let program = Hot::new();
+    program.record(Ending::Alone);
+    let original = program.run_directory(Ending::Alone);
+    let copy = program.scratch.path().join("copy");
+    std::fs::create_dir(&copy).expect("a directory");
+    let files = || {
+        let all = std::fs::read_dir(&original).expect("a directory");
+        let mut all: Vec<PathBuf> = all.map(|file| file.expect("a file").path()).collect();
+        all.sort();
+        all
+    };
+    let before = files();
+    assert_eq!(before.len(), 2, "{before:?}");
+    std::fs::copy(
+        &before[0],
+        copy.join(before[0].file_name().expect("a name")),
+    )
+    .expect("a copy");
+    run(trace_cli().arg("recover").arg(&copy));
+    assert_eq!(files(), before);
+    assert!(regions(&original, &["--region", "hot"])[0]["open_calls"] == 1);
 }

@@ -207,6 +207,12 @@ impl Definitions {
                     }
                     self.add(definition);
                 }
+                // No definition has the kind 0: a crash of the machine has left zeros here.
+                Ok(None) if bytes[before] == 0 => {
+                    let found = "zeros";
+                    let error = FormatError::invalid(before, "a definition", found);
+                    return outcome.and(Err(error));
+                }
                 Ok(None) => {}
                 Err(error) => {
                     let is_whole = Definition::step_over(&mut wire, bytes, before);
