@@ -467,8 +467,8 @@ impl Recording {
         let streams = live.streams.into_iter().filter(|open| !open.lacks_counters);
         open.streams.extend(streams.map(|s| (s.stream, s)));
         let definitions = &self.definitions;
-        let mut placed = definitions.streams.values().map(|stream| stream.location);
-        let placed: BTreeSet<_> = placed.by_ref().flatten().collect();
+        let streams = definitions.streams.values();
+        let placed: BTreeSet<_> = streams.filter_map(|stream| stream.location).collect();
         let mut threads = definitions.locations.values();
         // A thread is defined with its stream; where nothing can be read of the definitions, nothing is known of slots either.
         let has_lost_thread =

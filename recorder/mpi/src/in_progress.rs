@@ -94,16 +94,14 @@ fn own_stack() -> (usize, usize) {
 }
 
 /// Closes the innermost calls down to a depth.
-fn close(mut depth: u8, to: u8) -> u8 {
-    while depth > to {
-        depth -= 1;
+fn close(depth: u8, to: u8) {
+    for depth in (to..depth).rev() {
         if let (Some(mpi), Some((_, region))) = (state::get(), noted(depth))
             && region != NO_REGION
         {
             mpi.recorder.leave(RegionId::new(region));
         }
     }
-    depth
 }
 
 /// What a call is that is made while others seem to be in progress.
@@ -137,14 +135,13 @@ pub(crate) fn find_left(depth: u8, at: usize) -> Nested {
     }
     match callers() {
         Callers::Library => Nested::OfLibrary(live),
-        Callers::Program if is_comparable => Nested::OfProgram(live),
-        // Nothing is known of the order of stacks: what seems to be in progress was left on another one.
-        Callers::Program => {
-            report_fibers();
-            close(depth, 0);
-            Nested::No
-        }
-        Callers::ProgramAlone => {
+        Callers::Callback => Nested::OfProgram(live),
+        // The walk may have ended too early to find the calls around.
+        Callers::Program { is_whole: false } if is_comparable => Nested::OfProgram(live),
+        Callers::Program { .. } => {
+            if !is_comparable {
+                report_fibers();
+            }
             close(live, 0);
             Nested::No
         }
@@ -155,10 +152,10 @@ pub(crate) fn find_left(depth: u8, at: usize) -> Nested {
 enum Callers {
     /// The MPI library itself.
     Library,
-    /// The program.
-    Program,
-    /// The program, and no other call is around it.
-    ProgramAlone,
+    /// A callback of the program: another call is around it.
+    Callback,
+    /// The program, and no other call was found around it. `is_whole`: up to the thread's first function.
+    Program { is_whole: bool },
 }
 
 fn callers() -> Callers {
@@ -172,14 +169,12 @@ fn callers() -> Callers {
     if caller.is_some_and(library::is_in_library) {
         return Callers::Library;
     }
-    let is_alone = !outside.any(library::is_own);
-    // Only if it was walked through to the thread's first function.
+    if outside.any(library::is_own) {
+        return Callers::Callback;
+    }
     let is_whole =
         count < FRAMES as i32 && frames.last().is_some_and(|last| is_of_start(last.addr()));
-    match is_alone && is_whole {
-        true => Callers::ProgramAlone,
-        false => Callers::Program,
-    }
+    Callers::Program { is_whole }
 }
 
 /// Returns whether an address is in the object that starts programs, or threads.
