@@ -198,10 +198,11 @@ fn top_bounds_rules_and_sums() {
     let all = ["--at-least", "1", "--shorter-than", "1s", "--top", "1"];
     let found = suggest(&path, &all);
     assert_eq!(found.names(), ["solve"]);
-    assert_eq!((found.candidates, found.events_saved), (3, 5));
+    // main's only call has a loss in it: how long it took is unknown, and so no candidate.
+    assert_eq!((found.candidates, found.events_saved), (2, 5));
     assert!(!found.filter.contains("main"), "{}", found.filter);
     let shown = text(&path, &all);
-    assert!(shown.contains("Without 1 of 3 regions: 5 of 10 events saved (50.0 %), about"));
+    assert!(shown.contains("Without 1 of 2 regions: 5 of 10 events saved (50.0 %), about"));
 }
 
 #[test]
@@ -214,10 +215,7 @@ fn the_text_marks_losses_and_ends_in_the_filter() {
     let pasted = &shown[shown.find("\n# ").expect("the filter")..];
     pasted.parse::<Rules>().expect("rules");
     let rules: Vec<&str> = pasted.lines().filter(|l| l.starts_with("off ")).collect();
-    assert_eq!(
-        rules,
-        ["off region solve", "off region exchange", "off region main"]
-    );
+    assert_eq!(rules, ["off region solve", "off region exchange"]);
 }
 
 #[test]

@@ -15,7 +15,7 @@ const END_LEN: usize = 2;
 /// fewer, but the fast path stores each integer in full width first, and so touches up to 8 bytes after the event.
 const ROOM: usize = 128;
 /// Length of the buffer that a writer starts with.
-const FIRST_ROOM: usize = 4096;
+const FIRST_ROOM: usize = 1024;
 
 /// An event to be written.
 #[derive(Clone, Copy, Debug)]
@@ -380,6 +380,12 @@ impl EventWriter {
     #[inline]
     pub const fn pending(&self) -> usize {
         self.at
+    }
+
+    /// Returns how many bytes of memory its buffer takes.
+    #[inline]
+    pub const fn allocated(&self) -> usize {
+        self.buffer.len()
     }
 
     /// Returns the bytes to be appended to the file.

@@ -40,6 +40,10 @@ const LOST_CLOCK: ClockId = ClockId::new(u32::MAX);
 /// The source of a stream whose own definition is lost.
 const LOST_SOURCE: SourceId = SourceId::new(u32::MAX);
 
+/// Number of streams of a process, their definitions lost, that get a source each. A small damaged file can name
+/// very many: the further ones share one source.
+const MOST_LOST_SOURCES: usize = 1024;
+
 /// Defines the streams of a recording that have chunks or counts, and whose definitions are lost.
 pub(crate) fn define_lost_streams(recording: &mut Recording) {
     let defined = &recording.definitions.streams;
@@ -314,13 +318,16 @@ impl Unifier {
             };
             self.definitions.add(Definition::Location(d));
         }
+        let mut lost = 0;
         for (id, d) in &own.streams {
+            lost += usize::from(d.source == LOST_SOURCE);
             let known = match d.source {
-                LOST_SOURCE => None,
+                LOST_SOURCE if lost <= MOST_LOST_SOURCES + 1 => None,
                 _ => sources.get(&d.source).copied(),
             };
             let source = known.unwrap_or_else(|| {
                 let name = match d.source {
+                    LOST_SOURCE if lost > MOST_LOST_SOURCES => "source-of-other-streams".into(),
                     LOST_SOURCE => format!("source-of-stream-{}", id.get()),
                     source => format!("source-{}", source.get()),
                 };

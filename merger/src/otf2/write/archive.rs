@@ -416,13 +416,8 @@ impl<'a> Converter<'a> {
         RecordWriter::new(DEFINITION_CHUNK).finish(&mut empty);
         let mut counts = Vec::new();
         for place in 0..self.files.locations.len() {
-            let location = &mut self.files.locations[place];
-            let before = location.writer.pending();
-            location.writer.finish();
-            self.files.waiting += location.writer.pending() - before;
-            counts.push(location.writer.count());
-            let definitions = location.path.with_extension("def");
-            self.files.flush(place)?;
+            counts.push(self.files.finish(place)?);
+            let definitions = self.files.locations[place].path.with_extension("def");
             fs::write(&definitions, &empty).map_err(io("write", &definitions))?;
         }
         self.files.open.clear();

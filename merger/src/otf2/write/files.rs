@@ -14,8 +14,8 @@ pub(crate) const DEFINITION_CHUNK: u64 = 4 << 20;
 /// Bytes that wait for one location.
 const MOST_WAITING: usize = 256 << 10;
 
-/// Bytes that wait for all of them.
-const MOST_WAITING_ALL: usize = 64 << 20;
+/// Bytes of memory for all of them.
+const MOST_ALLOCATED: usize = 128 << 20;
 
 /// Files that are kept open.
 const MOST_OPEN: usize = 128;
@@ -37,7 +37,8 @@ pub(crate) struct Files {
     pub(crate) stem: String,
     pub(crate) locations: Vec<Waiting>,
     pub(crate) open: HashMap<usize, File>,
-    pub(crate) waiting: usize,
+    /// Bytes of memory of the locations' buffers.
+    allocated: usize,
     pub(crate) written: u64,
     pub(crate) is_complete: bool,
 }
@@ -69,7 +70,7 @@ impl Files {
             stem: stem.into_owned(),
             locations: Vec::new(),
             open: HashMap::new(),
-            waiting: 0,
+            allocated: 0,
             written: 0,
             is_complete: false,
         };
@@ -91,22 +92,40 @@ impl Files {
     #[inline]
     pub(crate) fn write(&mut self, place: usize, event: EventToWrite<'_>) -> Result<()> {
         let location = &mut self.locations[place];
-        let before = location.writer.pending();
+        let before = location.writer.allocated();
         let written = location.writer.write(event);
         written.map_err(|source| MergeError::Format {
             path: location.path.clone(),
             error: source,
         })?;
-        let after = location.writer.pending();
-        self.waiting += after - before;
-        if after >= MOST_WAITING {
+        self.allocated += location.writer.allocated() - before;
+        if location.writer.pending() >= MOST_WAITING {
             self.flush(place)?;
-        } else if self.waiting >= MOST_WAITING_ALL {
+        } else if self.allocated >= MOST_ALLOCATED {
             for place in 0..self.locations.len() {
                 self.flush(place)?;
+                self.release(place);
             }
         }
         Ok(())
+    }
+
+    fn release(&mut self, place: usize) {
+        let writer = &mut self.locations[place].writer;
+        self.allocated -= writer.allocated();
+        writer.release();
+    }
+
+    /// Writes the last events of a location; returns how many it has.
+    pub(super) fn finish(&mut self, place: usize) -> Result<u64> {
+        let writer = &mut self.locations[place].writer;
+        let before = writer.allocated();
+        writer.finish();
+        let count = writer.count();
+        self.allocated += writer.allocated() - before;
+        self.flush(place)?;
+        self.release(place);
+        Ok(count)
     }
 
     pub(crate) fn flush(&mut self, place: usize) -> Result<()> {
@@ -131,18 +150,17 @@ impl Files {
         let failed = io("write", &location.path);
         file.write_all_at(bytes, location.written)
             .map_err(&failed)?;
-        let length = bytes.len();
-        location.written += length as u64;
-        self.written += length as u64;
-        self.waiting -= length;
+        let length = bytes.len() as u64;
+        location.written += length;
+        self.written += length;
         for (at, value) in location.writer.patches.drain(..) {
             file.write_all_at(&value.to_le_bytes(), at)
                 .map_err(&failed)?;
         }
+        location.writer.clear();
         // The buffer is kept for later events, unless there are too many of them.
-        match is_few {
-            true => location.writer.clear(),
-            false => location.writer.release(),
+        if !is_few {
+            self.release(place);
         }
         Ok(())
     }
