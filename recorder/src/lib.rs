@@ -88,7 +88,7 @@
 // | what threads share | `shared`, `stream`, `streams` need each other: a stream counts in what all share |
 // | parts of it | `registry` → `storage`, `memory`; `pages` → `memory`; `source`, `status`, `gate`, `id_pool` |
 // | what programs describe | `spec`, `event_type`, `elements` → `row`; `options` → `launcher`, `rules`, `trigger` |
-// | ground | `sys` → `clock` → `thread`; `switch`, `sync`, `builtin`, `limits`, `error` |
+// | ground | `sys` → `clock` → `thread`; `stack`, `switch`, `sync`, `builtin`, `limits`, `error` |
 
 mod builtin;
 mod clock;
@@ -117,6 +117,8 @@ mod shared;
 mod snapshot;
 mod source;
 mod spec;
+#[doc(hidden)]
+pub mod stack;
 mod status;
 mod storage;
 mod stream;

@@ -29,15 +29,16 @@ pub(crate) struct Thread {
     is_in_queue: Cell<bool>,
     is_inside: Cell<bool>,
     is_in_clock: Cell<bool>,
-    /// Safety level of the innermost running callback of the event interface, plus 1. 0 means that
-    /// none runs.
-    pub(crate) callback: Cell<u8>,
+    /// Whether a closure that the event interface called has panicked, for `events::in_progress`.
+    pub(crate) has_panic: Cell<bool>,
     /// See [`Depth`].
     depth: Cell<u8>,
     /// See [`Depth::note`].
     outermost: Cell<(usize, u32)>,
     /// The thread's frames for callbacks of the event interface. Null means that it has none yet.
     pub(crate) lane: Cell<*const ()>,
+    /// Of these or others, the frame of the innermost callback. Null means that none runs.
+    pub(crate) innermost: Cell<*const ()>,
 }
 
 #[cfg(any(
@@ -54,10 +55,11 @@ impl Thread {
             is_in_queue: Cell::new(false),
             is_inside: Cell::new(false),
             is_in_clock: Cell::new(false),
-            callback: Cell::new(0),
+            has_panic: Cell::new(false),
             depth: Cell::new(0),
             outermost: Cell::new((0, 0)),
             lane: Cell::new(null()),
+            innermost: Cell::new(null()),
         }
     }
 }

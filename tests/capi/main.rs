@@ -327,6 +327,30 @@ fn the_event_interface_keeps_to_the_standard_with_the_archive() {
     conformance("events.c", Library::Static);
 }
 
+/// With the shared library, also where only a walk through the callers shows that a callback was left.
+#[test]
+fn functions_of_the_program_leave_the_event_interface_as_they_like() {
+    let prefix = Prefix::get();
+    for (library, is_deep) in [(Library::Shared, true), (Library::Static, false)] {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let source = Path::new(ROOT).join("tests/events/unwinding.cpp");
+        let program = prefix.compile(&source, library, scratch.path());
+        let mut run = Command::new(&program);
+        run.args(is_deep.then_some("deep"));
+        let mut expected = Vec::new();
+        for kind in [
+            "event", "deferred", "dropped", "free", "clock", "pvar", "cvar",
+        ] {
+            for way in ["return", "throw", "longjmp", "exit", "cancel"] {
+                let times = if is_deep && kind == "event" { 2 } else { 1 };
+                expected.extend(std::iter::repeat_n(format!("{kind} {way}"), times));
+            }
+        }
+        expected.push("nested throw".to_owned());
+        assert_eq!(output(&mut run).lines().collect::<Vec<_>>(), expected);
+    }
+}
+
 #[test]
 fn variables_and_categories_keep_to_the_standard_with_the_shared_library() {
     conformance("variables.c", Library::Shared);

@@ -815,3 +815,65 @@ fn a_panic_in_a_callback_leaves_everything_in_order() {
         .unwrap();
     assert_eq!(diary.read(), ["freed"]);
 }
+
+/// What a closure of a tool does when it is called.
+fn panicking(runtime: &Runtime, registration: Registration, calls: &Arc<AtomicU64>) {
+    let calls = Arc::clone(calls);
+    let callback = Callback::new(move |_, _, _| {
+        if calls.fetch_add(1, Ordering::SeqCst).is_multiple_of(2) {
+            panic!("of a tool");
+        }
+    });
+    let level = Safety::AsyncSignalSafe;
+    runtime
+        .register_callback(registration, level, &NO_HINTS, Some(callback))
+        .unwrap();
+}
+
+#[test]
+fn a_panic_of_a_callback_is_resumed_by_the_raise_when_all_were_called() {
+    let producer = producer();
+    let (first, second) = (producer.register(), producer.register());
+    let calls = [Arc::default(), Arc::default()];
+    panicking(&producer.runtime, first, &calls[0]);
+    panicking(&producer.runtime, second, &calls[1]);
+    let panics = |work: &dyn Fn()| {
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        let panic = outcome.expect_err("a panic");
+        assert_eq!(panic.downcast_ref(), Some(&"of a tool"));
+    };
+    let counts = || [0, 1].map(|index: usize| calls[index].load(Ordering::SeqCst));
+    panics(&|| producer.raise(Safety::AsyncSignalSafe, 1));
+    assert_eq!(counts(), [1, 1]);
+    // No callback runs any more, and the panic is over.
+    assert!(producer.runtime.can_change());
+    producer.raise(Safety::AsyncSignalSafe, 2);
+    assert_eq!(counts(), [2, 2]);
+    // Instances that wait are all delivered, and then the panic is resumed.
+    for number in 3..6 {
+        let values = [Value::Int(number)];
+        let raising = Raising::default();
+        let raised = producer
+            .event
+            .raise_deferred(&producer.source, raising, &values);
+        raised.unwrap();
+    }
+    panics(&|| {
+        producer.source.deliver(Safety::None);
+    });
+    assert_eq!((counts(), producer.source.pending()), ([5, 5], 0));
+    assert!(producer.runtime.can_change());
+    // The free callback runs in the call: no thread is inside.
+    let frees = Arc::new(AtomicU64::new(0));
+    let here = Arc::clone(&frees);
+    panics(&|| {
+        let frees = Arc::clone(&here);
+        let free = move |_, _| {
+            frees.fetch_add(1, Ordering::SeqCst);
+            panic!("of a tool");
+        };
+        let _ = producer.runtime.handle_free(first, Some(free));
+    });
+    assert_eq!(frees.load(Ordering::SeqCst), 1);
+    assert!(!producer.runtime.is_registered(first));
+}

@@ -28,7 +28,7 @@ pub struct Setting {
 }
 
 /// Reads a clock.
-pub type ReadClock = Option<unsafe extern "C" fn(data: *mut c_void) -> u64>;
+pub type ReadClock = Option<unsafe extern "C-unwind" fn(data: *mut c_void) -> u64>;
 
 /// A clock, to be added.
 #[derive(Clone, Copy)]
@@ -333,7 +333,7 @@ impl Setting {
 
 /// A clock of the program.
 struct ProgramClock {
-    read: unsafe extern "C" fn(*mut c_void) -> u64,
+    read: unsafe extern "C-unwind" fn(*mut c_void) -> u64,
     data: *mut c_void,
 }
 

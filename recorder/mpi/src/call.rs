@@ -12,6 +12,7 @@
     reason = "functions of a C library are called by address, and its callers' memory is read"
 )]
 
+use annals_recorder::stack::stack_pointer;
 use annals_recorder::{Depth, Elements, EventType, RegionId};
 
 use crate::abi::Abi;
@@ -262,14 +263,14 @@ impl Frame {
             && let Some(mpi) = mpi
             && let Some(region) = mpi.known_region(index)
         {
-            Depth::note(in_progress::stack_pointer(), region.get());
+            Depth::note(stack_pointer(), region.get());
             return Self {
                 mpi: Some(mpi),
                 region: Some(region),
                 depth,
             };
         }
-        Self::begin_rare(index, depth, in_progress::stack_pointer())
+        Self::begin_rare(index, depth, stack_pointer())
     }
 
     #[cold]

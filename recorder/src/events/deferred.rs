@@ -118,26 +118,38 @@ impl Ring {
 
     /// Passes every waiting instance to `deliver`, also those that arrive meanwhile.
     /// Returns their number. Each counts as pending until it was delivered. Delivers nothing while
-    /// another call is delivering.
-    pub(crate) fn drain(&self, mut deliver: impl FnMut(&Waiting, &[u8])) -> usize {
+    /// another call is delivering. `in_turn` runs what it is given: it may leave it by an exception, and then calls
+    /// [`Ring::end_turn`].
+    pub(crate) fn drain(
+        &self,
+        mut deliver: impl FnMut(&Waiting, &[u8]),
+        in_turn: impl Fn(&mut dyn FnMut()),
+    ) -> usize {
         let mut count = 0;
         loop {
             if self.is_delivering.swap(true, Ordering::AcqRel) {
                 return count;
             }
-            let turn = Delivering(&self.is_delivering);
-            while let Some((waiting, data)) = self.first() {
-                deliver(&waiting, &data[..waiting.length]);
-                self.remove_first();
-                count += 1;
-            }
-            drop(turn);
+            in_turn(&mut || {
+                while let Some((waiting, data)) = self.first() {
+                    deliver(&waiting, &data[..waiting.length]);
+                    self.remove_first();
+                    count += 1;
+                }
+            });
+            self.is_delivering.store(false, Ordering::Release);
             // A thread that added an event while this call still had the turn has left it to this
             // call.
             if self.first().is_none() {
                 return count;
             }
         }
+    }
+
+    /// Ends a delivery that was left: its instance counts as delivered.
+    pub(crate) fn end_turn(&self) {
+        self.remove_first();
+        self.is_delivering.store(false, Ordering::Release);
     }
 
     fn first(&self) -> Option<(Waiting, [u8; MAX_BYTES])> {
@@ -170,15 +182,6 @@ impl Ring {
     }
 }
 
-/// Dropped when a delivery ends, also by a panic in a callback.
-struct Delivering<'a>(&'a AtomicBool);
-
-impl Drop for Delivering<'_> {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
-    }
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -204,13 +207,14 @@ mod tests {
                 assert_eq!(ring.push(&waiting(tick), &data), tick < round * 3 + 3);
             }
             assert_eq!(ring.pending(), 3);
-            let count = ring.drain(|waiting, data| {
+            let deliver = |waiting: &Waiting, data: &[u8]| {
                 assert_eq!(waiting.tick, next);
                 assert_eq!(waiting.object.is_some(), next % 2 == 0);
                 let number = next - round * 3;
                 assert_eq!(data, vec![number as u8; (number * 7) as usize]);
                 next += 1;
-            });
+            };
+            let count = ring.drain(deliver, |work| work());
             assert_eq!((count, ring.pending()), (3, 0));
         }
         assert!(!ring.push(&waiting(0), &[0; MAX_BYTES + 1]));
@@ -239,12 +243,13 @@ mod tests {
             let mut taken = 0;
             loop {
                 let is_last = threads.iter().all(|thread| thread.is_finished());
-                taken += ring.drain(|waiting, data| {
+                let deliver = |waiting: &Waiting, data: &[u8]| {
                     assert_eq!(data, waiting.tick.to_le_bytes());
                     let last = &mut seen[waiting.event_type];
                     assert!(waiting.tick > *last, "a thread's own come in order");
                     *last = waiting.tick;
-                });
+                };
+                taken += ring.drain(deliver, |work| work());
                 if is_last {
                     break;
                 }

@@ -12,7 +12,9 @@
 //! that names it: the ender, or the last caller when it leaves. Exactly one of them gets it.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize};
 
+use super::types::Safety;
 use crate::id_pool::IdPool;
 use crate::sync::{AtomicU64, Ordering, fence};
 use crate::thread::THREAD;
@@ -20,7 +22,7 @@ use crate::thread::THREAD;
 /// Most threads with private frames.
 const LANES: usize = 1024;
 /// Frames of a thread: calls back that are nested, in callbacks and signal handlers.
-const DEPTH: usize = 7;
+const DEPTH: usize = 4;
 /// Frames for threads without a private one.
 const SHARED: usize = 64;
 
@@ -31,6 +33,71 @@ pub(crate) struct Frame {
     key: AtomicU64,
     /// Address of the callback.
     entry: AtomicU64,
+    pub(crate) progress: Progress,
+}
+
+/// What ends something that was left: with its owner, and what its context requires.
+pub(crate) type End = fn(frame: &Frame, owner: *const (), required: Safety);
+
+/// Something to be run inside a frame.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Running {
+    /// Ends it if it is left.
+    pub(crate) end: End,
+    /// Null, or valid for ever.
+    pub(crate) owner: *const (),
+    pub(crate) required: Safety,
+    /// Whether the code that runs is in another object than this crate's: then a walk through the callers shows
+    /// whether it was left.
+    pub(crate) is_elsewhere: bool,
+}
+
+/// What runs inside a frame, for its thread: see [`in_progress`](super::in_progress). Only valid while it runs.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// Where the thread's stack was.
+    at: AtomicUsize,
+    /// The frame around, or null.
+    before: AtomicPtr<()>,
+    owner: AtomicPtr<()>,
+    /// The address of an [`End`].
+    end: AtomicPtr<()>,
+    required: AtomicU8,
+    is_elsewhere: AtomicBool,
+}
+
+impl Progress {
+    #[inline(always)]
+    pub(crate) fn begin(&self, at: usize, before: *const (), running: Running) {
+        self.at.store(at, Ordering::Relaxed);
+        self.before.store(before.cast_mut(), Ordering::Relaxed);
+        self.owner
+            .store(running.owner.cast_mut(), Ordering::Relaxed);
+        self.end.store(running.end as *mut (), Ordering::Relaxed);
+        self.required
+            .store(running.required as u8, Ordering::Relaxed);
+        self.is_elsewhere
+            .store(running.is_elsewhere, Ordering::Relaxed);
+    }
+
+    pub(crate) fn at(&self) -> usize {
+        self.at.load(Ordering::Relaxed)
+    }
+
+    /// Returns the frame around, or null, and what runs.
+    pub(crate) fn get(&self) -> (*const (), Running) {
+        let end = self.end.load(Ordering::Relaxed);
+        let required = usize::from(self.required.load(Ordering::Relaxed));
+        let running = Running {
+            #[expect(unsafe_code, reason = "functions are kept as addresses")]
+            // SAFETY: only `begin` stores here, and only functions of this type; a frame that is asked has begun.
+            end: unsafe { std::mem::transmute::<*mut (), End>(end) },
+            owner: self.owner.load(Ordering::Relaxed),
+            required: Safety::ALL.get(required).copied().unwrap_or(Safety::None),
+            is_elsewhere: self.is_elsewhere.load(Ordering::Relaxed),
+        };
+        (self.before.load(Ordering::Relaxed), running)
+    }
 }
 
 /// Keeps the compiler from moving loads and stores across it.
@@ -87,6 +154,11 @@ impl Frame {
         self.entry.store(0, Ordering::Release);
         self.key.store(0, Ordering::Release);
         light_fence();
+    }
+
+    /// Returns the key of what its thread is inside, or 0.
+    pub(crate) fn key(&self) -> u64 {
+        self.key.load(Ordering::Relaxed)
     }
 
     pub(crate) fn holds_key(&self, key: u64) -> bool {
@@ -166,7 +238,7 @@ impl Life {
 /// The frames of a thread, away from those of others.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct ThreadFrames([Frame; DEPTH]);
+pub(crate) struct ThreadFrames([Frame; DEPTH]);
 
 /// All frames of the process.
 #[derive(Debug)]
@@ -184,7 +256,6 @@ pub(crate) fn lanes() -> &'static Lanes {
     ALL.get_or_init(|| {
         crate::sys::register_barrier();
         crate::thread_streams::prepare();
-        crate::thread::on_lane_end(|lane| lanes().release(lane.cast()));
         Lanes {
             lanes: (0..LANES).map(|_| ThreadFrames::default()).collect(),
             shared: (0..SHARED).map(|_| Frame::default()).collect(),
@@ -255,7 +326,7 @@ impl Lanes {
     }
 
     /// Releases the lane of a thread that ends.
-    fn release(&self, lane: *const ThreadFrames) {
+    pub(crate) fn release(&self, lane: *const ThreadFrames) {
         if let Some(lane) = self.number_of(lane) {
             self.ids.release(lane);
         }

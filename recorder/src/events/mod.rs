@@ -49,7 +49,7 @@
 // | the runtime's tables | `runtime` |
 // | registrations | `type_state` → `registration` → `instance` → `event_info`, `source` → `deferred` |
 // | variables and categories | `variables` → `pvar_state` → `pvar`; `variables` → `cvar`; `category` |
-// | ground | `enumeration`, `lanes`, `table`, `types`, `error` |
+// | ground | `in_progress` → `lanes` → `types`; `enumeration`, `table`, `error` |
 
 mod attach;
 mod category;
@@ -58,6 +58,7 @@ mod deferred;
 mod enumeration;
 mod error;
 mod event_info;
+mod in_progress;
 mod instance;
 mod lanes;
 mod pvar;

@@ -5,16 +5,16 @@
 )]
 
 use std::fmt;
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use super::in_progress::{self, keep_panic};
 use super::instance::Instance;
-use super::lanes::{Frame, Lanes, Life, heavy_fence, lanes};
+use super::lanes::{End, Frame, Lanes, Life, Running, heavy_fence, lanes};
 use super::source::SourceState;
 use super::table::Table;
 use super::types::{Info, Safety};
-use crate::thread::THREAD;
 
 /// A registration handle.
 /// Freed handles, and those of other runtimes, are recognised.
@@ -59,7 +59,11 @@ type DroppedCall = Box<dyn Fn(&Dropped) + Send + Sync>;
 
 /// The callback for an instance: called with the instance, the registration, and what the context
 /// requires.
-pub struct Callback(EventCall, usize);
+pub struct Callback {
+    call: EventCall,
+    user_data: usize,
+    is_elsewhere: bool,
+}
 
 impl fmt::Debug for Callback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -69,16 +73,34 @@ impl fmt::Debug for Callback {
 
 impl Callback {
     /// Creates a callback.
-    /// It runs in the threads that raise: in several concurrently, and also nested in itself.
+    /// It runs in the threads that raise: in several concurrently, and also nested in itself. Its panic is resumed in
+    /// the raise, when the other callbacks were called.
     pub fn new(call: impl Fn(&Instance<'_>, Registration, Safety) + Send + Sync + 'static) -> Self {
-        Self(Box::new(call), 0)
+        let call = move |instance: &Instance<'_>, registration, required| {
+            keep_panic(|| call(instance, registration, required));
+        };
+        Self::foreign(call, false)
+    }
+
+    /// Creates a callback for a function of another language, which may leave it in its ways. `is_elsewhere`: whether its
+    /// code is in another object than this crate's.
+    #[doc(hidden)]
+    pub fn foreign(
+        call: impl Fn(&Instance<'_>, Registration, Safety) + Send + Sync + 'static,
+        is_elsewhere: bool,
+    ) -> Self {
+        Self {
+            call: Box::new(call),
+            user_data: 0,
+            is_elsewhere,
+        }
     }
 
     /// Adds a number that the dropped handler gets where this callback would be called: the address
     /// of a program's own data, in other languages.
     #[must_use]
     pub fn user_data(mut self, user_data: usize) -> Self {
-        self.1 = user_data;
+        self.user_data = user_data;
         self
     }
 }
@@ -157,6 +179,8 @@ enum Call {
 struct Entry {
     call: Call,
     user_data: usize,
+    /// See [`Running`].
+    is_elsewhere: bool,
 }
 
 /// A function that runs after the last callback of a registration, with two numbers, so that a
@@ -192,6 +216,8 @@ unsafe impl Send for Book {}
 pub(crate) struct Slot {
     pub(crate) index: usize,
     pub(crate) event_type: usize,
+    /// Whether it is of the process's runtime, and stays for ever.
+    is_of_process: bool,
     pub(crate) life: Life,
     object: AtomicU64,
     /// The runtime's stamp when the registration was allocated.
@@ -229,84 +255,31 @@ impl Drop for Slot {
     }
 }
 
-/// The calling thread's innermost running callback, while this lives.
-struct Inner(u8);
-
-impl Inner {
-    #[inline]
-    fn begin(required: Safety) -> Self {
-        Self(THREAD.with(|thread| thread.callback.replace(required as u8 + 1)))
+/// Ends a callback that was left.
+fn end_callback(frame: &Frame, slot: *const (), required: Safety) {
+    let key = frame.key();
+    // SAFETY: null, or the slot of the process's runtime that the callback was of: it stays for ever.
+    match unsafe { slot.cast::<Slot>().as_ref() } {
+        Some(slot) => slot.leave(frame, key, required),
+        None => frame.leave(),
     }
 }
 
-impl Drop for Inner {
-    #[inline]
-    fn drop(&mut self) {
-        THREAD.with(|thread| thread.callback.set(self.0));
-    }
-}
-
-/// Returns what the innermost callback of the calling thread must be safe for.
-/// `None` means that no callback runs.
-pub(crate) fn current_safety() -> Option<Safety> {
-    let level = THREAD.with(|thread| thread.callback.get());
-    Safety::ALL.get(usize::from(level).checked_sub(1)?).copied()
-}
-
-/// A frame, until the callback is over; also by a panic.
-struct Inside<'a> {
-    slot: &'a Slot,
-    frame: &'a Frame,
-    key: u64,
-    required: Safety,
-}
-
-impl<'a> Inside<'a> {
-    #[inline]
-    fn enter(slot: &'a Slot, lanes: &'static Lanes, key: u64, required: Safety) -> Option<Self> {
-        let frame = lanes.enter(key)?;
-        Some(Self {
-            slot,
-            frame,
-            key,
-            required,
-        })
-    }
-
-    /// Protects what `find` finds while this lives. Returns `None` when it finds nothing or the
-    /// registration is ending.
-    #[inline]
-    fn protect(&self, find: impl Fn() -> *mut Entry) -> Option<&Entry> {
-        loop {
-            let entry = find();
-            self.frame.announce(entry.expose_provenance() as u64);
-            if !self.slot.life.is_live(self.key) {
-                return None;
-            }
-            if find() == entry {
-                // SAFETY: null, or announced in a frame and then still in its place: a thread that
-                // removes it finds the frame (`Slot::collect`), which stays until this is dropped.
-                return unsafe { entry.as_ref() };
-            }
-        }
-    }
-}
-
-impl Drop for Inside<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.frame.leave();
-        if self.slot.life.is_ending(self.key) {
-            self.slot.try_end(self.key, self.required);
-        }
+/// Ends a free callback that was left.
+fn end_free(frame: &Frame, slot: *const (), _required: Safety) {
+    frame.leave();
+    // SAFETY: null, or the slot of the process's runtime that the callback was of: it stays for ever.
+    if let Some(slot) = unsafe { slot.cast::<Slot>().as_ref() } {
+        slot.life.release();
     }
 }
 
 impl Slot {
-    pub(crate) fn new(index: usize, event_type: usize) -> Self {
+    pub(crate) fn new(index: usize, event_type: usize, is_of_process: bool) -> Self {
         Self {
             index,
             event_type,
+            is_of_process,
             life: Life::default(),
             object: AtomicU64::new(0),
             since: AtomicU64::new(0),
@@ -377,9 +350,10 @@ impl Slot {
         callback: Option<Callback>,
         lanes: &Lanes,
     ) {
-        let entry = callback.map(|Callback(call, user_data)| Entry {
-            call: Call::Event(call),
-            user_data,
+        let entry = callback.map(|callback| Entry {
+            call: Call::Event(callback.call),
+            user_data: callback.user_data,
+            is_elsewhere: callback.is_elsewhere,
         });
         let mut book = self.book();
         book.callback_info[level.index()] = info;
@@ -397,12 +371,14 @@ impl Slot {
     pub(crate) fn set_handler(
         &self,
         handler: Option<impl Fn(&Dropped) + Send + Sync + 'static>,
+        is_elsewhere: bool,
         lanes: &Lanes,
     ) {
         let is_none = handler.is_none();
         let entry = handler.map(|handler| Entry {
             call: Call::Dropped(Box::new(handler)),
             user_data: 0,
+            is_elsewhere,
         });
         Self::put(&self.handler, entry, &mut self.book());
         if is_none {
@@ -419,6 +395,7 @@ impl Slot {
         let entry = Entry {
             call: Call::Free(call),
             user_data: 0,
+            is_elsewhere: false,
         };
         let entry = Box::into_raw(Box::new(entry));
         self.book().parked.push(entry);
@@ -492,6 +469,48 @@ impl Slot {
         }
     }
 
+    /// Leaves a frame.
+    #[inline]
+    fn leave(&self, frame: &Frame, key: u64, required: Safety) {
+        frame.leave();
+        if self.life.is_ending(key) {
+            self.try_end(key, required);
+        }
+    }
+
+    /// Protects what `find` finds while the frame is held. Returns `None` when it finds nothing or the
+    /// registration is ending.
+    #[inline]
+    fn protect(&self, frame: &Frame, key: u64, find: impl Fn() -> *mut Entry) -> Option<&Entry> {
+        loop {
+            let entry = find();
+            frame.announce(entry.expose_provenance() as u64);
+            if !self.life.is_live(key) {
+                return None;
+            }
+            if find() == entry {
+                // SAFETY: null, or announced in a frame and then still in its place: a thread that
+                // removes it finds the frame (`Slot::collect`), which is held until the caller leaves it.
+                return unsafe { entry.as_ref() };
+            }
+        }
+    }
+
+    /// Returns how something of this slot runs inside a frame.
+    #[inline]
+    fn running(&self, end: End, required: Safety, is_elsewhere: bool) -> Running {
+        let owner = match self.is_of_process {
+            true => std::ptr::from_ref(self).cast(),
+            false => null(),
+        };
+        Running {
+            end,
+            owner,
+            required,
+            is_elsewhere,
+        }
+    }
+
     /// Returns the callback with the lowest level that the context allows.
     #[inline]
     fn callback_for(&self, required: Safety) -> *mut Entry {
@@ -518,30 +537,33 @@ impl Slot {
         let Some(key) = self.life.live_key() else {
             return;
         };
-        let Some(inside) = Inside::enter(self, lanes, key, required) else {
+        let Some(frame) = in_progress::enter(lanes, key) else {
             self.count_lost(instance.source, Lost::Undelivered, 1);
             return;
         };
-        if (stamp != u64::MAX && self.since.load(Ordering::Acquire) > stamp)
-            || (is_bound
-                && instance.object.map(|object| object.0)
-                    != Some(self.object.load(Ordering::Acquire)))
-        {
-            return;
-        }
-        match inside.protect(|| self.callback_for(required)) {
-            Some(Entry {
-                call: Call::Event(call),
-                ..
-            }) => {
-                let _inner = Inner::begin(required);
-                call(instance, Registration::new(self.index, key), required);
+        let is_for = (stamp == u64::MAX || self.since.load(Ordering::Acquire) <= stamp)
+            && (!is_bound
+                || instance.object.map(|object| object.0)
+                    == Some(self.object.load(Ordering::Acquire)));
+        if is_for {
+            match self.protect(frame, key, || self.callback_for(required)) {
+                Some(Entry {
+                    call: Call::Event(call),
+                    is_elsewhere,
+                    ..
+                }) => {
+                    let running = self.running(end_callback, required, *is_elsewhere);
+                    in_progress::run(frame, running, || {
+                        call(instance, Registration::new(self.index, key), required);
+                    });
+                }
+                _ if self.life.is_live(key) => {
+                    self.count_lost(instance.source, Lost::NoCallback(required), 1);
+                }
+                _ => {}
             }
-            _ if self.life.is_live(key) => {
-                self.count_lost(instance.source, Lost::NoCallback(required), 1);
-            }
-            _ => {}
         }
+        self.leave(frame, key, required);
     }
 
     /// Returns whether the registration is one for this object, of a type that is bound or not.
@@ -604,16 +626,16 @@ impl Slot {
             self.note_untold(source);
             return;
         }
-        let (Some(inside), Some(callback)) = (
-            Inside::enter(self, lanes, key, required),
-            Inside::enter(self, lanes, key, required),
-        ) else {
+        let Some(frame) = in_progress::enter(lanes, key) else {
             self.note_untold(source);
             return;
         };
-        let handler = inside.protect(|| self.handler.load(Ordering::Acquire));
-        let callback = callback.protect(|| self.callback_for(required));
-        if let (Some(handler), Some(callback)) = (handler, callback)
+        // Only read: its entry is not needed once the handler is called.
+        let user_data = self
+            .protect(frame, key, || self.callback_for(required))
+            .map(|callback| callback.user_data);
+        let handler = self.protect(frame, key, || self.handler.load(Ordering::Acquire));
+        if let (Some(handler), Some(user_data)) = (handler, user_data)
             && let Call::Dropped(call) = &handler.call
         {
             let [a, b, c, d, reported, undelivered] = row.take();
@@ -627,13 +649,14 @@ impl Slot {
                 registration: Registration::new(self.index, key),
                 source: source.index as i32,
                 required,
-                user_data: callback.user_data,
+                user_data,
             };
             if dropped.count != 0 {
-                let _inner = Inner::begin(required);
-                call(&dropped);
+                let running = self.running(end_callback, required, handler.is_elsewhere);
+                in_progress::run(frame, running, || call(&dropped));
             }
         }
+        self.leave(frame, key, required);
     }
 
     /// Frees a registration.
@@ -649,8 +672,9 @@ impl Slot {
     ) -> Option<bool> {
         // Like a caller: while it is inside, no thread ends the registration before all of this is
         // stored.
-        let inside = Inside::enter(self, lanes, key, required)?;
+        let frame = in_progress::enter(lanes, key)?;
         if !self.life.begin_end(key) {
+            self.leave(frame, key, required);
             return Some(false);
         }
         let function = function.map_or(null_mut(), |function| function as *mut ());
@@ -659,7 +683,7 @@ impl Slot {
             word.store(value, Ordering::SeqCst);
         }
         heavy_fence();
-        drop(inside);
+        self.leave(frame, key, required);
         Some(true)
     }
 
@@ -675,8 +699,15 @@ impl Slot {
         if !function.is_null() {
             // SAFETY: only `begin_end` stores here, and only functions of this type.
             let function = unsafe { std::mem::transmute::<*mut (), FreeFunction>(function) };
-            let _inner = Inner::begin(required);
-            function(Registration::new(self.index, key), required, data);
+            let call = || function(Registration::new(self.index, key), required, data);
+            match lanes().enter(key) {
+                Some(frame) => {
+                    in_progress::run(frame, self.running(end_free, required, false), call);
+                    frame.leave();
+                }
+                // It is not found if it is left: the slot stays taken then.
+                None => call(),
+            }
         }
         self.life.release();
     }

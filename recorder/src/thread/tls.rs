@@ -5,7 +5,7 @@
 //! into a constant.
 //!
 //! Libraries with such a block can still be loaded at run time: the loader keeps room for small
-//! ones (glibc 512 bytes beyond its own need), and this one is 48 bytes.
+//! ones (glibc 512 bytes beyond its own need), and this one is 64 bytes.
 #![expect(
     unsafe_code,
     reason = "stable Rust has no thread-local storage of this model, and any other calls the loader in a signal \
@@ -28,7 +28,7 @@ mod block {
 
     use crate::thread::Thread;
 
-    const LENGTH: usize = 48;
+    const LENGTH: usize = 64;
     const _: () = assert!(size_of::<Thread>() <= LENGTH && align_of::<Thread>() <= 16);
 
     /// The block's name, one for each version of this crate in a program.

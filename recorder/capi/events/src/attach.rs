@@ -15,8 +15,8 @@ use std::time::Duration;
 use annals_recorder::Inside;
 use annals_recorder::events::{Attach, AttachError, Attachment, Error, Result, attach};
 
-use crate::call;
 use crate::memory::{must_put, put_text, text};
+use crate::{call, call_through};
 use annals_capi::handle::Recorder;
 use annals_capi::spec::{Growing, read_spec};
 use annals_capi::status::{Failure, Status, remember};
@@ -141,12 +141,12 @@ fn error_of(error: AttachError) -> Error {
 /// # Safety
 /// - `spec` is NULL or valid with all it points to, `attachment` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_attach(
+pub unsafe extern "C-unwind" fn annals_t_attach(
     recorder: Recorder,
     spec: *const AttachSpec,
     attachment: *mut AttachmentHandle,
 ) -> i32 {
-    call(|runtime| {
+    call_through(|runtime| {
         if attachment.is_null() {
             return Err(Error::Invalid);
         }
@@ -177,8 +177,8 @@ pub unsafe extern "C" fn annals_t_attach(
 /// # Safety
 /// - `attachment` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_detach(attachment: *mut AttachmentHandle) -> i32 {
-    call(|runtime| {
+pub unsafe extern "C-unwind" fn annals_t_detach(attachment: *mut AttachmentHandle) -> i32 {
+    call_through(|runtime| {
         if attachment.is_null() {
             return Err(Error::Invalid);
         }
@@ -196,8 +196,8 @@ pub unsafe extern "C" fn annals_t_detach(attachment: *mut AttachmentHandle) -> i
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn annals_t_attachment_look(attachment: AttachmentHandle) -> i32 {
-    call(|runtime| {
+pub extern "C-unwind" fn annals_t_attachment_look(attachment: AttachmentHandle) -> i32 {
+    call_through(|runtime| {
         if !runtime.can_change() {
             return Err(Error::NotAccessible);
         }
@@ -207,8 +207,8 @@ pub extern "C" fn annals_t_attachment_look(attachment: AttachmentHandle) -> i32 
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn annals_t_attachment_sample(attachment: AttachmentHandle) -> i32 {
-    call(|_| {
+pub extern "C-unwind" fn annals_t_attachment_sample(attachment: AttachmentHandle) -> i32 {
+    call_through(|_| {
         find(attachment)?.sample();
         Ok(())
     })
@@ -217,7 +217,7 @@ pub extern "C" fn annals_t_attachment_sample(attachment: AttachmentHandle) -> i3
 /// # Safety
 /// - `problems_len` is NULL or valid, `problems` is NULL or has room for as many bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_attachment_problems(
+pub unsafe extern "C-unwind" fn annals_t_attachment_problems(
     attachment: AttachmentHandle,
     problems: *mut c_char,
     problems_len: *mut c_int,

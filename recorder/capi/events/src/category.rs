@@ -23,7 +23,7 @@ pub const MEMBER_CATEGORY: c_int = 3;
 /// # Safety
 /// - `num_cat` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_category_get_num(num_cat: *mut c_int) -> i32 {
+pub unsafe extern "C-unwind" fn annals_t_category_get_num(num_cat: *mut c_int) -> i32 {
     // SAFETY: invariant CALLER (module docs).
     tool_call(|runtime| unsafe { must_put(num_cat, runtime.category_count()) })
 }
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn annals_t_category_get_num(num_cat: *mut c_int) -> i32 {
 /// # Safety
 /// - Each pointer is NULL or valid, those of texts for as many bytes as their lengths contain.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_category_get_info(
+pub unsafe extern "C-unwind" fn annals_t_category_get_info(
     cat_index: c_int,
     name: *mut c_char,
     name_len: *mut c_int,
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn annals_t_category_get_info(
 /// # Safety
 /// - `num_events` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_category_get_num_events(
+pub unsafe extern "C-unwind" fn annals_t_category_get_num_events(
     cat_index: c_int,
     num_events: *mut c_int,
 ) -> i32 {
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn annals_t_category_get_num_events(
 /// # Safety
 /// - `name` is NULL or ends with a zero, `cat_index` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_category_get_index(
+pub unsafe extern "C-unwind" fn annals_t_category_get_index(
     name: *const c_char,
     cat_index: *mut c_int,
 ) -> i32 {
@@ -116,7 +116,7 @@ unsafe fn give_members(
 /// # Safety
 /// - `indices` is NULL or has room for `len`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_category_get_cvars(
+pub unsafe extern "C-unwind" fn annals_t_category_get_cvars(
     cat_index: c_int,
     len: c_int,
     indices: *mut c_int,
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn annals_t_category_get_cvars(
 /// # Safety
 /// - `indices` is NULL or has room for `len`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_category_get_pvars(
+pub unsafe extern "C-unwind" fn annals_t_category_get_pvars(
     cat_index: c_int,
     len: c_int,
     indices: *mut c_int,
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn annals_t_category_get_pvars(
 /// # Safety
 /// - `indices` is NULL or has room for `len`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_category_get_events(
+pub unsafe extern "C-unwind" fn annals_t_category_get_events(
     cat_index: c_int,
     len: c_int,
     indices: *mut c_int,
@@ -152,7 +152,7 @@ pub unsafe extern "C" fn annals_t_category_get_events(
 /// # Safety
 /// - `indices` is NULL or has room for `len`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_category_get_categories(
+pub unsafe extern "C-unwind" fn annals_t_category_get_categories(
     cat_index: c_int,
     len: c_int,
     indices: *mut c_int,
@@ -164,7 +164,7 @@ pub unsafe extern "C" fn annals_t_category_get_categories(
 /// # Safety
 /// - `stamp` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_category_changed(stamp: *mut c_int) -> i32 {
+pub unsafe extern "C-unwind" fn annals_t_category_changed(stamp: *mut c_int) -> i32 {
     // SAFETY: invariant CALLER (module docs).
     tool_call(|runtime| unsafe { must_put(stamp, runtime.category_stamp()) })
 }
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn annals_t_category_changed(stamp: *mut c_int) -> i32 {
 /// # Safety
 /// - Texts are NULL or end with a zero, `cat_index` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_add_category(
+pub unsafe extern "C-unwind" fn annals_t_add_category(
     name: *const c_char,
     desc: *const c_char,
     cat_index: *mut c_int,
@@ -200,7 +200,7 @@ fn member(kind: c_int, index: c_int) -> Result<CategoryMember> {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn annals_t_add_to_category(
+pub extern "C-unwind" fn annals_t_add_to_category(
     cat_index: c_int,
     member_kind: c_int,
     index: c_int,

@@ -16,7 +16,7 @@ use annals_recorder::events::{
 
 use crate::info::{give, hints};
 use crate::memory::{ENUM_NULL, must_put, object, put, put_text, safety, text};
-use crate::{INITIALISED, call, tool_call};
+use crate::{INITIALISED, call, call_through, is_elsewhere, tool_call, tool_call_through};
 
 /// A registration handle in C: its number, as a pointer that is never followed.
 pub(crate) type EventRegistration = *mut c_void;
@@ -24,10 +24,11 @@ pub(crate) type EventRegistration = *mut c_void;
 pub(crate) type EventInstance = *mut c_void;
 
 pub(crate) type EventCallback =
-    Option<unsafe extern "C" fn(EventInstance, EventRegistration, c_int, *mut c_void)>;
-pub(crate) type FreeCallback = Option<unsafe extern "C" fn(EventRegistration, c_int, *mut c_void)>;
+    Option<unsafe extern "C-unwind" fn(EventInstance, EventRegistration, c_int, *mut c_void)>;
+pub(crate) type FreeCallback =
+    Option<unsafe extern "C-unwind" fn(EventRegistration, c_int, *mut c_void)>;
 pub(crate) type DroppedCallback =
-    Option<unsafe extern "C" fn(i64, EventRegistration, c_int, c_int, *mut c_void)>;
+    Option<unsafe extern "C-unwind" fn(i64, EventRegistration, c_int, c_int, *mut c_void)>;
 
 fn registration(handle: EventRegistration) -> Registration {
     Registration::from_bits(handle.addr() as u64)
@@ -42,7 +43,10 @@ const _: () = assert!(size_of::<usize>() == 8, "registration handles have 64 bit
 /// # Safety
 /// - `provided` is NULL or valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_init_thread(required: c_int, provided: *mut c_int) -> i32 {
+pub(crate) unsafe extern "C-unwind" fn annals_t_init_thread(
+    required: c_int,
+    provided: *mut c_int,
+) -> i32 {
     // Whatever thread level is required, all threads may call all functions.
     const MULTIPLE: c_int = 3;
     call(|_| {
@@ -57,7 +61,7 @@ pub(crate) unsafe extern "C" fn annals_t_init_thread(required: c_int, provided: 
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn annals_t_finalize() -> i32 {
+pub(crate) extern "C-unwind" fn annals_t_finalize() -> i32 {
     call(|_| {
         let (order, seen) = (Ordering::AcqRel, Ordering::Acquire);
         let less = |count: i32| (count > 0).then_some(count - 1);
@@ -69,7 +73,7 @@ pub(crate) extern "C" fn annals_t_finalize() -> i32 {
 /// # Safety
 /// - `num_sources` is NULL or valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_source_get_num(num_sources: *mut c_int) -> i32 {
+pub(crate) unsafe extern "C-unwind" fn annals_t_source_get_num(num_sources: *mut c_int) -> i32 {
     // SAFETY: invariant CALLER (module docs).
     tool_call(|runtime| unsafe { must_put(num_sources, runtime.source_count()) })
 }
@@ -77,7 +81,7 @@ pub(crate) unsafe extern "C" fn annals_t_source_get_num(num_sources: *mut c_int)
 /// # Safety
 /// - Each pointer is NULL or valid, those of texts for as many bytes as their lengths contain.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_source_get_info(
+pub(crate) unsafe extern "C-unwind" fn annals_t_source_get_info(
     source_index: c_int,
     name: *mut c_char,
     name_len: *mut c_int,
@@ -109,11 +113,11 @@ pub(crate) unsafe extern "C" fn annals_t_source_get_info(
 /// # Safety
 /// - `timestamp` is NULL or valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_source_get_timestamp(
+pub(crate) unsafe extern "C-unwind" fn annals_t_source_get_timestamp(
     source_index: c_int,
     timestamp: *mut i64,
 ) -> i32 {
-    tool_call(|runtime| {
+    tool_call_through(|runtime| {
         let tick = runtime.source_timestamp(source_index)?;
         // SAFETY: invariant CALLER (module docs).
         unsafe { must_put(timestamp, tick as i64) }
@@ -123,7 +127,7 @@ pub(crate) unsafe extern "C" fn annals_t_source_get_timestamp(
 /// # Safety
 /// - `num_events` is NULL or valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_event_get_num(num_events: *mut c_int) -> i32 {
+pub(crate) unsafe extern "C-unwind" fn annals_t_event_get_num(num_events: *mut c_int) -> i32 {
     // SAFETY: invariant CALLER (module docs).
     tool_call(|runtime| unsafe { must_put(num_events, runtime.event_count()) })
 }
@@ -132,7 +136,7 @@ pub(crate) unsafe extern "C" fn annals_t_event_get_num(num_events: *mut c_int) -
 /// - Each pointer is NULL or valid: texts for as many bytes, and arrays for as many elements, as
 ///   their lengths contain.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_event_get_info(
+pub(crate) unsafe extern "C-unwind" fn annals_t_event_get_info(
     event_index: c_int,
     name: *mut c_char,
     name_len: *mut c_int,
@@ -185,7 +189,7 @@ pub(crate) unsafe extern "C" fn annals_t_event_get_info(
 /// # Safety
 /// - `name` is NULL or ends with a zero, `event_index` is NULL or valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_event_get_index(
+pub(crate) unsafe extern "C-unwind" fn annals_t_event_get_index(
     name: *const c_char,
     event_index: *mut c_int,
 ) -> i32 {
@@ -200,7 +204,7 @@ pub(crate) unsafe extern "C" fn annals_t_event_get_index(
 /// # Safety
 /// - Each pointer is NULL or valid; `info` is an info object.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_event_handle_alloc(
+pub(crate) unsafe extern "C-unwind" fn annals_t_event_handle_alloc(
     event_index: c_int,
     obj_handle: *mut c_void,
     info: *mut Info,
@@ -221,7 +225,7 @@ pub(crate) unsafe extern "C" fn annals_t_event_handle_alloc(
 /// # Safety
 /// - `info` is NULL or an info object.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_event_handle_set_info(
+pub(crate) unsafe extern "C-unwind" fn annals_t_event_handle_set_info(
     event_registration: EventRegistration,
     info: *mut Info,
 ) -> i32 {
@@ -233,7 +237,7 @@ pub(crate) unsafe extern "C" fn annals_t_event_handle_set_info(
 /// # Safety
 /// - `info_used` is NULL or valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_event_handle_get_info(
+pub(crate) unsafe extern "C-unwind" fn annals_t_event_handle_get_info(
     event_registration: EventRegistration,
     info_used: *mut *mut Info,
 ) -> i32 {
@@ -249,7 +253,7 @@ pub(crate) unsafe extern "C" fn annals_t_event_handle_get_info(
 /// - `info` is NULL or an info object; the function may be called with `user_data` until the
 ///   registration is over or has another.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_event_register_callback(
+pub(crate) unsafe extern "C-unwind" fn annals_t_event_register_callback(
     event_registration: EventRegistration,
     cb_safety: c_int,
     info: *mut Info,
@@ -275,7 +279,7 @@ pub(crate) unsafe extern "C" fn annals_t_event_register_callback(
                     )
                 };
             };
-            Callback::new(call).user_data(data)
+            Callback::foreign(call, is_elsewhere(function as usize)).user_data(data)
         });
         let registration = registration(event_registration);
         runtime.register_callback(registration, level, hints, callback)
@@ -285,7 +289,7 @@ pub(crate) unsafe extern "C" fn annals_t_event_register_callback(
 /// # Safety
 /// - `info` is NULL or an info object.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_event_callback_set_info(
+pub(crate) unsafe extern "C-unwind" fn annals_t_event_callback_set_info(
     event_registration: EventRegistration,
     cb_safety: c_int,
     info: *mut Info,
@@ -299,7 +303,7 @@ pub(crate) unsafe extern "C" fn annals_t_event_callback_set_info(
 /// # Safety
 /// - `info_used` is NULL or valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_event_callback_get_info(
+pub(crate) unsafe extern "C-unwind" fn annals_t_event_callback_get_info(
     event_registration: EventRegistration,
     cb_safety: c_int,
     info_used: *mut *mut Info,
@@ -314,7 +318,7 @@ pub(crate) unsafe extern "C" fn annals_t_event_callback_get_info(
 }
 
 fn call_free(registration: Registration, required: Safety, [function, data]: [usize; 2]) {
-    type Function = unsafe extern "C" fn(EventRegistration, c_int, *mut c_void);
+    type Function = unsafe extern "C-unwind" fn(EventRegistration, c_int, *mut c_void);
     let function = std::ptr::with_exposed_provenance::<()>(function);
     // SAFETY: only `annals_t_event_handle_free` passes it on, and has it from a function of this
     // type.
@@ -327,13 +331,13 @@ fn call_free(registration: Registration, required: Safety, [function, data]: [us
 /// # Safety
 /// - The function may be called with `user_data`, in any thread, until it was.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_event_handle_free(
+pub(crate) unsafe extern "C-unwind" fn annals_t_event_handle_free(
     event_registration: EventRegistration,
     user_data: *mut c_void,
     free_cb_function: FreeCallback,
 ) -> i32 {
     let data = user_data.expose_provenance();
-    tool_call(|runtime| {
+    tool_call_through(|runtime| {
         let registration = registration(event_registration);
         match free_cb_function {
             None => runtime.handle_free_raw(registration, None, [0; 2]),
@@ -348,7 +352,7 @@ pub(crate) unsafe extern "C" fn annals_t_event_handle_free(
 /// # Safety
 /// - The function may be called until the registration is over or has another.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_event_set_dropped_handler(
+pub(crate) unsafe extern "C-unwind" fn annals_t_event_set_dropped_handler(
     event_registration: EventRegistration,
     dropped_cb_function: DroppedCallback,
 ) -> i32 {
@@ -363,7 +367,9 @@ pub(crate) unsafe extern "C" fn annals_t_event_set_dropped_handler(
                 unsafe { function(count, registration, dropped.source, required, user_data) };
             }
         });
-        runtime.set_dropped_handler(registration(event_registration), handler)
+        let is_elsewhere = dropped_cb_function.is_some_and(|f| is_elsewhere(f as usize));
+        let registration = registration(event_registration);
+        runtime.set_foreign_dropped_handler(registration, handler, is_elsewhere)
     })
 }
 
@@ -377,7 +383,7 @@ unsafe fn instance<'a>(instance: EventInstance) -> Result<&'a Instance<'a>> {
 /// # Safety
 /// - `event_instance` is NULL or what the running callback was called with, `buffer` has room.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_event_read(
+pub(crate) unsafe extern "C-unwind" fn annals_t_event_read(
     event_instance: EventInstance,
     element_index: c_int,
     buffer: *mut c_void,
@@ -400,7 +406,7 @@ pub(crate) unsafe extern "C" fn annals_t_event_read(
 /// - `event_instance` is NULL or what the running callback was called with, `buffer` has room for
 ///   the event type's extent.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_event_copy(
+pub(crate) unsafe extern "C-unwind" fn annals_t_event_copy(
     event_instance: EventInstance,
     buffer: *mut c_void,
 ) -> i32 {
@@ -421,11 +427,11 @@ pub(crate) unsafe extern "C" fn annals_t_event_copy(
 /// - `event_instance` is NULL or what the running callback was called with, `event_timestamp` NULL
 ///   or valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_event_get_timestamp(
+pub(crate) unsafe extern "C-unwind" fn annals_t_event_get_timestamp(
     event_instance: EventInstance,
     event_timestamp: *mut i64,
 ) -> i32 {
-    call(|_| {
+    call_through(|_| {
         // SAFETY: invariant CALLER (module docs).
         let tick = unsafe { instance(event_instance)? }.timestamp()?;
         // SAFETY: invariant CALLER (module docs).
@@ -437,7 +443,7 @@ pub(crate) unsafe extern "C" fn annals_t_event_get_timestamp(
 /// - `event_instance` is NULL or what the running callback was called with, `source_index` NULL or
 ///   valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_event_get_source(
+pub(crate) unsafe extern "C-unwind" fn annals_t_event_get_source(
     event_instance: EventInstance,
     source_index: *mut c_int,
 ) -> i32 {
@@ -452,7 +458,7 @@ pub(crate) unsafe extern "C" fn annals_t_event_get_source(
 /// # Safety
 /// - Each pointer is NULL or valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_enum_get_info(
+pub(crate) unsafe extern "C-unwind" fn annals_t_enum_get_info(
     enumtype: c_int,
     num: *mut c_int,
     name: *mut c_char,
@@ -471,7 +477,7 @@ pub(crate) unsafe extern "C" fn annals_t_enum_get_info(
 /// # Safety
 /// - Each pointer is NULL or valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_enum_get_item(
+pub(crate) unsafe extern "C-unwind" fn annals_t_enum_get_item(
     enumtype: c_int,
     index: c_int,
     value: *mut c_int,

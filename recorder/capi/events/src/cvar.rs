@@ -8,6 +8,7 @@
 )]
 
 use std::ffi::{c_char, c_int, c_void};
+use std::mem::ManuallyDrop;
 
 use annals_recorder::events::{
     CvarHandle as Handle, CvarSpec, Datatype, Enumeration, Error, ObjectHandle, Result, Value,
@@ -17,14 +18,15 @@ use crate::memory::{
     ENUM_NULL, bind, bits_of, count, datatype, enumeration, must_put, object, optional_text,
     pointer_of, put, put_text, put_values, scope, text, value_at, verbosity,
 };
-use crate::{call, tool_call};
+use crate::{call, tool_call, tool_call_through};
 
 /// A handle in C: its number and 1, as a pointer that is never followed.
 pub(crate) type CvarHandle = *mut c_void;
 
-pub(crate) type CvarRead = Option<unsafe extern "C" fn(*mut c_void, *const u64, *mut c_void)>;
+pub(crate) type CvarRead =
+    Option<unsafe extern "C-unwind" fn(*mut c_void, *const u64, *mut c_void)>;
 pub(crate) type CvarWrite =
-    Option<unsafe extern "C" fn(*mut c_void, *const u64, *const c_void) -> c_int>;
+    Option<unsafe extern "C-unwind" fn(*mut c_void, *const u64, *const c_void) -> c_int>;
 
 fn handle_of(handle: CvarHandle) -> Handle {
     let number = i32::try_from(handle.addr()).map_or(-1, |number| number - 1);
@@ -34,7 +36,7 @@ fn handle_of(handle: CvarHandle) -> Handle {
 /// # Safety
 /// - `num_cvar` is NULL or valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_cvar_get_num(num_cvar: *mut c_int) -> i32 {
+pub(crate) unsafe extern "C-unwind" fn annals_t_cvar_get_num(num_cvar: *mut c_int) -> i32 {
     // SAFETY: invariant CALLER (module docs).
     tool_call(|runtime| unsafe { must_put(num_cvar, runtime.cvar_count()) })
 }
@@ -42,7 +44,7 @@ pub(crate) unsafe extern "C" fn annals_t_cvar_get_num(num_cvar: *mut c_int) -> i
 /// # Safety
 /// - Each pointer is NULL or valid, those of texts for as many bytes as their lengths contain.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_cvar_get_info(
+pub(crate) unsafe extern "C-unwind" fn annals_t_cvar_get_info(
     cvar_index: c_int,
     name: *mut c_char,
     name_len: *mut c_int,
@@ -78,7 +80,7 @@ pub(crate) unsafe extern "C" fn annals_t_cvar_get_info(
 /// # Safety
 /// - `name` is NULL or ends with a zero, `cvar_index` is NULL or valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_cvar_get_index(
+pub(crate) unsafe extern "C-unwind" fn annals_t_cvar_get_index(
     name: *const c_char,
     cvar_index: *mut c_int,
 ) -> i32 {
@@ -93,7 +95,7 @@ pub(crate) unsafe extern "C" fn annals_t_cvar_get_index(
 /// # Safety
 /// - `obj_handle`, `handle` and `count` are NULL or valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_cvar_handle_alloc(
+pub(crate) unsafe extern "C-unwind" fn annals_t_cvar_handle_alloc(
     cvar_index: c_int,
     obj_handle: *mut c_void,
     handle: *mut CvarHandle,
@@ -117,7 +119,7 @@ pub(crate) unsafe extern "C" fn annals_t_cvar_handle_alloc(
 /// # Safety
 /// - `handle` is NULL or valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_cvar_handle_free(handle: *mut CvarHandle) -> i32 {
+pub(crate) unsafe extern "C-unwind" fn annals_t_cvar_handle_free(handle: *mut CvarHandle) -> i32 {
     tool_call(|runtime| {
         if handle.is_null() {
             return Err(Error::Invalid);
@@ -132,8 +134,11 @@ pub(crate) unsafe extern "C" fn annals_t_cvar_handle_free(handle: *mut CvarHandl
 /// # Safety
 /// - `buf` is NULL or has room for the variable's values.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_cvar_read(handle: CvarHandle, buf: *mut c_void) -> i32 {
-    tool_call(|runtime| {
+pub(crate) unsafe extern "C-unwind" fn annals_t_cvar_read(
+    handle: CvarHandle,
+    buf: *mut c_void,
+) -> i32 {
+    tool_call_through(|runtime| {
         let values = runtime.cvar_read(handle_of(handle))?;
         if buf.is_null() {
             return Err(Error::Invalid);
@@ -157,16 +162,21 @@ unsafe fn values(datatype: Datatype, from: *const c_void, count: usize) -> Vec<V
 /// # Safety
 /// - `buf` is NULL or has the variable's values.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_cvar_write(handle: CvarHandle, buf: *const c_void) -> i32 {
-    tool_call(|runtime| {
+pub(crate) unsafe extern "C-unwind" fn annals_t_cvar_write(
+    handle: CvarHandle,
+    buf: *const c_void,
+) -> i32 {
+    tool_call_through(|runtime| {
         let handle = handle_of(handle);
         let (info, count) = runtime.cvar_of(handle)?;
         if buf.is_null() {
             return Err(Error::Invalid);
         }
         // SAFETY: invariant CALLER (module docs).
-        let values = unsafe { values(info.datatype, buf, count) };
-        runtime.cvar_write(handle, &values)
+        let values = ManuallyDrop::new(unsafe { values(info.datatype, buf, count) });
+        let outcome = runtime.cvar_write(handle, &values);
+        drop(ManuallyDrop::into_inner(values));
+        outcome
     })
 }
 
@@ -179,16 +189,17 @@ fn outcome(code: c_int) -> Result<()> {
     Err(known.unwrap_or(Error::Invalid))
 }
 
-/// Allocates room for the given number of values, aligned for all of them.
-fn room(datatype: Datatype, count: usize) -> Vec<u64> {
-    vec![0; (count * datatype.size()).div_ceil(8)]
+/// Allocates room for the given number of values, aligned for all of them. It is lost if the function that gets it is left by an
+/// exception or a jump ([`call_through`](crate::call_through)).
+fn room(datatype: Datatype, count: usize) -> ManuallyDrop<Vec<u64>> {
+    ManuallyDrop::new(vec![0; (count * datatype.size()).div_ceil(8)])
 }
 
 /// # Safety
 /// - Texts are NULL or end with a zero, `initial` points to `num_values` values, `cvar_index` is
 ///   NULL or valid; the functions may be called with `data` in any thread, for ever.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_add_cvar(
+pub(crate) unsafe extern "C-unwind" fn annals_t_add_cvar(
     name: *const c_char,
     verbosity_level: c_int,
     value_type: c_int,
@@ -235,6 +246,7 @@ pub(crate) unsafe extern "C" fn annals_t_add_cvar(
                     // SAFETY: all of them are there.
                     *value = unsafe { value_at(datatype, to, index) };
                 }
+                drop(ManuallyDrop::into_inner(room));
             };
             let set = move |object: Option<ObjectHandle>, values: &[Value]| {
                 let mut room = room(datatype, values.len());
@@ -244,7 +256,9 @@ pub(crate) unsafe extern "C" fn annals_t_add_cvar(
                 let bits = bits_of(object);
                 let data = std::ptr::with_exposed_provenance_mut(data);
                 // SAFETY: `annals_t.h` requires of a variable's functions that they may be called.
-                outcome(unsafe { write(data, pointer_of(object, &bits), from) })
+                let code = unsafe { write(data, pointer_of(object, &bits), from) };
+                drop(ManuallyDrop::into_inner(room));
+                outcome(code)
             };
             spec = spec.access(get, set);
         }

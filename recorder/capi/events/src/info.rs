@@ -43,7 +43,7 @@ unsafe fn of<'a>(info: *mut Info) -> Result<&'a mut Info> {
 /// # Safety
 /// - `info` is NULL or a place for an info object.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_info_create(info: *mut *mut Info) -> i32 {
+pub(crate) unsafe extern "C-unwind" fn annals_t_info_create(info: *mut *mut Info) -> i32 {
     call(|_| {
         if info.is_null() {
             return Err(Error::Invalid);
@@ -57,7 +57,7 @@ pub(crate) unsafe extern "C" fn annals_t_info_create(info: *mut *mut Info) -> i3
 /// # Safety
 /// - `info` is NULL or points to an info object, or to NULL.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_info_free(info: *mut *mut Info) -> i32 {
+pub(crate) unsafe extern "C-unwind" fn annals_t_info_free(info: *mut *mut Info) -> i32 {
     call(|_| {
         if info.is_null() {
             return Err(Error::Invalid);
@@ -76,7 +76,7 @@ pub(crate) unsafe extern "C" fn annals_t_info_free(info: *mut *mut Info) -> i32 
 /// # Safety
 /// - `info` is an info object; `key` and `value` end with a zero.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_info_set(
+pub(crate) unsafe extern "C-unwind" fn annals_t_info_set(
     info: *mut Info,
     key: *const c_char,
     value: *const c_char,
@@ -92,7 +92,7 @@ pub(crate) unsafe extern "C" fn annals_t_info_set(
 /// # Safety
 /// - `info` is an info object, `key` ends with a zero, and the rest is NULL or valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_info_get(
+pub(crate) unsafe extern "C-unwind" fn annals_t_info_get(
     info: *mut Info,
     key: *const c_char,
     value: *mut c_char,
@@ -116,7 +116,10 @@ pub(crate) unsafe extern "C" fn annals_t_info_get(
 /// # Safety
 /// - `info` is an info object, `nkeys` NULL or valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_info_get_nkeys(info: *mut Info, nkeys: *mut c_int) -> i32 {
+pub(crate) unsafe extern "C-unwind" fn annals_t_info_get_nkeys(
+    info: *mut Info,
+    nkeys: *mut c_int,
+) -> i32 {
     call(|_| {
         // SAFETY: invariant CALLER (module docs).
         let info = unsafe { of(info)? };
@@ -128,7 +131,7 @@ pub(crate) unsafe extern "C" fn annals_t_info_get_nkeys(info: *mut Info, nkeys: 
 /// # Safety
 /// - `info` is an info object; `key` and `key_len` are NULL or valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_info_get_nthkey(
+pub(crate) unsafe extern "C-unwind" fn annals_t_info_get_nthkey(
     info: *mut Info,
     n: c_int,
     key: *mut c_char,

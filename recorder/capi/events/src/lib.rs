@@ -23,6 +23,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use annals_recorder::events::{Error, Result, Runtime};
+use annals_recorder::stack;
 
 /// How often the interface is initialised.
 static INITIALISED: AtomicI32 = AtomicI32::new(0);
@@ -37,10 +38,44 @@ fn call(work: impl FnOnce(&'static Runtime) -> Result<()>) -> i32 {
     }
 }
 
+/// Runs a call in which functions of the program may run. These may leave it by an exception, by `longjmp` or by the end of
+/// their thread: there is nothing here that would have to be cleaned up, and no panic is caught.
+#[inline(always)]
+fn call_through(work: impl FnOnce(&'static Runtime) -> Result<()>) -> i32 {
+    match work(Runtime::process()) {
+        Ok(()) => 0,
+        Err(error) => error.code(),
+    }
+}
+
+/// Returns the error of tools' calls before the interface is initialised.
+fn check_initialised() -> Result<()> {
+    match INITIALISED.load(Ordering::Acquire) {
+        ..=0 => Err(Error::NotInitialized),
+        _ => Ok(()),
+    }
+}
+
 /// Runs a call of a tool, for which the interface must be initialised.
 fn tool_call(work: impl FnOnce(&'static Runtime) -> Result<()>) -> i32 {
-    if INITIALISED.load(Ordering::Acquire) <= 0 {
-        return Error::NotInitialized.code();
-    }
-    call(work)
+    call(|runtime| {
+        check_initialised()?;
+        work(runtime)
+    })
+}
+
+/// Runs a call of a tool in which functions of the program may run, as [`call_through`] does.
+#[inline(always)]
+fn tool_call_through(work: impl FnOnce(&'static Runtime) -> Result<()>) -> i32 {
+    call_through(|runtime| {
+        check_initialised()?;
+        work(runtime)
+    })
+}
+
+/// Returns whether a function of the program is in another object than this library: then a walk through the callers shows
+/// whether it was left.
+fn is_elsewhere(function: usize) -> bool {
+    stack::prepare();
+    stack::object_of(function) != stack::object_of((is_elsewhere as *const ()).addr())
 }

@@ -13,13 +13,13 @@ use annals_recorder::events::{
     Error, EventType, EventTypeSpec, Raising, Result, Source, SourceSpec,
 };
 
-use crate::call;
 use crate::memory::{
     bind, count, datatype, must_put, object, optional_text, put, safety, text, verbosity,
 };
+use crate::{call, call_through};
 
 /// Reads a source's clock.
-pub type ReadSourceClock = Option<unsafe extern "C" fn(data: *mut c_void) -> i64>;
+pub type ReadSourceClock = Option<unsafe extern "C-unwind" fn(data: *mut c_void) -> i64>;
 
 /// The ordering codes in C.
 const UNORDERED: c_int = 1;
@@ -30,7 +30,7 @@ pub const SEQUENCED: c_int = 1;
 /// - Texts are NULL or end with a zero, `source` is NULL or valid, and the clock may be read in any
 ///   thread, for ever.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_add_source(
+pub unsafe extern "C-unwind" fn annals_t_add_source(
     name: *const c_char,
     desc: *const c_char,
     ordering: c_int,
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn annals_t_add_source(
 /// - Texts are NULL or end with a zero, the arrays have `num_elements` elements, and `event` is
 ///   NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_add_event_type(
+pub unsafe extern "C-unwind" fn annals_t_add_event_type(
     name: *const c_char,
     desc: *const c_char,
     verbosity_level: c_int,
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn annals_t_add_event_type(
 /// - Texts are NULL or end with a zero, the arrays have `num` elements, and `enumtype` is NULL or
 ///   valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_add_enum(
+pub unsafe extern "C-unwind" fn annals_t_add_enum(
     name: *const c_char,
     num: c_int,
     values: *const c_int,
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn annals_t_add_enum(
 /// # Safety
 /// - `name` is NULL or ends with a zero, `obj_handle` is NULL or points to a handle.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_add_object(
+pub unsafe extern "C-unwind" fn annals_t_add_object(
     bind_kind: c_int,
     obj_handle: *const c_void,
     name: *const c_char,
@@ -210,7 +210,7 @@ unsafe fn raising<'a>(
 /// # Safety
 /// - `event` is what was added.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_is_wanted(event: *const EventType) -> c_int {
+pub unsafe extern "C-unwind" fn annals_t_is_wanted(event: *const EventType) -> c_int {
     // SAFETY: invariant CALLER (module docs).
     let event = unsafe { event.as_ref() };
     event.is_some_and(EventType::is_wanted).into()
@@ -220,7 +220,7 @@ pub unsafe extern "C" fn annals_t_is_wanted(event: *const EventType) -> c_int {
 /// - `event` and `source` are what was added, `data` has the event type's extent, `observed` and
 ///   `obj_handle` are NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_raise(
+pub unsafe extern "C-unwind" fn annals_t_raise(
     event: *const EventType,
     source: *const Source,
     cb_safety: c_int,
@@ -234,7 +234,7 @@ pub unsafe extern "C" fn annals_t_raise(
     {
         return 0;
     }
-    call(|_| {
+    call_through(|_| {
         // SAFETY: invariant CALLER (module docs).
         let (event, source) = unsafe { both(event, source)? };
         // SAFETY: invariant CALLER (module docs).
@@ -247,14 +247,14 @@ pub unsafe extern "C" fn annals_t_raise(
 /// - `event` and `source` are what was added, `data` has the event type's extent, `observed` and
 ///   `obj_handle` are NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_raise_deferred(
+pub unsafe extern "C-unwind" fn annals_t_raise_deferred(
     event: *const EventType,
     source: *const Source,
     observed: *const i64,
     obj_handle: *const c_void,
     data: *const c_void,
 ) -> i32 {
-    call(|_| {
+    call_through(|_| {
         // SAFETY: invariant CALLER (module docs).
         let (event, source) = unsafe { both(event, source)? };
         // SAFETY: invariant CALLER (module docs).
@@ -266,12 +266,12 @@ pub unsafe extern "C" fn annals_t_raise_deferred(
 /// # Safety
 /// - `source` is what was added, `count` NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_deliver(
+pub unsafe extern "C-unwind" fn annals_t_deliver(
     source: *const Source,
     cb_safety: c_int,
     count: *mut c_int,
 ) -> i32 {
-    call(|_| {
+    call_through(|_| {
         // SAFETY: invariant CALLER (module docs).
         let source = unsafe { source.as_ref() }.ok_or(Error::InvalidHandle)?;
         let delivered = source.deliver(safety(cb_safety)?);
@@ -284,7 +284,7 @@ pub unsafe extern "C" fn annals_t_deliver(
 /// # Safety
 /// - `event` and `source` are what was added, `obj_handle` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_report_dropped(
+pub unsafe extern "C-unwind" fn annals_t_report_dropped(
     event: *const EventType,
     source: *const Source,
     obj_handle: *const c_void,

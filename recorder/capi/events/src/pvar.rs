@@ -18,7 +18,7 @@ use crate::memory::{
     ENUM_NULL, ValueBytes, bind, bits_of, class, count, datatype, enumeration, must_put, object,
     optional_text, pointer_of, put, put_text, put_value, text, value_at, verbosity,
 };
-use crate::{call, tool_call};
+use crate::{call, tool_call, tool_call_through};
 
 /// A session in C: its number and 1, as a pointer that is never followed.
 pub type Session = *mut c_void;
@@ -37,9 +37,10 @@ pub struct PvarFunctions {
     pub notify: PvarNotify,
 }
 
-pub type PvarRead = Option<unsafe extern "C" fn(*mut c_void, *const u64, c_int, *mut c_void)>;
-pub type PvarCount = Option<unsafe extern "C" fn(*mut c_void, *const u64) -> c_int>;
-pub type PvarNotify = Option<unsafe extern "C" fn(*mut c_void, c_int, *const u64)>;
+pub type PvarRead =
+    Option<unsafe extern "C-unwind" fn(*mut c_void, *const u64, c_int, *mut c_void)>;
+pub type PvarCount = Option<unsafe extern "C-unwind" fn(*mut c_void, *const u64) -> c_int>;
+pub type PvarNotify = Option<unsafe extern "C-unwind" fn(*mut c_void, c_int, *const u64)>;
 
 /// The notices that producers get, in C.
 pub const NOTICE_ALLOCATED: c_int = 0;
@@ -68,7 +69,7 @@ fn handle_of(handle: Handle) -> PvarHandle {
 /// # Safety
 /// - `num_pvar` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_pvar_get_num(num_pvar: *mut c_int) -> i32 {
+pub unsafe extern "C-unwind" fn annals_t_pvar_get_num(num_pvar: *mut c_int) -> i32 {
     // SAFETY: invariant CALLER (module docs).
     tool_call(|runtime| unsafe { must_put(num_pvar, runtime.pvar_count()) })
 }
@@ -76,7 +77,7 @@ pub unsafe extern "C" fn annals_t_pvar_get_num(num_pvar: *mut c_int) -> i32 {
 /// # Safety
 /// - Each pointer is NULL or valid, those of texts for as many bytes as their lengths contain.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_pvar_get_info(
+pub unsafe extern "C-unwind" fn annals_t_pvar_get_info(
     pvar_index: c_int,
     name: *mut c_char,
     name_len: *mut c_int,
@@ -118,7 +119,7 @@ pub unsafe extern "C" fn annals_t_pvar_get_info(
 /// # Safety
 /// - `name` is NULL or ends with a zero, `pvar_index` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_pvar_get_index(
+pub unsafe extern "C-unwind" fn annals_t_pvar_get_index(
     name: *const c_char,
     var_class: c_int,
     pvar_index: *mut c_int,
@@ -134,7 +135,7 @@ pub unsafe extern "C" fn annals_t_pvar_get_index(
 /// # Safety
 /// - `session` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_pvar_session_create(session: *mut Session) -> i32 {
+pub unsafe extern "C-unwind" fn annals_t_pvar_session_create(session: *mut Session) -> i32 {
     tool_call(|runtime| {
         if session.is_null() {
             return Err(Error::Invalid);
@@ -148,8 +149,8 @@ pub unsafe extern "C" fn annals_t_pvar_session_create(session: *mut Session) -> 
 /// # Safety
 /// - `session` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_pvar_session_free(session: *mut Session) -> i32 {
-    tool_call(|runtime| {
+pub unsafe extern "C-unwind" fn annals_t_pvar_session_free(session: *mut Session) -> i32 {
+    tool_call_through(|runtime| {
         if session.is_null() {
             return Err(Error::Invalid);
         }
@@ -163,14 +164,14 @@ pub unsafe extern "C" fn annals_t_pvar_session_free(session: *mut Session) -> i3
 /// # Safety
 /// - `obj_handle`, `handle` and `count` are NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_pvar_handle_alloc(
+pub unsafe extern "C-unwind" fn annals_t_pvar_handle_alloc(
     session: Session,
     pvar_index: c_int,
     obj_handle: *mut c_void,
     handle: *mut Handle,
     count: *mut c_int,
 ) -> i32 {
-    tool_call(|runtime| {
+    tool_call_through(|runtime| {
         if handle.is_null() {
             return Err(Error::Invalid);
         }
@@ -188,8 +189,11 @@ pub unsafe extern "C" fn annals_t_pvar_handle_alloc(
 /// # Safety
 /// - `handle` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_pvar_handle_free(session: Session, handle: *mut Handle) -> i32 {
-    tool_call(|runtime| {
+pub unsafe extern "C-unwind" fn annals_t_pvar_handle_free(
+    session: Session,
+    handle: *mut Handle,
+) -> i32 {
+    tool_call_through(|runtime| {
         if handle.is_null() {
             return Err(Error::Invalid);
         }
@@ -208,26 +212,26 @@ fn one_or_all(
     one: impl FnOnce(&Runtime, PvarSession, PvarHandle) -> Result<()>,
     all: impl FnOnce(&Runtime, PvarSession) -> Result<()>,
 ) -> i32 {
-    tool_call(|runtime| match handle.addr() {
+    tool_call_through(|runtime| match handle.addr() {
         ALL_HANDLES => all(runtime, session_of(session)),
         _ => one(runtime, session_of(session), handle_of(handle)),
     })
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn annals_t_pvar_start(session: Session, handle: Handle) -> i32 {
+pub extern "C-unwind" fn annals_t_pvar_start(session: Session, handle: Handle) -> i32 {
     let (one, all) = (Runtime::pvar_start, Runtime::pvar_start_all);
     one_or_all(session, handle, one, all)
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn annals_t_pvar_stop(session: Session, handle: Handle) -> i32 {
+pub extern "C-unwind" fn annals_t_pvar_stop(session: Session, handle: Handle) -> i32 {
     let (one, all) = (Runtime::pvar_stop, Runtime::pvar_stop_all);
     one_or_all(session, handle, one, all)
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn annals_t_pvar_reset(session: Session, handle: Handle) -> i32 {
+pub extern "C-unwind" fn annals_t_pvar_reset(session: Session, handle: Handle) -> i32 {
     let (one, all) = (Runtime::pvar_reset, Runtime::pvar_reset_all);
     one_or_all(session, handle, one, all)
 }
@@ -235,12 +239,12 @@ pub extern "C" fn annals_t_pvar_reset(session: Session, handle: Handle) -> i32 {
 /// # Safety
 /// - `buf` is NULL or has room for the variable's values.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_pvar_read(
+pub unsafe extern "C-unwind" fn annals_t_pvar_read(
     session: Session,
     handle: Handle,
     buf: *mut c_void,
 ) -> i32 {
-    tool_call(|runtime| {
+    tool_call_through(|runtime| {
         let (session, handle) = (session_of(session), handle_of(handle));
         runtime.pvar_of(session, handle)?;
         if buf.is_null() {
@@ -255,12 +259,12 @@ pub unsafe extern "C" fn annals_t_pvar_read(
 /// # Safety
 /// - `buf` is NULL or has the variable's values.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_pvar_write(
+pub unsafe extern "C-unwind" fn annals_t_pvar_write(
     session: Session,
     handle: Handle,
     buf: *const c_void,
 ) -> i32 {
-    tool_call(|runtime| {
+    tool_call_through(|runtime| {
         let (session, handle) = (session_of(session), handle_of(handle));
         runtime.pvar_of(session, handle)?;
         if buf.is_null() {
@@ -275,12 +279,12 @@ pub unsafe extern "C" fn annals_t_pvar_write(
 /// # Safety
 /// - `buf` is NULL or has room for the variable's values.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_pvar_readreset(
+pub unsafe extern "C-unwind" fn annals_t_pvar_readreset(
     session: Session,
     handle: Handle,
     buf: *mut c_void,
 ) -> i32 {
-    tool_call(|runtime| {
+    tool_call_through(|runtime| {
         let (session, handle) = (session_of(session), handle_of(handle));
         runtime.pvar_of(session, handle)?;
         if buf.is_null() {
@@ -341,7 +345,7 @@ fn with_functions(
 /// - Texts are NULL or end with a zero, `functions` and `pvar` are NULL or valid; the functions may
 ///   be called with `data` in any thread, for ever.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_add_pvar(
+pub unsafe extern "C-unwind" fn annals_t_add_pvar(
     name: *const c_char,
     verbosity_level: c_int,
     var_class: c_int,
@@ -421,7 +425,7 @@ unsafe fn say(
 /// # Safety
 /// - `pvar` is NULL or what was added, `value` is NULL or points to a value of its datatype.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_pvar_set(
+pub unsafe extern "C-unwind" fn annals_t_pvar_set(
     pvar: *const Pvar,
     item: c_int,
     value: *const c_void,
@@ -433,7 +437,7 @@ pub unsafe extern "C" fn annals_t_pvar_set(
 /// # Safety
 /// - `pvar` is NULL or what was added, `value` is NULL or points to a value of its datatype.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_pvar_add(
+pub unsafe extern "C-unwind" fn annals_t_pvar_add(
     pvar: *const Pvar,
     item: c_int,
     value: *const c_void,
@@ -445,7 +449,7 @@ pub unsafe extern "C" fn annals_t_pvar_add(
 /// # Safety
 /// - `pvar` is NULL or what was added, `value` is NULL or points to a value of its datatype.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn annals_t_pvar_notice(
+pub unsafe extern "C-unwind" fn annals_t_pvar_notice(
     pvar: *const Pvar,
     item: c_int,
     value: *const c_void,

@@ -1,5 +1,6 @@
 //! Control variables: adding, reading and setting them.
 
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::Runtime;
@@ -156,11 +157,13 @@ impl Runtime {
         let (cvar, object) = self.cvar(handle)?;
         let datatype = cvar.info.datatype;
         let load = |word: &AtomicU64| Value::of_bits(datatype, word.load(Ordering::Relaxed));
-        let mut values: Vec<Value> = cvar.kept.iter().map(load).collect();
+        // Not dropped if the producer's function is left (`in_progress`): then it is lost.
+        let mut values: ManuallyDrop<Vec<Value>> =
+            ManuallyDrop::new(cvar.kept.iter().map(load).collect());
         if let Some(read) = &cvar.read {
             read(object, &mut values);
         }
-        Ok(values)
+        Ok(ManuallyDrop::into_inner(values))
     }
 
     /// Sets the values of a control variable (`CVAR_WRITE`).

@@ -4,9 +4,11 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use super::Runtime;
-use crate::events::deferred::{MAX_BYTES, Waiting};
+use crate::events::deferred::{MAX_BYTES, Ring, Waiting};
 use crate::events::error::{Error, Result};
+use crate::events::in_progress;
 use crate::events::instance::{Data, Instance, Raising};
+use crate::events::lanes::{Frame, Running};
 use crate::events::source::SourceState;
 use crate::events::type_state::TypeState;
 use crate::events::types::{ObjectHandle, Safety};
@@ -82,7 +84,7 @@ impl Runtime {
         let Some(ring) = &source.ring else {
             return 0;
         };
-        ring.drain(|waiting, data| {
+        let deliver = |waiting: &Waiting, data: &[u8]| {
             if let Some(event_type) = self.shared.event_types.get(waiting.event_type) {
                 let instance = Instance {
                     event_type: &event_type.data,
@@ -95,6 +97,41 @@ impl Runtime {
                 let is_bound = event_type.data.is_bound();
                 self.call_back(event_type, &instance, required, is_bound, waiting.stamp);
             }
-        })
+        };
+        let owner = match self.shared.is_of_process {
+            true => std::ptr::from_ref(ring).cast(),
+            false => std::ptr::null(),
+        };
+        let running = Running {
+            end: end_delivery,
+            owner,
+            required,
+            is_elsewhere: false,
+        };
+        let count = ring.drain(deliver, |work| {
+            match in_progress::enter(self.shared.lanes, DELIVERY) {
+                Some(frame) => {
+                    in_progress::run(frame, running, work);
+                    frame.leave();
+                }
+                // It is not found if it is left: what is deferred of this source is not delivered any more then.
+                None => work(),
+            }
+        });
+        in_progress::resume_panic();
+        count
+    }
+}
+
+/// The key of frames in which instances are delivered: no registration has it.
+const DELIVERY: u64 = u64::MAX;
+
+/// Ends a delivery that was left by a callback.
+fn end_delivery(frame: &Frame, ring: *const (), _required: Safety) {
+    frame.leave();
+    #[expect(unsafe_code, reason = "owners are kept as addresses")]
+    // SAFETY: null, or the ring of a source of the process's runtime: it stays for ever.
+    if let Some(ring) = unsafe { ring.cast::<Ring>().as_ref() } {
+        ring.end_turn();
     }
 }

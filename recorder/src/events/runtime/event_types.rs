@@ -9,6 +9,7 @@ use super::Runtime;
 use super::sources::Source;
 use crate::events::error::{Error, Result};
 use crate::events::event_info::{EventInfo, EventTypeData, EventTypeSpec};
+use crate::events::in_progress::resume_panic;
 use crate::events::instance::{Data, Instance, Raising};
 use crate::events::registration::Lost;
 use crate::events::source::SourceState;
@@ -276,6 +277,7 @@ impl EventType {
         };
         self.runtime
             .call_back(&self.state, &instance, required, false, EVER);
+        resume_panic();
         Ok(())
     }
 
@@ -321,6 +323,7 @@ impl EventType {
         let is_bound = self.state.data.is_bound();
         self.runtime
             .call_back(&self.state, &instance, required, is_bound, EVER);
+        resume_panic();
         Ok(())
     }
 

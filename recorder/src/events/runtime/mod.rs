@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use super::category::Categories;
 use super::enumeration::{Enumeration, EnumerationInfo};
 use super::error::{Error, Result};
+use super::in_progress::{current_safety, end_thread};
 use super::lanes::{Lanes, lanes};
-use super::registration::{Slot, current_safety};
+use super::registration::Slot;
 use super::source::SourceState;
 use super::table::Table;
 use super::type_state::TypeState;
@@ -47,6 +48,8 @@ type Watcher = Arc<dyn Fn() -> bool + Send + Sync>;
 /// Data that a runtime's clones share.
 struct Shared {
     lanes: &'static Lanes,
+    /// Whether it is [`Runtime::process`]'s: its sources and registrations' places stay for ever.
+    is_of_process: bool,
     sources: Table<Arc<SourceState>>,
     event_types: Table<Arc<TypeState>>,
     slots: Table<Arc<Slot>>,
@@ -96,9 +99,15 @@ struct Change<'a> {
 impl Runtime {
     /// Creates an independent runtime, with nothing in it.
     pub fn new() -> Self {
+        Self::create(false)
+    }
+
+    fn create(is_of_process: bool) -> Self {
+        crate::thread::on_lane_end(end_thread);
         Self {
             shared: Arc::new(Shared {
                 lanes: lanes(),
+                is_of_process,
                 sources: Table::default(),
                 event_types: Table::default(),
                 slots: Table::default(),
@@ -116,7 +125,7 @@ impl Runtime {
     /// Returns the process's own runtime: what the C interface shows.
     pub fn process() -> &'static Self {
         static PROCESS: OnceLock<Runtime> = OnceLock::new();
-        PROCESS.get_or_init(Self::new)
+        PROCESS.get_or_init(|| Self::create(true))
     }
 
     /// Returns whether both are the same.

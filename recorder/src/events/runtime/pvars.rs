@@ -1,5 +1,6 @@
 //! Performance variables: adding them, sessions, and what is done with handles.
 
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -237,14 +238,15 @@ impl Runtime {
         if items > MAX_ITEMS {
             return Err(Error::Memory);
         }
-        let state = Arc::new(PvarHandleState {
+        // Not dropped if the producer's function is left (`in_progress`): then it is lost.
+        let state = ManuallyDrop::new(Arc::new(PvarHandleState {
             pvar: index as usize,
             session: session.0,
             object,
             is_live: AtomicBool::new(true),
             is_running: AtomicBool::new(false),
             items: (0..items).map(|_| Item::default()).collect(),
-        });
+        }));
         for number in 0..items {
             let value = state.starting_value(pvar, number);
             state.items[number].value.store(value, Ordering::Release);
@@ -252,6 +254,7 @@ impl Runtime {
         if pvar.info.is_continuous {
             state.start(pvar);
         }
+        let state = ManuallyDrop::into_inner(state);
         let change = self.change()?;
         let number = variables.pvar_handles.len() as i32;
         let added = variables.pvar_handles.push_with(|_| Arc::clone(&state));
@@ -261,6 +264,7 @@ impl Runtime {
             pvar.watchers.fetch_add(1, Ordering::AcqRel);
         }
         drop(change);
+        drop(state);
         pvar.notify_producer(PvarNotice::Allocated, object);
         Ok((PvarHandle(number), items))
     }

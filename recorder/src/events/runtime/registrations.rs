@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering;
 
 use super::Runtime;
 use crate::events::error::{Error, Result};
+use crate::events::in_progress::{current_safety, keep_panic, resume_panic};
 use crate::events::registration::{
-    Callback, DropRow, Dropped, FreeFunction, Registration, Slot, current_safety, next_key,
+    Callback, DropRow, Dropped, FreeFunction, Registration, Slot, next_key,
 };
 use crate::events::type_state::TypeState;
 use crate::events::types::{Info, ObjectHandle, Safety};
@@ -48,7 +49,13 @@ impl Runtime {
 
     fn add_slot<'a>(&'a self, event_type: &'a TypeState) -> Result<&'a Slot> {
         let shared = &*self.shared;
-        let make = |index| Arc::new(Slot::new(index, event_type.data.index));
+        let make = |index| {
+            Arc::new(Slot::new(
+                index,
+                event_type.data.index,
+                shared.is_of_process,
+            ))
+        };
         if shared.slots.len() >= 1 << 23 {
             return Err(Error::OutOfHandles);
         }
@@ -181,7 +188,10 @@ impl Runtime {
             None => self.free(registration, None, [0; 2]),
             Some(free_callback) => {
                 let change = self.change()?;
-                let (function, data) = self.slot(registration)?.park(Box::new(free_callback));
+                let call = move |registration, required| {
+                    keep_panic(|| free_callback(registration, required));
+                };
+                let (function, data) = self.slot(registration)?.park(Box::new(call));
                 drop(change);
                 self.free(registration, Some(function), data)
             }
@@ -191,6 +201,7 @@ impl Runtime {
         {
             slot.collect(self.shared.lanes);
         }
+        resume_panic();
         freed
     }
 
@@ -247,9 +258,25 @@ impl Runtime {
         registration: Registration,
         handler: Option<impl Fn(&Dropped) + Send + Sync + 'static>,
     ) -> Result<()> {
+        let handler =
+            handler.map(|handler| move |dropped: &Dropped| keep_panic(|| handler(dropped)));
+        self.set_foreign_dropped_handler(registration, handler, false)
+    }
+
+    /// Sets a handler that is a function of another language: see [`Callback::foreign`].
+    ///
+    /// # Errors
+    /// Those of [`Runtime::set_dropped_handler`].
+    #[doc(hidden)]
+    pub fn set_foreign_dropped_handler(
+        &self,
+        registration: Registration,
+        handler: Option<impl Fn(&Dropped) + Send + Sync + 'static>,
+        is_elsewhere: bool,
+    ) -> Result<()> {
         let _change = self.change()?;
         let slot = self.slot(registration)?;
-        slot.set_handler(handler, self.shared.lanes);
+        slot.set_handler(handler, is_elsewhere, self.shared.lanes);
         Ok(())
     }
 }
