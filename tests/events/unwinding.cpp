@@ -1,6 +1,6 @@
 /*
  * Functions of a program that the event interface calls leave it: by an exception, by longjmp, by the end of their thread, or because it
- * is cancelled. For each kind of function and each way: what leaves arrives, and all goes on as if the function had returned. Prints
+ * is cancelled. For each kind of function and each way: what leaves arrives, and later calls find everything as if the function had returned. Prints
  * the kinds and ways. With an argument, calls from further inside are tried, too: what was left is below them on the stack.
  */
 #include "check.h"
@@ -212,7 +212,7 @@ static void try_cell(const Kind &kind, bool is_further_inside) {
     raise_now();
     raise_now();
     CHECK(calls == before + 2);
-    /* No thread is inside: the free callback runs at once. */
+    /* No thread is inside: the free callback runs in the call. */
     before = freed;
     OK(annals_t_event_handle_free(registration, NULL, on_free));
     CHECK(freed == before + 1);
