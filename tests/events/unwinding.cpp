@@ -1,7 +1,8 @@
 /*
- * Functions of a program that the event interface calls leave it: by an exception, by longjmp, by the end of their thread, or because it
- * is cancelled. For each kind of function and each way: what leaves arrives, and later calls find everything as if the function had returned. Prints
- * the kinds and ways. With an argument, calls from further inside are tried, too: what was left is below them on the stack.
+ * Functions of a program that the event interface calls leave it: by an exception, by longjmp, by the end of their thread, or because
+ * it is cancelled. For each kind of function and each way: what leaves arrives, and later calls find everything as if the function
+ * had returned. Prints the kinds and ways. With an argument, calls from further inside are tried, too: what was left is below them
+ * on the stack.
  */
 #include "check.h"
 
