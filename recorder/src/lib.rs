@@ -148,7 +148,7 @@ pub use spec::{ClockSpec, ElementSpec, EventTypeSpec, SourceSpec};
 pub use status::Status;
 #[doc(hidden)]
 pub use sys::pause;
-pub use thread::{Depth, Inside, record_nothing_here};
+pub use thread::{Depth, Inside, Uncancelled, record_nothing_here, say, uncancelled};
 pub use trigger::Trigger;
 
 pub use annals_format::names;

@@ -146,8 +146,10 @@ pub fn pause(time: Duration) {
         tv_sec: time.as_secs() as libc::time_t,
         tv_nsec: time.subsec_nanos() as libc::c_long,
     };
-    // SAFETY: the time is complete; what is left of it is not asked for.
-    unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) };
+    crate::thread::uncancelled(|| {
+        // SAFETY: the time is complete; what is left of it is not asked for.
+        unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) }
+    });
 }
 
 /// Runs `work` so that a file at the size limit is an error, and not a signal that ends the

@@ -14,6 +14,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicPtr;
 
 mod tls;
+mod uncancelled;
+
+pub use uncancelled::{Uncancelled, say, uncancelled};
 
 use tls::ThisThread;
 
@@ -130,18 +133,22 @@ impl Drop for QueueUse {
 }
 
 /// Marks the calling thread as inside a call that must not begin a second time in the same thread,
-/// until it is dropped. In a signal handler or a callback, the second call would wait for the
+/// until it is dropped. Meanwhile the thread is not cancelled. In a signal handler or a callback, the second call would wait for the
 /// first. Interfaces to other languages refuse such calls. Events are raised all the same.
 #[derive(Debug)]
 pub struct Inside {
     was_inside: bool,
+    _uncancelled: Uncancelled,
 }
 
 impl Inside {
     /// Begins such a call. Neither locks nor allocates.
     pub fn begin() -> Self {
         let was_inside = THREAD.with(|thread| thread.is_inside.replace(true));
-        Self { was_inside }
+        Self {
+            was_inside,
+            _uncancelled: Uncancelled::begin(),
+        }
     }
 
     /// Returns whether the thread was inside such a call already.

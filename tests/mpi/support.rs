@@ -69,6 +69,19 @@ fn stand_in(library: &str, program: &str) -> PathBuf {
     program
 }
 
+/// Builds the library of functions in Rust for programs in C++, and returns its path.
+fn panics() -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let build = || {
+        let library = scratch().join("libpanics.a");
+        let mut compile = Command::new("rustc");
+        compile.args(["--edition", "2024", "--crate-type", "staticlib", "-O", "-o"]);
+        output(compile.arg(&library).arg(source("panics.rs")));
+        library
+    };
+    BUILT.get_or_init(build).clone()
+}
+
 /// Returns the directory of mpi4py's tests, which are part of its source.
 pub(crate) fn mpi4py_tests() -> PathBuf {
     let tests = Path::new(ROOT).join("target/mpi/mpi4py/test");
@@ -234,8 +247,10 @@ impl Flavour {
         };
         let mut compile = Command::new(self.directory.join(compiler));
         compile.arg("-O1").arg(source(name)).arg("-o").arg(&program);
-        if name.ends_with(".c") {
-            compile.args(["-w", "-pthread"]);
+        match name.rsplit_once('.') {
+            Some((_, "c")) => drop(compile.args(["-w", "-pthread"])),
+            Some((_, "cpp")) => drop(compile.arg(panics()).args(["-pthread", "-ldl"])),
+            _ => {}
         }
         output(&mut compile);
         program

@@ -12,7 +12,11 @@ static std::string kind, way;
 static jmp_buf place;
 static int size;
 
+extern "C" void rust_panics();
+extern "C" bool rust_catches(void (*)());
+
 static void leave() {
+    if (way == "panic") rust_panics();
     if (way == "throw") throw std::runtime_error("from a callback");
     if (way == "longjmp") longjmp(place, 1);
     if (way == "exit") pthread_exit(nullptr);
@@ -21,6 +25,8 @@ static void leave() {
 }
 
 static void on_error(MPI_Comm *, int *, ...) { leave(); }
+static void on_file_error(MPI_File *, int *, ...) { leave(); }
+static void on_window_error(MPI_Win *, int *, ...) { leave(); }
 static int on_delete(MPI_Comm, int, void *, void *) { leave(); return 0; }
 static int on_copy(MPI_Comm, int, void *, void *, void *, int *) { leave(); return 0; }
 static void on_reduce(void *, void *, int *, MPI_Datatype *) { leave(); }
@@ -35,6 +41,19 @@ static void call() {
         MPI_Comm_create_errhandler(on_error, &handler);
         MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
         MPI_Send(&value, 1, MPI_INT, size + 7, 1, MPI_COMM_WORLD);
+    } else if (kind == "file") {
+        MPI_Errhandler handler;
+        MPI_File file;
+        MPI_File_create_errhandler(on_file_error, &handler);
+        MPI_File_set_errhandler(MPI_FILE_NULL, handler);
+        MPI_File_open(MPI_COMM_SELF, "/no/such/file", MPI_MODE_RDONLY, MPI_INFO_NULL, &file);
+    } else if (kind == "window") {
+        MPI_Errhandler handler;
+        MPI_Win window;
+        MPI_Win_create(&value, sizeof value, 1, MPI_INFO_NULL, MPI_COMM_SELF, &window);
+        MPI_Win_create_errhandler(on_window_error, &handler);
+        MPI_Win_set_errhandler(window, handler);
+        MPI_Put(&value, 1, MPI_INT, 7, 0, 1, MPI_INT, window);
     } else if (kind == "delete") {
         MPI_Comm one;
         MPI_Comm_dup(MPI_COMM_SELF, &one);
@@ -79,6 +98,8 @@ int main(int count, char **arguments) {
             } catch (const std::exception &) {
                 left++;
             }
+        } else if (way == "panic") {
+            left += rust_catches(call);
         } else if (way == "longjmp") {
             if (setjmp(place) == 0) call();
             else left++;

@@ -15,12 +15,12 @@ use crate::functions;
 use crate::service::{self, LOST, NUMBER};
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn __cyg_profile_func_enter(function: *mut c_void, _: *mut c_void) {
+pub(crate) extern "C-unwind" fn __cyg_profile_func_enter(function: *mut c_void, _: *mut c_void) {
     raise::<true>(function.addr());
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn __cyg_profile_func_exit(function: *mut c_void, _: *mut c_void) {
+pub(crate) extern "C-unwind" fn __cyg_profile_func_exit(function: *mut c_void, _: *mut c_void) {
     raise::<false>(function.addr());
 }
 
@@ -82,8 +82,8 @@ fn count_lost(is_enter: bool) {
 
 /// Replaces the system's function of this name, to learn which modules are unloaded.
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn dlclose(handle: *mut c_void) -> c_int {
-    type Close = extern "C" fn(*mut c_void) -> c_int;
+pub(crate) extern "C-unwind" fn dlclose(handle: *mut c_void) -> c_int {
+    type Close = extern "C-unwind" fn(*mut c_void) -> c_int;
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let mut next = NEXT.load(Ordering::Relaxed);
     if next == 0 {

@@ -13,7 +13,8 @@ use std::time::Duration;
 use annals_capi::setup::global_or;
 use annals_capi::status::Failure;
 use annals_recorder::{
-    ENTER, FunctionModule, Inside, LEAVE, ModuleId, Options, Recorder, THREADS, record_nothing_here,
+    ENTER, FunctionModule, Inside, LEAVE, ModuleId, Options, Recorder, THREADS,
+    record_nothing_here, say,
 };
 
 use crate::modules::{Loaded, is_instrumented, loaded};
@@ -97,7 +98,7 @@ fn start() -> Option<&'static Recorder> {
     let state = match started {
         Ok(Ok(())) => state::STARTED,
         Ok(Err(failure)) => {
-            eprintln!("annals: nothing is recorded: {}", failure.why);
+            say(format_args!("nothing is recorded: {}", failure.why));
             state::FAILED
         }
         Err(_) => state::FAILED,

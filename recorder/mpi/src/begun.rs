@@ -1,6 +1,7 @@
 //! Records whether MPI has begun and ended in this process.
 #![expect(unsafe_code, reason = "the C library calls what is to be done at exit")]
 
+use annals_recorder::say;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -28,7 +29,7 @@ pub(crate) fn found(mpi: &Mpi) {
                 used with an MPI library that calls itself internally): only some calls and messages are recorded";
     let _ = mpi.recorder.add_property("mpi.begun-unseen", what);
     if mpi.world().is_none_or(|world| world.place == 0) {
-        eprintln!("annals: {what}");
+        say(what);
     }
 }
 

@@ -13,7 +13,7 @@
 )]
 
 use annals_recorder::stack::stack_pointer;
-use annals_recorder::{Depth, Elements, EventType, RegionId};
+use annals_recorder::{Depth, Elements, EventType, RegionId, Uncancelled};
 
 use crate::abi::Abi;
 use crate::caller_memory::CallerMemory;
@@ -276,6 +276,7 @@ impl Frame {
     #[cold]
     #[inline(never)]
     fn begin_rare(index: usize, depth: u8, at: usize) -> Self {
+        let _uncancelled = Uncancelled::begin();
         // In a stack of tools, all calls come from the library, and the program's calls are known.
         let (depth, is_own) = match depth {
             0 => (0, false),

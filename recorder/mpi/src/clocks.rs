@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use annals_recorder::{BootId, HostOffset, Options, Recorder};
+use annals_recorder::{BootId, HostOffset, Options, Recorder, say};
 
 use crate::abi::Abi;
 use crate::begun;
@@ -53,10 +53,10 @@ pub(crate) fn begin(mpi: &Mpi, rank: i32, size: i32) {
         "on" => true,
         "" | "auto" => !is_one_host(size) && agree(mpi.recorder, rank, size),
         other => {
-            eprintln!(
-                "annals: invalid value `{}` for {CLOCKS}: expected `on`, `off` or `auto`",
+            say(format_args!(
+                "invalid value `{}` for {CLOCKS}: expected `on`, `off` or `auto`",
                 other.escape_debug()
-            );
+            ));
             false
         }
     };
@@ -217,7 +217,9 @@ fn measure(mpi: &Mpi, tree: &Tree, limit: Duration) {
             error_ns,
         };
         if let Err(error) = mpi.recorder.add_host_offset(offset) {
-            eprintln!("annals: the offset of this host's clock is not stored: {error}");
+            say(format_args!(
+                "the offset of this host's clock is not stored: {error}"
+            ));
         }
     }
     for (child, _) in &tree.children {

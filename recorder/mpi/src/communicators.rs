@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use annals_recorder::Recorder;
+use annals_recorder::{Recorder, Uncancelled};
 
 use crate::caller_memory::CallerMemory;
 use crate::channels::Channels;
@@ -200,6 +200,7 @@ fn describe(ranks: &[i32]) -> String {
 
 /// Names and adds a communicator with this handle.
 pub(crate) fn make(mpi: &Mpi, handle: usize, origin: &Origin<'_>) -> Option<&'static Communicator> {
+    let _uncancelled = Uncancelled::begin();
     let local = ranks(mpi, handle, GroupOf::Local)?;
     let is_inter = mpi.pmpi.comm_is_inter(handle);
     let remote = if is_inter {

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use annals_recorder::{
     ClockId, ClockSpec, DynamicEventType, ENTER, ElementType, EventTypeSchema, EventTypeSpec,
-    LEAVE, Recorder, Reference, SourceId, SourceSpec, Value, Verbosity,
+    LEAVE, Recorder, Reference, SourceId, SourceSpec, Value, Verbosity, say,
 };
 
 use crate::abi::{Abi, AbiKind};
@@ -556,7 +556,7 @@ impl Events {
         ONCE.call_once(|| {
             let what = "the MPI library takes no more registrations: from here on, events of new objects and types \
                         are neither recorded nor counted";
-            eprintln!("annals: {what} (event type {index})");
+            say(format_args!("{what} (event type {index})"));
             let _ = self.recorder.add_property("mpi.t.unregistered", what);
         });
     }

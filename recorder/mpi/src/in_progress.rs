@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use annals_recorder::stack;
-use annals_recorder::{Depth, RegionId};
+use annals_recorder::{Depth, RegionId, say};
 
 use crate::library;
 use crate::state;
@@ -101,8 +101,8 @@ pub(crate) fn find_left(depth: u8, at: usize) -> Nested {
 fn report_fibers() {
     static IS_REPORTED: AtomicBool = AtomicBool::new(false);
     if !IS_REPORTED.swap(true, Ordering::Relaxed) {
-        eprintln!(
-            "annals: fibers: a call of MPI was left on another stack than the thread's own; it ends with the next call"
+        say(
+            "fibers: a call of MPI was left on another stack than the thread's own; it ends with the next call",
         );
     }
 }

@@ -7,6 +7,7 @@
     reason = "the loader is asked, and tables of Fortran bindings are changed"
 )]
 
+use annals_recorder::say;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -113,10 +114,10 @@ fn find_next(index: usize) -> usize {
     }
     if next == 0 {
         next = (missing as extern "C-unwind" fn() -> usize as *const ()).addr();
-        eprintln!(
-            "annals: the program calls {}, which its MPI library does not have: the call returns an error code",
+        say(format_args!(
+            "the program calls {}, which its MPI library does not have: the call returns an error code",
             name.to_string_lossy()
-        );
+        ));
     }
     NEXT[index].store(next, Ordering::Relaxed);
     next

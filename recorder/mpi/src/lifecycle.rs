@@ -3,7 +3,7 @@
 use std::sync::Once;
 use std::sync::atomic::Ordering;
 
-use annals_recorder::names;
+use annals_recorder::{names, say, uncancelled};
 
 use crate::abi::is_success;
 use crate::begun::{self, HAS_BEGUN, IS_ABORTING, OPEN_SESSIONS};
@@ -21,25 +21,30 @@ use crate::state::Mpi;
 #[inline(never)]
 pub(crate) fn init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     // Redirects callers that were loaded after this library.
-    callers::adopt();
+    uncancelled(callers::adopt);
     let frame = Frame::begin(call.index());
     frame.enter();
     before_begin(frame.mpi);
     let result = call.forward();
     if let Some(mpi) = frame.mpi.filter(|_| is_success(result)) {
-        begun::note(mpi);
-        mpi.learn_world();
-        if let Some(world) = mpi.world() {
-            clocks::begin(mpi, world.place, world.size as i32);
-        }
-        // Some sources and event types appear with MPI_Init.
-        events::poll();
-        begin_variables(mpi);
-        events::note_unused_names();
-        settings::print_notes(mpi.world().is_none_or(|world| world.place == 0));
+        uncancelled(|| has_begun(mpi));
     }
     frame.leave();
     result
+}
+
+/// Learns of MPI what it shows when it has begun.
+fn has_begun(mpi: &'static Mpi) {
+    begun::note(mpi);
+    mpi.learn_world();
+    if let Some(world) = mpi.world() {
+        clocks::begin(mpi, world.place, world.size as i32);
+    }
+    // Some sources and event types appear with MPI_Init.
+    events::poll();
+    begin_variables(mpi);
+    events::note_unused_names();
+    settings::print_notes(mpi.world().is_none_or(|world| world.place == 0));
 }
 
 /// Records control variables, and performance variables from now on.
@@ -49,10 +54,12 @@ fn begin_variables(mpi: &'static Mpi) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         if let Err(why) = events::write_variables(mpi.recorder, &mpi.abi) {
-            eprintln!("annals: control variables are not recorded: {why}");
+            say(format_args!("control variables are not recorded: {why}"));
         }
         if let Err(why) = performance::begin(mpi.recorder, &mpi.abi) {
-            eprintln!("annals: performance variables are not recorded: {why}");
+            say(format_args!(
+                "performance variables are not recorded: {why}"
+            ));
         }
     });
 }
@@ -64,7 +71,7 @@ fn before_begin(mpi: Option<&Mpi>) {
         && OPEN_SESSIONS.load(Ordering::Acquire) == 0
         && !mpi.pmpi.is_begun()
     {
-        events::before_next_begin(mpi.recorder);
+        uncancelled(|| events::before_next_begin(mpi.recorder));
     }
 }
 
@@ -74,12 +81,14 @@ pub(crate) fn finalize<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
     frame.enter();
     if let Some(mpi) = frame.mpi {
-        clocks::end(mpi);
-        forget_world(mpi);
-        events::finish();
+        uncancelled(|| {
+            clocks::end(mpi);
+            forget_world(mpi);
+            events::finish();
+        });
     }
     let result = call.forward();
-    events::end();
+    uncancelled(events::end);
     frame.leave();
     result
 }
@@ -122,23 +131,28 @@ pub(crate) fn session_init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     if let Some(mpi) = frame.mpi.filter(|_| is_success(result))
         && mpi.world_group.load(Ordering::Acquire) == 0
     {
-        // Sessions may be used by several threads, unless they declare otherwise.
-        mpi.begin(true);
         let session = call.place(call.at().session).handle(&mpi.abi, 0);
-        if let Some(group) = mpi.pmpi.session_group(session) {
-            mpi.world_group.store(group, Ordering::Release);
-            let (rank, size) = (mpi.pmpi.group_rank(group), mpi.pmpi.group_size(group));
-            if let (Some(rank), Some(size)) = (rank, size) {
-                mpi.set_rank(rank, size);
-            }
-            events::poll();
-            begin_variables(mpi);
-            events::note_unused_names();
-            settings::print_notes(rank.is_none_or(|rank| rank == 0));
-        }
+        uncancelled(|| session_has_begun(mpi, session));
     }
     frame.leave();
     result
+}
+
+/// Learns of the process's first session who the process is.
+fn session_has_begun(mpi: &'static Mpi, session: usize) {
+    // Sessions may be used by several threads, unless they declare otherwise.
+    mpi.begin(true);
+    if let Some(group) = mpi.pmpi.session_group(session) {
+        mpi.world_group.store(group, Ordering::Release);
+        let (rank, size) = (mpi.pmpi.group_rank(group), mpi.pmpi.group_size(group));
+        if let (Some(rank), Some(size)) = (rank, size) {
+            mpi.set_rank(rank, size);
+        }
+        events::poll();
+        begin_variables(mpi);
+        events::note_unused_names();
+        settings::print_notes(rank.is_none_or(|rank| rank == 0));
+    }
 }
 
 /// Records MPI_Session_finalize.
@@ -149,13 +163,13 @@ pub(crate) fn session_finalize<const N: usize, S: Site>(call: Call<N, S>) -> usi
     if let Some(mpi) = frame.mpi
         && mpi.world().is_none()
     {
-        forget_world(mpi);
+        uncancelled(|| forget_world(mpi));
     }
     if let Some(mpi) = frame.mpi
         && OPEN_SESSIONS.load(Ordering::Acquire) == 1
         && !mpi.pmpi.is_begun()
     {
-        events::before_last_end(mpi.recorder);
+        uncancelled(|| events::before_last_end(mpi.recorder));
     }
     let result = call.forward();
     if is_success(result) {
@@ -184,8 +198,10 @@ pub(crate) fn pcontrol<const N: usize, S: Site>(call: Call<N, S>) -> usize {
             mpi.record_regions(level == 1);
         }
         2 => {
-            performance::sample();
-            mpi.recorder.flush();
+            uncancelled(|| {
+                performance::sample();
+                mpi.recorder.flush();
+            });
             frame.leave();
         }
         level => frame.leave_with(&mpi.types.control, (level,)),

@@ -1,6 +1,7 @@
 //! Settings of the user: the environment variables of this library, and the lists of names and
 //! globs in them.
 
+use annals_recorder::say;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -115,7 +116,7 @@ pub(crate) fn note_unknown() {
 /// Prints the notes in one process only, because they are equal in all processes of a run.
 pub(crate) fn print_notes(is_first: bool) {
     for line in lock(&UNTOLD).drain(..).filter(|_| is_first) {
-        eprintln!("annals: {line}");
+        say(line);
     }
 }
 

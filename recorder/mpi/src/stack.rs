@@ -24,6 +24,7 @@
     reason = "functions of a C library, found at run time, and functions that it calls"
 )]
 
+use annals_recorder::say;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int};
@@ -204,8 +205,8 @@ fn begin_as(tool: c_int) {
         numbers(tool)
     };
     if numbers.is_empty() {
-        eprintln!(
-            "annals: the numbers of QMPI's functions were not found: MPI is recorded as without a stack of tools"
+        say(
+            "the numbers of QMPI's functions were not found: MPI is recorded as without a stack of tools",
         );
         return;
     }

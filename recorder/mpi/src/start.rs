@@ -1,5 +1,6 @@
 //! Begins to record, at a program's first call of MPI.
 
+use annals_recorder::say;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::abi::Abi;
@@ -32,7 +33,7 @@ pub(crate) fn get_or_start() -> Option<&'static Mpi> {
         return None;
     }
     if let Err(why) = std::panic::catch_unwind(start).unwrap_or_else(|_| Err(String::new())) {
-        eprintln!("annals: MPI is not recorded: {why}");
+        say(format_args!("MPI is not recorded: {why}"));
     }
     STATE.store(DONE, Ordering::Release);
     if let Some(mpi) = state::get().filter(|mpi| mpi.pmpi.is_begun()) {
