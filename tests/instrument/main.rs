@@ -5,6 +5,7 @@ mod endings;
 mod filters;
 mod launchers;
 mod names;
+mod unwinding;
 
 use annals_test_support::installation::installed;
 use std::collections::BTreeMap;

@@ -5,6 +5,7 @@
 
 mod causes;
 mod hangs;
+mod landing_pads;
 mod losses;
 mod support;
 mod unwinding;

@@ -9,7 +9,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use serde_json::Value;
 
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 pub(crate) fn text_of(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
