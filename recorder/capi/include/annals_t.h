@@ -13,6 +13,12 @@
  * drops, freeing a registration, everything with an instance, reading a source's time, and starting, stopping,
  * reading, writing and resetting performance variables. Other calls return ANNALS_T_ERR_NOT_ACCESSIBLE in
  * callbacks at ANNALS_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE, and in handlers that interrupted such a call.
+ *
+ * UNWINDING. Callbacks, handlers, free callbacks, clocks of sources and functions of variables may be left by an
+ * exception, by longjmp, or by the end or the cancellation of their thread. What called them counts as over from
+ * the thread's next event or call on, or from its end: an instance that was being delivered as deferred is not
+ * delivered again, and the other registrations do not get the instance. Asynchronous cancellation is not
+ * supported inside these calls.
  */
 #ifndef ANNALS_T_H
 #define ANNALS_T_H

@@ -138,7 +138,7 @@ pub(crate) fn session_init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
-/// Learns of the process's first session who the process is.
+/// Learns the process's rank in its first session.
 fn session_has_begun(mpi: &'static Mpi, session: usize) {
     // Sessions may be used by several threads, unless they declare otherwise.
     mpi.begin(true);
