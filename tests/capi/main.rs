@@ -457,9 +457,10 @@ fn what_finds_no_room_is_dropped_and_counted_for_c_too() {
     };
     assert!(dropped > 0, "{printed}");
     let losses = losses(Prefix::get(), &run);
-    let causes: Vec<_> = losses.iter().map(|(_, e, c, _)| (&**e, &**c)).collect();
-    assert_eq!(causes, [("alarm", "buffer-full")]);
-    assert_eq!(losses[0].3, dropped);
+    // One row, or several if there was room in between.
+    let causes: BTreeSet<_> = losses.iter().map(|(_, e, c, _)| (&**e, &**c)).collect();
+    assert_eq!(causes, BTreeSet::from([("alarm", "buffer-full")]));
+    assert_eq!(losses.iter().map(|loss| loss.3).sum::<u64>(), dropped);
     assert_eq!(levels(&run).len() as u64, raised - dropped);
 }
 
