@@ -17,6 +17,7 @@ export PATH=$work/bin:$PATH
 "$mpi/mpicc" -Wall -g -O1 -finstrument-functions tests/jobs/ending.c -o "$work/ending"
 "$mpi/mpicc" -Wall -g -O2 -fopenmp -finstrument-functions tests/jobs/ends_well.c -o "$work/hybrid"
 "$mpi/mpicc" -Wall -O2 tests/jobs/ends_well.c -o "$work/plain"
+cc -Wall -g -O1 -fno-inline -finstrument-functions tests/jobs/helper.c -o "$work/helper"
 
 trap slurm_stop EXIT
 slurm_start "$work/slurm"
@@ -30,7 +31,9 @@ job() {
         limit) srun=(srun --time=1 -n 2 ../ending limit) ;;
         hang) srun=(srun --job-name="$case" -n 3 ../ending hang) ;;
         crash) srun=(srun --kill-on-bad-exit=1 -n 3 ../ending crash) ;;
-        hybrid | plain) srun=(srun -n 4 "../$how") ;;
+        # A helper runs in each rank's place before it.
+        hybrid) srun=(srun -n 4 bash -c "../helper; ../hybrid") ;;
+        plain) srun=(srun -n 4 "../plain") ;;
     esac
     record=(trace-cli record -o run --)
     if [ "$place" = before ]; then
@@ -38,7 +41,11 @@ job() {
     else
         # After srun's own options, before the program.
         local program=${#srun[@]}
-        case $how in hybrid | plain) program=$((program - 1)) ;; *) program=$((program - 2)) ;; esac
+        case $how in
+            plain) program=$((program - 1)) ;;
+            hybrid) program=$((program - 3)) ;;
+            *) program=$((program - 2)) ;;
+        esac
         set -- "${srun[@]:0:program}" "${record[@]}" "${srun[@]:program}"
     fi
     timeout --kill-after=10 200 "$@" >log 2>&1 &

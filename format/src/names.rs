@@ -70,16 +70,25 @@ pub mod property {
     pub const MPI_ABORT: &str = "mpi.abort";
     /// Of a process that exited without it: the function that MPI requires first, `MPI_Finalize` or `MPI_Session_finalize`.
     pub const MPI_MISSING_FINALIZE: &str = "mpi.missing-finalize";
+    /// The rank whose process has started this one: it inherited the launcher's variables, and is no rank itself unless it has one.
+    pub const STARTED_BY_RANK: &str = "started-by-rank";
+    /// The rank that the launcher has given to this process, and that another recording of the same start has.
+    pub const LAUNCHED_AS_RANK: &str = "launched-as-rank";
+    /// Of a process that has initialised MPI: the function, `MPI_Init` or `MPI_Session_init`.
+    pub const MPI_BEGUN: &str = "mpi.begun";
     /// Number of regions of the process whose names are lost.
     pub const UNNAMED_REGIONS: &str = "unnamed-regions";
 
     /// Every name.
-    pub const ALL: [&str; 6] = [
+    pub const ALL: [&str; 9] = [
         LIVE_FILE,
         RECORDED_BY,
         PROCESS_END,
         MPI_ABORT,
         MPI_MISSING_FINALIZE,
+        STARTED_BY_RANK,
+        LAUNCHED_AS_RANK,
+        MPI_BEGUN,
         UNNAMED_REGIONS,
     ];
 }

@@ -1,6 +1,7 @@
 //! What a merge reports: input, output, losses, and the accuracy of clocks.
 
 use annals_format::names;
+use annals_format::names::property;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -442,6 +443,8 @@ pub struct Report {
     pub missing_ranks: Vec<u32>,
     /// Ranks of which there are several recordings: the rank was started again, or another run's is here.
     pub shared_ranks: Vec<SharedRank>,
+    /// Processes that are no ranks: ranks have started them, or the launcher has in a rank's place.
+    pub helpers: Vec<HelperReport>,
     /// Worlds of runs that have several: a launcher was started several times, or programs spawned others.
     pub worlds: Vec<WorldReport>,
     /// Number of hosts.
@@ -566,6 +569,42 @@ impl SharedRank {
     }
 }
 
+/// A process that is no rank, but belongs to one.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct HelperReport {
+    /// Identity of its recording.
+    pub recording_id: String,
+    /// Its host.
+    pub host: String,
+    /// Its number there.
+    pub pid: u32,
+    /// Its command line.
+    pub command: String,
+    /// The rank that it belongs to.
+    pub of_rank: u32,
+    /// Whether the launcher has started it in the rank's place; else the rank has.
+    pub is_launched: bool,
+}
+
+impl HelperReport {
+    fn of(definitions: &Definitions) -> Vec<Self> {
+        let helpers = definitions.helpers().into_iter();
+        let helpers = helpers.filter_map(|(id, of_rank)| {
+            let process = definitions.processes.get(&id)?;
+            let launched = definitions.property(id, property::LAUNCHED_AS_RANK);
+            Some(Self {
+                recording_id: process.recording_id.to_string(),
+                host: definitions.string(process.host).to_owned(),
+                pid: process.pid,
+                command: definitions.string(process.command).to_owned(),
+                of_rank: of_rank.saturating_add(definitions.first_rank(id)),
+                is_launched: launched.is_some(),
+            })
+        });
+        helpers.collect()
+    }
+}
+
 /// A file that could not be used.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct DamageOfInput {
@@ -595,6 +634,7 @@ impl Report {
             duplicates,
             missing_ranks,
             shared_ranks: SharedRank::of(definitions),
+            helpers: HelperReport::of(definitions),
             worlds: WorldReport::of(definitions),
             hosts: 0,
             host_clocks: Vec::new(),

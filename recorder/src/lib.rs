@@ -137,6 +137,7 @@ pub use elements::{Blob, ElementKind, Elements, RawValue, Text, Values};
 pub use error::{RecorderError, Result};
 pub use event_type::{DynamicEventType, EventType, Metric};
 pub use global::{NoRegion, RegionSite, SiteGuard};
+pub use launcher::{RANKED_PROCESS, RANKED_PROCESS_LEN};
 pub use memory::{FunctionEntry, FunctionModule};
 pub use module::ModuleSpec;
 pub use options::{Compression, ENVIRONMENT, Options, Overflow};

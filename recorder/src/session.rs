@@ -17,6 +17,7 @@ use crate::clock::{reference_ns, unix_ns};
 use crate::definer::Definer;
 use crate::elements::Elements;
 use crate::error::{RecorderError, Result};
+use crate::launcher;
 use crate::memory::{Division, LiveMemory};
 use crate::options::Options;
 use crate::shared::Shared;
@@ -327,13 +328,20 @@ fn define_process(
     };
     definer.add(Definition::Process(process))?;
     if let Some(rank) = options.rank {
-        let rank = Rank {
-            process: PROCESS,
-            rank,
-            rank_count: options.rank_count,
-            is_assigned: false,
-        };
-        definer.add(Definition::Rank(rank))?;
+        // A helper inherits the launcher's variables. If it initialises MPI, it is a rank all the same.
+        if launcher::is_started_by(rank) {
+            let rank = rank.to_string();
+            definer.property(names::property::STARTED_BY_RANK, &rank)?;
+        } else {
+            let rank = Rank {
+                process: PROCESS,
+                rank,
+                rank_count: options.rank_count,
+                is_assigned: false,
+            };
+            definer.add(Definition::Rank(rank))?;
+            launcher::pass_on(rank.rank);
+        }
         if let Some(name) = &options.world {
             definer.world(name)?;
         }

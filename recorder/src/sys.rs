@@ -2,7 +2,7 @@
 //! in other threads, end of process and thread, facts about the process.
 #![expect(unsafe_code, reason = "system calls and C library functions")]
 
-use std::ffi::{CString, c_void};
+use std::ffi::{CStr, CString, c_void};
 use std::fs;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
@@ -150,6 +150,32 @@ pub fn pause(time: Duration) {
         // SAFETY: the time is complete; what is left of it is not asked for.
         unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) }
     });
+}
+
+/// Sets a variable of the environment: in its place if it has room there, which readers in other threads do not notice; else only
+/// while the process has one thread.
+pub(crate) fn set_variable(name: &str, value: &str) {
+    let (Ok(name), Ok(value)) = (CString::new(name), CString::new(value)) else {
+        return;
+    };
+    // SAFETY: a C string.
+    let place = unsafe { libc::getenv(name.as_ptr()) };
+    // SAFETY: the environment has C strings.
+    let room = (!place.is_null()).then(|| unsafe { CStr::from_ptr(place) }.count_bytes());
+    let bytes = value.as_bytes();
+    if let Some(room) = room.filter(|room| *room >= bytes.len()) {
+        for at in 0..room {
+            let byte = bytes.get(at).copied().unwrap_or(b' ');
+            // SAFETY: within the string, which the program may change, too (POSIX, environ).
+            unsafe { place.add(at).cast::<u8>().write(byte) };
+        }
+        return;
+    }
+    let threads = std::fs::read_dir("/proc/self/task");
+    if threads.is_ok_and(|threads| threads.count() == 1) {
+        // SAFETY: C strings; no other thread reads the environment.
+        unsafe { libc::setenv(name.as_ptr(), value.as_ptr(), 1) };
+    }
 }
 
 /// Runs `work` so that a file at the size limit is an error, and not a signal that ends the

@@ -55,6 +55,7 @@ for command, sentence in said.items():
     print(f"{case:14} {command:8} {sentence}")
 
 check(info["ranks"] == ranks, f"{info['ranks']} ranks")
+check(info["helpers"] == (4 if how == "hybrid" else 0), f"{info['helpers']} helpers")
 check(info["complete"], "not complete")
 check(said["info"].endswith("nothing was lost."), said["info"])
 check(said["report"] == said["why"], "the report begins with another sentence than `why`")

@@ -5,6 +5,7 @@
 
 mod causes;
 mod hangs;
+mod helpers;
 mod landing_pads;
 mod losses;
 mod support;

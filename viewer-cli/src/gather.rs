@@ -118,6 +118,8 @@ pub struct Gathered {
     pub pid: u32,
     /// Its rank.
     pub rank: Option<u32>,
+    /// The rank that has started it, if it is none itself.
+    pub started_by_rank: Option<u32>,
     /// How it ended.
     pub ended: Ended,
     /// The end as the process and the system noted it, unless the process finished normally.
@@ -301,6 +303,7 @@ fn gather_one(
     Gathered {
         pid: definitions.processes.values().next().map_or(0, |p| p.pid),
         rank: definitions.ranks.values().next().map(|rank| rank.rank),
+        started_by_rank: definitions.helpers().into_values().next(),
         ended: recording.ended,
         process_end,
         events: rows(recording).fold(0, |sum, row| sum.saturating_add(row.present())),

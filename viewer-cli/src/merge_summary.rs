@@ -1,5 +1,6 @@
 //! Summarises a merge for the user: one line for each finding of its report that is not as expected.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -7,7 +8,9 @@ use annals_format::Ended;
 use annals_merger::{CausalityReport, InputReport, Report};
 
 use crate::process_end::ProcessEnd;
+use crate::table::safe;
 use crate::time::duration;
+use crate::views::counted;
 
 /// The options of a merge that the summary depends on.
 #[derive(Clone, Copy, Debug)]
@@ -113,8 +116,29 @@ fn of_worlds(report: &Report, text: &mut String) {
     }
 }
 
-/// Lists ranks with several recordings, and ranks without any.
+/// Lists ranks with several recordings, those without any, and helpers.
 fn of_ranks(report: &Report, text: &mut String) {
+    let mut helpers: BTreeMap<(u32, bool, &str), usize> = BTreeMap::new();
+    for helper in &report.helpers {
+        let key = (helper.of_rank, helper.is_launched, &*helper.command);
+        *helpers.entry(key).or_default() += 1;
+    }
+    for ((rank, is_launched, command), count) in helpers.iter().take(10) {
+        let how = match is_launched {
+            true => "started in its place, before or after the program that is the rank",
+            false => "started by it",
+        };
+        let command: String = command.chars().take(60).collect();
+        let recordings = counted(*count as u64, "recording");
+        let _ = writeln!(
+            text,
+            "rank {rank}: {recordings} of what was {how}: {}",
+            safe(&command)
+        );
+    }
+    if helpers.len() > 10 {
+        let _ = writeln!(text, "{} more helpers of ranks", helpers.len() - 10);
+    }
     for shared in report.shared_ranks.iter().take(10) {
         let count = shared.processes.len();
         let how = if shared.is_of_several_runs() {

@@ -36,6 +36,7 @@ use crate::ids::{
     ClockId, EventTypeId, LocationId, ModuleId, ObjectId, ProcessId, RegionId, SourceId, StreamId,
     StringId,
 };
+use crate::names::property;
 use crate::wire::Wire;
 use memory::{KnownEntries, MemoryTaken};
 
@@ -397,6 +398,33 @@ impl Definitions {
     pub fn process_of(&self, stream: StreamId) -> Option<ProcessId> {
         let source = self.sources.get(&self.streams.get(&stream)?.source)?;
         Some(source.process)
+    }
+
+    /// Returns the value of a property of a process, or `None` if it has none of this name.
+    pub fn property(&self, process: ProcessId, key: &str) -> Option<&str> {
+        let mut own = self.properties.iter().filter(|p| p.process == process);
+        let found = own.find(|property| self.string(property.key) == key)?;
+        Some(self.string(found.value))
+    }
+
+    /// Returns the processes that are no ranks but belong to one, with that rank in its world: a rank has started them, or the
+    /// launcher has started them in a rank's place, before or after the program that is the rank.
+    pub fn helpers(&self) -> BTreeMap<ProcessId, u32> {
+        let is_of_rank = |key: StringId| {
+            let key = self.string(key);
+            [property::STARTED_BY_RANK, property::LAUNCHED_AS_RANK].contains(&key)
+        };
+        let has_rank = |process| {
+            self.ranks
+                .get(process)
+                .is_some_and(|rank| !rank.is_assigned)
+        };
+        let each = self.properties.iter().filter(|p| is_of_rank(p.key));
+        let each = each.filter(|property| !has_rank(&property.process));
+        each.filter_map(|property| {
+            Some((property.process, self.string(property.value).parse().ok()?))
+        })
+        .collect()
     }
 
     /// Returns the rank of a process; 0 if it has none.

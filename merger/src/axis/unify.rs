@@ -162,6 +162,16 @@ impl Unifier {
         id
     }
 
+    /// Adds a property of a process.
+    pub(crate) fn add_property(&mut self, process: ProcessId, key: &str, value: &str) {
+        let d = Property {
+            process,
+            key: self.string(key),
+            value: self.string(value),
+        };
+        self.definitions.add(Definition::Property(d));
+    }
+
     /// Adds a recording's definitions as the next process. `first_rank`: the first rank of its world.
     pub(crate) fn add(
         &mut self,

@@ -1,5 +1,6 @@
 //! What a recording or a trace states about the rank of a process.
 
+use annals_format::names::property;
 use annals_format::{Definitions, ProcessId, Rank, RecordingId};
 
 /// The properties that determine a process's rank.
@@ -13,6 +14,10 @@ pub(crate) struct RankClaim {
     pub(crate) world: Option<String>,
     /// When it started, nanoseconds since 1970.
     pub(crate) start_unix_ns: i64,
+    /// How long it lived, nanoseconds; 0 if that is not known.
+    pub(crate) lived_ns: u64,
+    /// Whether it has initialised MPI.
+    pub(crate) has_mpi: bool,
     /// Its recording.
     pub(crate) id: RecordingId,
 }
@@ -28,6 +33,10 @@ impl RankClaim {
         let rank = definitions.ranks.get(&process).copied();
         let world = definitions.worlds.get(&process);
         let first_rank = definitions.first_rank(process);
+        let has_mpi = definitions
+            .properties
+            .iter()
+            .any(|p| p.process == process && texts.string(p.key) == property::MPI_BEGUN);
         let process = definitions.processes.get(&process);
         let own = |rank: Rank| Rank {
             rank: rank.rank.saturating_sub(first_rank),
@@ -44,6 +53,8 @@ impl RankClaim {
                 .map(|world| texts.string(world.name).to_owned())
                 .filter(|name| !name.is_empty()),
             start_unix_ns: process.map_or(i64::MAX, |process| process.start_unix_ns),
+            lived_ns: 0,
+            has_mpi,
             id,
         }
     }

@@ -346,7 +346,15 @@ impl InputRecording {
         let process = definitions.ranks.keys().chain(definitions.processes.keys());
         let process = process.copied().next().unwrap_or(ProcessId::new(0));
         let id = self.recording.header.recording_id;
-        RankClaim::of(definitions, definitions, process, id)
+        let start_ns = definitions
+            .processes
+            .get(&process)
+            .map_or(0, |process| process.start_reference_ns);
+        let end_ns = self.recording.last_reference_ns.unwrap_or(start_ns);
+        RankClaim {
+            lived_ns: end_ns.saturating_sub(start_ns).max(0) as u64,
+            ..RankClaim::of(definitions, definitions, process, id)
+        }
     }
 
     /// Returns whether a live file is this recording's, and not that of another recording which this is a copy of.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use annals_format::names::property;
 use annals_format::{
     CalibrationPoint, ClockId, ClockKind, Definition, Definitions, EventType, EventTypeId, Filter,
     LocationEnd, LocationId, ProcessEnd, ProcessId, RecordingId, Role, StreamContents, TimeZero,
@@ -385,9 +386,15 @@ fn unify_definitions(
         process: from,
         rank,
         first_rank,
+        launched_as,
         id,
     } in processes
     {
+        let note = |unifier: &mut Unifier, process| {
+            if let Some(rank) = launched_as {
+                unifier.add_property(process, property::LAUNCHED_AS_RANK, &rank.to_string());
+            }
+        };
         recording_ids.push(id);
         match from {
             MergedFrom::Recording(mut input) => {
@@ -408,6 +415,7 @@ fn unify_definitions(
                 hosts.push(facts);
                 calibration::thin(definitions, most_points);
                 let (process, mut numbers) = unifier.add(definitions, rank, first_rank);
+                note(&mut unifier, process);
                 let used = types_of_chunks(&input);
                 name_lost_types(&mut unifier, used, &mut numbers);
                 let calibration = forget_definitions(&mut input);
@@ -435,6 +443,7 @@ fn unify_definitions(
                 };
                 hosts.push(HostFacts::of(own, definitions, None));
                 let to = unifier.add_process(own, definitions, rank, first_rank, numbers);
+                note(&mut unifier, to);
                 trace.processes.insert(process, to);
             }
         }

@@ -1,5 +1,6 @@
 //! The ranks of a merge's processes.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use annals_format::{ProcessId, Rank, RecordingId};
@@ -12,7 +13,40 @@ pub(super) struct RankedProcess<P> {
     pub(super) rank: Rank,
     /// The first rank of its world.
     pub(super) first_rank: u32,
+    /// The rank that the launcher has assigned to it, if another process is that.
+    pub(super) launched_as: Option<u32>,
     pub(super) id: RecordingId,
+}
+
+/// Returns, for each claim, whether another process of the same start has its rank: a launcher starts one program in a rank's place,
+/// which may be a shell that runs several. The rank is the one that has initialised MPI; where none has, and all are known to be of
+/// one start, the one that lived longest. Several that have initialised MPI are a rank that was started again.
+fn are_beside_ranks<P>(claims: &[(RankClaim, P)]) -> Vec<bool> {
+    let mut by_rank: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+    for (number, (claim, _)) in claims.iter().enumerate() {
+        if let Some(rank) = claim.rank {
+            let place = (&*claim.run, claim.world.as_deref(), rank.rank);
+            by_rank.entry(place).or_default().push(number);
+        }
+    }
+    let mut are_beside = vec![false; claims.len()];
+    for ((_, world, _), same) in by_rank {
+        let claim = |number: usize| &claims[number].0;
+        let has_mpi = same.iter().any(|number| claim(*number).has_mpi);
+        let longest = same.iter().max_by_key(|number| {
+            let claim = claim(**number);
+            (claim.lived_ns, Reverse(claim.start_unix_ns), claim.id)
+        });
+        let longest = longest.copied().filter(|_| world.is_some());
+        for number in same {
+            are_beside[number] = match (has_mpi, longest) {
+                (true, _) => !claim(number).has_mpi,
+                (false, Some(longest)) => number != longest,
+                (false, None) => false,
+            };
+        }
+    }
+    are_beside
 }
 
 /// Returns the first rank of each world: those of a run follow one another, as SPEC.md (Worlds) says.
@@ -47,6 +81,7 @@ fn first_ranks<'a>(
 /// their start. Returns the processes in the order of their ranks.
 pub(super) fn assign_ranks<P>(mut claims: Vec<(RankClaim, P)>) -> Vec<RankedProcess<P>> {
     claims.sort_by_key(|(claim, _)| (claim.start_unix_ns, claim.id));
+    let are_beside = are_beside_ranks(&claims);
     let firsts = first_ranks(claims.iter().map(|(claim, _)| claim));
     let firsts = claims.iter().map(|(claim, _)| {
         let world = (claim.run.as_str(), claim.world.as_deref());
@@ -64,9 +99,10 @@ pub(super) fn assign_ranks<P>(mut claims: Vec<(RankClaim, P)>) -> Vec<RankedProc
     let ranks = ranks.filter_map(|((claim, _), first)| recorded(claim, *first));
     let highest = ranks.map(|rank| rank.rank).max();
     let mut next = highest.map_or(0, |highest| highest.saturating_add(1));
-    let ranked = claims.into_iter().zip(firsts);
-    let ranked = ranked.map(|((claim, process), first_rank)| {
-        let rank = recorded(&claim, first_rank).unwrap_or_else(|| {
+    let ranked = claims.into_iter().zip(firsts).zip(are_beside);
+    let ranked = ranked.map(|(((claim, process), first_rank), is_beside)| {
+        let own = recorded(&claim, first_rank).filter(|_| !is_beside);
+        let rank = own.unwrap_or_else(|| {
             next = next.saturating_add(1);
             Rank {
                 process: ProcessId::new(0),
@@ -79,6 +115,7 @@ pub(super) fn assign_ranks<P>(mut claims: Vec<(RankClaim, P)>) -> Vec<RankedProc
             process,
             rank,
             first_rank,
+            launched_as: claim.rank.filter(|_| is_beside).map(|rank| rank.rank),
             id: claim.id,
         }
     });

@@ -36,10 +36,16 @@ pub(crate) fn found(mpi: &Mpi) {
 /// Stores that MPI has begun with a world.
 pub(crate) fn note(mpi: &Mpi) {
     HAS_WORLD.store(true, Ordering::Release);
+    note_function(mpi, "MPI_Init");
     watch_exit();
     let level = mpi.pmpi.thread_level();
     let is_multiple = level.is_none_or(|level| level >= mpi.abi.thread_multiple);
     mpi.begin(is_multiple);
+}
+
+/// Stores which function has begun MPI: the process is a rank, also if the program of another rank has started it.
+pub(crate) fn note_function(mpi: &Mpi, name: &str) {
+    let _ = mpi.recorder.add_property(names::property::MPI_BEGUN, name);
 }
 
 /// Registers a function to be called when the process exits.

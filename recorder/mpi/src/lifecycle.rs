@@ -142,6 +142,7 @@ pub(crate) fn session_init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
 fn session_has_begun(mpi: &'static Mpi, session: usize) {
     // Sessions may be used by several threads, unless they declare otherwise.
     mpi.begin(true);
+    begun::note_function(mpi, "MPI_Session_init");
     if let Some(group) = mpi.pmpi.session_group(session) {
         mpi.world_group.store(group, Ordering::Release);
         let (rank, size) = (mpi.pmpi.group_rank(group), mpi.pmpi.group_size(group));

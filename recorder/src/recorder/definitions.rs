@@ -15,6 +15,7 @@ use crate::clock;
 use crate::elements::{ElementKind, Elements};
 use crate::error::Result;
 use crate::event_type::{DynamicEventType, EventType, Metric};
+use crate::launcher;
 use crate::spec::{ClockSpec, EventTypeSpec, SourceSpec};
 
 impl Recorder {
@@ -30,7 +31,9 @@ impl Recorder {
             rank_count,
             is_assigned: false,
         };
-        self.define(|definer| definer.add(Definition::Rank(rank)))
+        self.define(|definer| definer.add(Definition::Rank(rank)))?;
+        launcher::pass_on(rank.rank);
+        Ok(())
     }
 
     /// Sets the world in which the rank counts, if the run has several that each count from 0: the

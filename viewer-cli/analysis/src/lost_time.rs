@@ -503,7 +503,10 @@ fn of_sums(
         .min(window.to_ns)
         .max(from_ns);
     let run_ns = to_ns - from_ns;
-    let threads = counted_threads(sums, times, window, run_ns);
+    let mut threads = counted_threads(sums, times, window, run_ns);
+    // What ranks have started is none of them.
+    let helpers = definitions.helpers();
+    threads.retain(|thread| !helpers.contains_key(&thread.process));
     let hidden_ns = by_process(
         sums,
         (0..).zip(times.locations.iter().map(|of| of.hidden_ns)),

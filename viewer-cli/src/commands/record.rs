@@ -11,7 +11,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use annals_format::{Cause, Definitions, Ended};
 use annals_merger::{MergeOptions, Program, Symbols, no_progress};
-use annals_recorder::{Compression, Options, RECORDED_BY, RecorderError};
+use annals_recorder::{
+    Compression, Options, RANKED_PROCESS, RANKED_PROCESS_LEN, RECORDED_BY, RecorderError,
+};
 use anyhow::Context;
 use clap::Args;
 
@@ -324,6 +326,7 @@ fn recorded_command(
     }
     command.env("ANNALS_DIR", directory);
     command.env(RECORDED_BY, token);
+    command.env(RANKED_PROCESS, " ".repeat(RANKED_PROCESS_LEN));
     if arguments.no_functions {
         command.env("ANNALS_FUNCTIONS", "off");
     }
@@ -668,9 +671,11 @@ fn report(gathered: &[Gathered], run: &Run<'_>, output: &Path) -> String {
     );
     for one in gathered {
         let name = one.path.file_name().unwrap_or_default().to_string_lossy();
-        let rank = one
-            .rank
-            .map_or_else(String::new, |rank| format!("rank {rank}, "));
+        let rank = match (one.rank, one.started_by_rank) {
+            (Some(rank), _) => format!("rank {rank}, "),
+            (None, Some(rank)) => format!("started by rank {rank}, "),
+            (None, None) => String::new(),
+        };
         let dropped: Vec<String> = one
             .dropped
             .iter()

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use annals_recorder::{ENVIRONMENT, Options, RECORDED_BY};
+use annals_recorder::{ENVIRONMENT, Options, RANKED_PROCESS, RECORDED_BY};
 use globset::Glob;
 use serde_json::json;
 
@@ -28,6 +28,7 @@ enum Values {
 const OTHERS: &[(&str, Values)] = &[
     (LIBRARY_VARIABLE, Values::Any),
     (RECORDED_BY, Values::Any),
+    (RANKED_PROCESS, Values::Any),
     ("ANNALS_FUNCTIONS", Values::Words(&["off"])),
     ("ANNALS_MPI_REGIONS", Values::Globs),
     ("ANNALS_MPI_EVENTS", Values::Globs),

@@ -54,6 +54,8 @@ pub struct Info {
     bytes_per_event: Option<f64>,
     has_footer: bool,
     ranks: usize,
+    /// Processes that are no ranks, but belong to one.
+    helpers: usize,
     missing_ranks: Vec<u32>,
     hosts: usize,
     locations: usize,
@@ -130,7 +132,10 @@ impl Info {
             })
             .collect();
         let hosts: BTreeSet<&str> = processes.iter().map(|p| p.host.as_str()).collect();
-        let ranks: BTreeSet<u32> = d.ranks.values().map(|rank| rank.rank).collect();
+        let helpers = d.helpers();
+        let ranks = d.ranks.values();
+        let ranks = ranks.filter(|rank| !helpers.contains_key(&rank.process));
+        let ranks: BTreeSet<u32> = ranks.map(|rank| rank.rank).collect();
         let zero = d.time_zero;
         Self {
             kind: origin.kind,
@@ -140,6 +145,7 @@ impl Info {
                 .then(|| origin.bytes as f64 / sums.present() as f64),
             has_footer: origin.has_footer,
             ranks: ranks.len(),
+            helpers: helpers.len(),
             missing_ranks: missing_ranks(d),
             hosts: hosts.len(),
             locations: d.locations.len(),
@@ -194,7 +200,13 @@ impl Info {
         let ran = match self.processes.len() {
             0 => return "No process was recorded.".to_owned(),
             1 if self.ranks <= 1 => "One process ran".to_owned(),
-            count if self.ranks == count => format!("{} ran", counted(count as u64, "rank")),
+            count if self.ranks + self.helpers == count && self.ranks != 0 => {
+                let ranks = counted(self.ranks as u64, "rank");
+                match self.helpers {
+                    0 => format!("{ranks} ran"),
+                    helpers => format!("{ranks}, and {}, ran", counted(helpers as u64, "helper")),
+                }
+            }
             // Ranks of several runs may have one number; a process may have none.
             count => format!("{} processes ran", time::grouped(count as u64)),
         };
@@ -410,7 +422,10 @@ impl Info {
 const OF_FIRST: [&str; 3] = ["processors", "system", "recorder"];
 
 /// Properties that say how a process ran and was recorded: in its row, or in `--json` only.
-const OF_RECORDING: [&str; 8] = [
+const OF_RECORDING: [&str; 11] = [
+    property::LAUNCHED_AS_RANK,
+    property::MPI_BEGUN,
+    property::STARTED_BY_RANK,
     property::MPI_ABORT,
     property::MPI_MISSING_FINALIZE,
     "affinity",
