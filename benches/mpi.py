@@ -9,6 +9,7 @@ grid: by default HPCG's own, 104; with a small one, as 24, MPI's calls are much 
 - ns per call of a ping-pong: of a burst that fits into the recorder's buffer, and of a long one, whose events are
   encoded and written meanwhile by a thread that on a machine without idle processors takes its time from the ranks;
   beside it, in the same rounds, a library that only reads the clock before and behind each call;
+- a recorded call before and after a longjmp out of MPI;
 - instructions per call out of callgrind, of the program's thread and of the recorder's (where valgrind is installed);
 - the ratio of a stencil's times with the upper bound of its 95 % interval (the ratios' logarithms, Student's t);
 - bytes on disk per call of the stencil, with and without what a process writes once.
@@ -106,6 +107,11 @@ for name, choose in (("median", statistics.median), ("least", min)):
     floor = choose(row[1] for row in plain)
     print("MPI_Send to MPI_PROC_NULL, %s: %.1f ns, recorded %.1f: +%.1f; two clock reads %.1f" %
           (name, *send, send[1] - send[0], floor))
+plain, recorded = interleaved(several, 2, 1, "mpi_path", ["jump", 1, 50_000])
+for name, choose in (("median", statistics.median), ("least", min)):
+    before, after = (choose(row[n] for row in recorded) for n in (0, 1))
+    print("MPI_Send to MPI_PROC_NULL, recorded, %s: %.1f ns before a longjmp out of MPI, %.1f after it: %+.1f %%" %
+          (name, before, after, 100 * (after / before - 1)))
 for name, rounds, calls in (("burst", 5, 20_000), ("long", 5, 400_000)):
     rows_of = interleaved(several, 3, 2, "mpi_path", ["ping", rounds, calls])
     shutil.rmtree(recording, ignore_errors=True)

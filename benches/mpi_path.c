@@ -3,9 +3,11 @@
  * usage: mpi_path send ROUNDS CALLS   ns per MPI_Send to MPI_PROC_NULL, and ns for two clock reads
  *        mpi_path ping ROUNDS CALLS   ns per call of a ping-pong of 8 bytes between ranks 0 and 1
  *        mpi_path self ROUNDS CALLS   ns per call of MPI_Isend, MPI_Recv, MPI_Wait, of a rank with itself
+ *        mpi_path jump ROUNDS CALLS   ns per MPI_Send to MPI_PROC_NULL before and after a longjmp out of an error handler
  *
  * Prints a line for each round. CALLS is how many times each function is called in a round. */
 #include <mpi.h>
+#include <setjmp.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,6 +42,31 @@ static void send(int calls) {
         stored[4] = ticks();
     }
     printf("%.2f %.2f\n", send, (now_ns() - start) / calls);
+}
+
+static jmp_buf left;
+static void leave(MPI_Comm *comm, int *error, ...) {
+    (void)comm, (void)error;
+    longjmp(left, 1);
+}
+
+static double sends(int calls) {
+    long word = 0;
+    double start = now_ns();
+    for (int i = 0; i < calls; i++) MPI_Send(&word, 1, MPI_LONG, MPI_PROC_NULL, 0, MPI_COMM_WORLD);
+    return (now_ns() - start) / calls;
+}
+
+static void jump(int calls) {
+    static double before;
+    MPI_Errhandler handler;
+    MPI_Comm_create_errhandler(leave, &handler);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
+    sends(calls / 8);
+    before = sends(calls);
+    long word = 0;
+    if (setjmp(left) == 0) MPI_Send(&word, 1, MPI_LONG, 1 << 20, 0, MPI_COMM_WORLD);
+    printf("%.2f %.2f\n", before, sends(calls));
 }
 
 static void ping(int calls, int rank) {
@@ -80,6 +107,7 @@ int main(int argc, char **argv) {
         if (!strcmp(argv[1], "send")) send(calls);
         if (!strcmp(argv[1], "ping")) ping(calls, rank);
         if (!strcmp(argv[1], "self")) self(calls, rank);
+        if (!strcmp(argv[1], "jump")) jump(calls);
     }
     MPI_Finalize();
     return 0;

@@ -755,6 +755,7 @@ mod tests {
             path: PathBuf::from("run/one.annals"),
             pid: 7,
             rank: None,
+            started_by_rank: None,
             ended: Ended::Finished,
             process_end: Default::default(),
             events,
