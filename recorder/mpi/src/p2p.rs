@@ -512,13 +512,17 @@ pub(crate) fn sendrecv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let bytes = message_bytes(mpi, &call);
     let count = |comm, peer| Sent::count(mpi, comm, peer, call.int(call.at().tag));
     let known = mpi.communicator(handle);
-    let sent = destination(mpi, &call, dest).map(|(comm, peer)| count(comm, peer));
+    let sent = known.and_then(|comm| Some(count(comm, comm.peer(dest)?)));
     let start = match &sent {
         Some(sent) => {
             frame.enter_with(&mpi.types.send, sent.values(bytes));
             None
         }
-        None => enter_late(&frame, mpi, &call),
+        None if known.is_some() => {
+            frame.enter();
+            None
+        }
+        None => Some(frame.enter_unknown()),
     };
     let awaiting_in = known.filter(|_| source != mpi.abi.proc_null);
     let started = awaiting_in.map(|comm| Started::record(mpi, comm, source, tag));
@@ -574,13 +578,18 @@ pub(crate) fn isendrecv<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let dest = call.int(call.at().dest);
     let bytes = message_bytes(mpi, &call);
     let count = |comm, peer| Sent::count(mpi, comm, peer, call.int(call.at().tag));
-    let sent = destination(mpi, &call, dest).map(|(comm, peer)| count(comm, peer));
+    let known = mpi.communicator(call.handle(&mpi.abi, call.at().comm));
+    let sent = known.and_then(|comm| Some(count(comm, comm.peer(dest)?)));
     let start = match &sent {
         Some(sent) => {
             frame.enter_with(&mpi.types.send, sent.values(bytes));
             None
         }
-        None => enter_late(&frame, mpi, &call),
+        None if known.is_some() => {
+            frame.enter();
+            None
+        }
+        None => Some(frame.enter_unknown()),
     };
     let result = call.forward();
     if !is_success(result) {
