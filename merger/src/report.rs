@@ -1,13 +1,12 @@
 //! What a merge reports: input, output, losses, and the accuracy of clocks.
 
-use annals_format::names;
-use annals_format::names::property;
+use annals_format::names::{self, property};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use annals_format::{
-    BootId, ClockError, ClockKind, Definitions, Ended, ErrorKnot, ProcessId, Relation, SourceOrder,
-    StreamTotals, TraceLoss, UNBOUNDED,
+    BootId, ClockError, ClockKind, Definitions, Ended, ErrorKnot, ProcessId, Rank, Relation,
+    SourceOrder, StreamTotals, TraceLoss, UNBOUNDED,
 };
 use serde::Serialize;
 
@@ -584,6 +583,9 @@ pub struct HelperReport {
     pub of_rank: u32,
     /// Whether the launcher has started it in the rank's place; else the rank has.
     pub is_launched: bool,
+    /// Whether the rank's own process has initialised MPI. Of several in its place, it is the rank because of that; else because it
+    /// lived longest.
+    pub rank_has_mpi: bool,
 }
 
 impl HelperReport {
@@ -592,13 +594,22 @@ impl HelperReport {
         let helpers = helpers.filter_map(|(id, of_rank)| {
             let process = definitions.processes.get(&id)?;
             let launched = definitions.property(id, property::LAUNCHED_AS_RANK);
+            let of_rank = of_rank.saturating_add(definitions.first_rank(id));
+            let is_own = |rank: &&Rank| rank.rank == of_rank && !rank.is_assigned;
+            let mut own = definitions.ranks.values().filter(is_own);
+            let has_mpi = |rank: &Rank| {
+                definitions
+                    .property(rank.process, property::MPI_BEGUN)
+                    .is_some()
+            };
             Some(Self {
                 recording_id: process.recording_id.to_string(),
                 host: definitions.string(process.host).to_owned(),
                 pid: process.pid,
                 command: definitions.string(process.command).to_owned(),
-                of_rank: of_rank.saturating_add(definitions.first_rank(id)),
+                of_rank,
                 is_launched: launched.is_some(),
+                rank_has_mpi: own.any(has_mpi),
             })
         });
         helpers.collect()

@@ -118,15 +118,17 @@ fn of_worlds(report: &Report, text: &mut String) {
 
 /// Lists ranks with several recordings, those without any, and helpers.
 fn of_ranks(report: &Report, text: &mut String) {
-    let mut helpers: BTreeMap<(u32, bool, &str), usize> = BTreeMap::new();
+    let mut helpers: BTreeMap<(u32, bool, bool, &str), usize> = BTreeMap::new();
     for helper in &report.helpers {
-        let key = (helper.of_rank, helper.is_launched, &*helper.command);
+        let (is_launched, has_mpi) = (helper.is_launched, helper.rank_has_mpi);
+        let key = (helper.of_rank, is_launched, has_mpi, &*helper.command);
         *helpers.entry(key).or_default() += 1;
     }
-    for ((rank, is_launched, command), count) in helpers.iter().take(10) {
-        let how = match is_launched {
-            true => "started in its place, before or after the program that is the rank",
-            false => "started by it",
+    for ((rank, is_launched, has_mpi, command), count) in helpers.iter().take(10) {
+        let how = match (is_launched, has_mpi) {
+            (true, true) => "started in its place, and is not the one with MPI",
+            (true, false) => "started in its place: none has MPI, and the rank lived longest",
+            (false, _) => "started by it",
         };
         let command: String = command.chars().take(60).collect();
         let recordings = counted(*count as u64, "recording");
