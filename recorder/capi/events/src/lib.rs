@@ -29,7 +29,14 @@ use annals_recorder::stack;
 static INITIALISED: AtomicI32 = AtomicI32::new(0);
 
 /// Runs a call, and catches panics. Returns 0 or the error's code.
+#[inline(always)]
 fn call(work: impl FnOnce(&'static Runtime) -> Result<()>) -> i32 {
+    Runtime::process().end_left(stack::stack_pointer());
+    guarded(work)
+}
+
+#[inline(never)]
+fn guarded(work: impl FnOnce(&'static Runtime) -> Result<()>) -> i32 {
     let outcome = catch_unwind(AssertUnwindSafe(|| work(Runtime::process())));
     match outcome {
         Ok(Ok(())) => 0,
@@ -42,7 +49,9 @@ fn call(work: impl FnOnce(&'static Runtime) -> Result<()>) -> i32 {
 /// their thread: there is nothing here that would have to be cleaned up, and no panic is caught.
 #[inline(always)]
 fn call_through(work: impl FnOnce(&'static Runtime) -> Result<()>) -> i32 {
-    match work(Runtime::process()) {
+    let runtime = Runtime::process();
+    runtime.end_left(stack::stack_pointer());
+    match work(runtime) {
         Ok(()) => 0,
         Err(error) => error.code(),
     }
@@ -57,6 +66,7 @@ fn check_initialised() -> Result<()> {
 }
 
 /// Runs a call of a tool, for which the interface must be initialised.
+#[inline(always)]
 fn tool_call(work: impl FnOnce(&'static Runtime) -> Result<()>) -> i32 {
     call(|runtime| {
         check_initialised()?;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use super::category::Categories;
 use super::enumeration::{Enumeration, EnumerationInfo};
 use super::error::{Error, Result};
-use super::in_progress::{current_safety, end_thread};
+use super::in_progress::{current_safety, end_left, end_thread};
 use super::lanes::{Lanes, lanes};
 use super::registration::Slot;
 use super::source::SourceState;
@@ -126,6 +126,13 @@ impl Runtime {
     pub fn process() -> &'static Self {
         static PROCESS: OnceLock<Runtime> = OnceLock::new();
         PROCESS.get_or_init(|| Self::create(true))
+    }
+
+    /// Ends the callbacks that the calling thread has left. `now`: where the stack is, as far out as is known: a frame further
+    /// inside could lie below what was left.
+    #[doc(hidden)]
+    pub fn end_left(&self, now: usize) {
+        end_left(now);
     }
 
     /// Returns whether both are the same.
