@@ -127,7 +127,7 @@ fn find_next(index: usize) -> usize {
     next
 }
 
-/// Returns the address of the next function of this name after this library, or 0 if there is
+/// Returns the address of the function of this name that comes after this library, or 0 if there is
 /// none. First there are other tools, then the MPI library. Python loads that privately, so that the
 /// loader's own search does not find it.
 fn find_after(name: &CStr) -> usize {
