@@ -512,17 +512,13 @@ pub(crate) fn sendrecv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let bytes = message_bytes(mpi, &call);
     let count = |comm, peer| Sent::count(mpi, comm, peer, call.int(call.at().tag));
     let known = mpi.communicator(handle);
-    let sent = known.and_then(|comm| Some(count(comm, comm.peer(dest)?)));
+    let sent = destination(mpi, &call, dest).map(|(comm, peer)| count(comm, peer));
     let start = match &sent {
         Some(sent) => {
             frame.enter_with(&mpi.types.send, sent.values(bytes));
             None
         }
-        None if known.is_some() => {
-            frame.enter();
-            None
-        }
-        None => Some(frame.enter_unknown()),
+        None => enter_late(&frame, mpi, &call),
     };
     let awaiting_in = known.filter(|_| source != mpi.abi.proc_null);
     let started = awaiting_in.map(|comm| Started::record(mpi, comm, source, tag));
@@ -578,18 +574,13 @@ pub(crate) fn isendrecv<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let dest = call.int(call.at().dest);
     let bytes = message_bytes(mpi, &call);
     let count = |comm, peer| Sent::count(mpi, comm, peer, call.int(call.at().tag));
-    let known = mpi.communicator(call.handle(&mpi.abi, call.at().comm));
-    let sent = known.and_then(|comm| Some(count(comm, comm.peer(dest)?)));
+    let sent = destination(mpi, &call, dest).map(|(comm, peer)| count(comm, peer));
     let start = match &sent {
         Some(sent) => {
             frame.enter_with(&mpi.types.send, sent.values(bytes));
             None
         }
-        None if known.is_some() => {
-            frame.enter();
-            None
-        }
-        None => Some(frame.enter_unknown()),
+        None => enter_late(&frame, mpi, &call),
     };
     let result = call.forward();
     if !is_success(result) {
