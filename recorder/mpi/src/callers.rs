@@ -5,13 +5,12 @@
 use std::collections::BTreeSet;
 use std::ffi::{CStr, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use annals_instrument::modules::{Import, any_import};
 
 use crate::addresses;
-use crate::library::{self, Loads};
+use crate::library;
 use crate::signatures::FUNCTIONS;
 
 /// Redirects calls that would reach MPI past this library, by changing the addresses that the
@@ -22,91 +21,58 @@ use crate::signatures::FUNCTIONS;
 /// mpi4py takes it as the sign that the MPI library is in memory, and would not load it. And
 /// functions that no other library has must also be missing for callers that can do without them.
 pub(crate) fn adopt() {
-    adopt_from(0);
-}
-
-/// Redirects calls of objects that were loaded since the last call.
-pub(crate) fn adopt_loaded() {
-    static ADOPTED: Mutex<(Loads, usize)> = Mutex::new((Loads::NONE, 0));
-    // Not waited for: what is called below looks names up, too, and other threads may hold the loader's
-    // lock.
-    let Ok(mut adopted) = ADOPTED.try_lock() else {
-        return;
-    };
-    let loads = library::loads();
-    let (earlier, count) = *adopted;
-    if loads != earlier && addresses::intercepting(0).is_some() {
-        // New objects are the last ones.
-        let is_longer = loads.removed == earlier.removed;
-        *adopted = (loads, adopt_from(if is_longer { count } else { 0 }));
-    }
-}
-
-/// Redirects calls of the objects from this one on, in the loader's order. Returns the number of all
-/// objects.
-fn adopt_from(first: usize) -> usize {
-    let (mut found, mut has_hidden) = (BTreeSet::new(), false);
-    let count = each_import(first, |import, is_binding| {
-        has_hidden |= is_binding || own_hidden(import.name).is_some();
-        found.extend(found_here(&import));
-    });
-    if found.is_empty() && !has_hidden {
-        return count;
-    }
-    // The loader may be asked only when it does not call any more. Where there is no MPI library, callers
-    // that cannot do without a function keep it: their call reports that.
-    found.retain(|function| !library::is_there(FUNCTIONS[*function].name));
+    let missing = missing();
     let is_known = library::is_known();
     let has_version = library::is_there(c"MPI_Get_version");
-    each_import(first, |import, is_binding| {
+    each_import(|import, is_binding| {
         let own = if is_binding {
             own_function(import.name)
+        } else if has_version {
+            own_hidden(import.name)
         } else {
-            own_hidden(import.name).filter(|_| has_version)
+            None
         };
         if let Some(own) = own {
             replace(import.slot, own);
         } else if let Some(function) = found_here(&import)
-            && found.contains(&function)
+            && missing.contains(&function)
             && (import.is_weak || is_known)
         {
             replace(import.slot, 0);
         }
-    })
+    });
 }
 
-/// Objects that are read, in the loader's order.
-struct Reading<'a> {
-    first: usize,
-    count: usize,
-    /// Gets an import of an object, and whether the object is a Fortran binding.
-    work: &'a mut dyn FnMut(Import<'_>, bool),
+/// Returns whether this library's functions are known, so that [`adopt`] can work.
+pub(crate) fn are_provided() -> bool {
+    addresses::intercepting(0).is_some()
 }
 
-/// Reads the imports of the objects from this one on. The MPI library's own imports and this library's
-/// are left out. Returns the number of all objects.
-fn each_import(first: usize, mut work: impl FnMut(Import<'_>, bool)) -> usize {
-    let mut reading = Reading {
-        first,
-        count: 0,
-        work: &mut work,
-    };
+/// Returns the functions that callers have found here, and that no other library has. Where there is
+/// no MPI library, callers that cannot do without such a function keep it: their call reports that.
+fn missing() -> BTreeSet<usize> {
+    let mut found = BTreeSet::new();
+    each_import(|import, _| found.extend(found_here(&import)));
+    // The loader may be asked only when it does not call any more.
+    found.retain(|function| !library::is_there(FUNCTIONS[*function].name));
+    found
+}
+
+/// Calls `work` with each import of the objects in memory, and whether the object is a Fortran
+/// binding. The MPI library's own imports and this library's are left out.
+fn each_import(mut work: impl FnMut(Import<'_>, bool)) {
+    let mut work: &mut dyn FnMut(Import<'_>, bool) = &mut work;
     // SAFETY: the function below gets this pointer, while the call lasts.
-    unsafe { libc::dl_iterate_phdr(Some(read_object), (&raw mut reading).cast()) };
-    reading.count
+    unsafe { libc::dl_iterate_phdr(Some(read_object), (&raw mut work).cast()) };
 }
 
 unsafe extern "C" fn read_object(
     info: *mut libc::dl_phdr_info,
     _: usize,
-    reading: *mut c_void,
+    work: *mut c_void,
 ) -> c_int {
     // SAFETY: the pointer that `each_import` passed.
-    let reading = unsafe { &mut *reading.cast::<Reading<'_>>() };
-    reading.count += 1;
-    if reading.count <= reading.first {
-        return 0;
-    }
+    let work = unsafe { &mut *work.cast::<&mut dyn FnMut(Import<'_>, bool)>() };
     // A panic must not cross into the loader.
     let _ = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: the loader's, while the call lasts.
@@ -125,7 +91,7 @@ unsafe extern "C" fn read_object(
             return;
         }
         any_import(info, |import| {
-            (reading.work)(import, is_binding);
+            work(import, is_binding);
             false
         });
     }));

@@ -239,36 +239,22 @@ pub(crate) fn handle() -> *mut c_void {
         return known;
     }
     static SEARCHED: AtomicU64 = AtomicU64::new(0);
-    let added = loads().added;
-    if SEARCHED.load(Ordering::Acquire) == added {
+    let loads = loads();
+    if SEARCHED.load(Ordering::Acquire) == loads {
         return null_mut();
     }
     let found = find();
     if found.is_null() {
-        SEARCHED.store(added, Ordering::Release);
+        SEARCHED.store(loads, Ordering::Release);
     } else {
         HANDLE.store(found, Ordering::Release);
     }
     found
 }
 
-/// How many objects the loader has added so far, and how many it has removed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Loads {
-    added: u64,
-    pub(crate) removed: u64,
-}
-
-impl Loads {
-    pub(crate) const NONE: Self = Self {
-        added: 0,
-        removed: 0,
-    };
-}
-
-/// Returns what the loader has done so far.
-pub(crate) fn loads() -> Loads {
-    let mut loads = Loads::NONE;
+/// Returns how many objects the loader has loaded so far.
+pub(crate) fn loads() -> u64 {
+    let mut loads = 0_u64;
     // SAFETY: the function below gets this pointer, while the call lasts.
     unsafe { libc::dl_iterate_phdr(Some(read_loads), (&raw mut loads).cast()) };
     loads
@@ -279,15 +265,9 @@ unsafe extern "C" fn read_loads(
     _: usize,
     loads: *mut c_void,
 ) -> c_int {
-    // SAFETY: the loader's, while the call lasts.
-    let info = unsafe { &*info };
-    let now = Loads {
-        added: info.dlpi_adds,
-        removed: info.dlpi_subs,
-    };
-    // SAFETY: the pointer that `loads` passed.
-    unsafe { *loads.cast::<Loads>() = now };
-    // All objects have these numbers.
+    // SAFETY: the loader's object, and the pointer that `loads` passed.
+    unsafe { *loads.cast::<u64>() = (*info).dlpi_adds };
+    // All objects have this number.
     1
 }
 

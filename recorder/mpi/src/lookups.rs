@@ -15,6 +15,7 @@ use std::arch::naked_asm;
 use std::ffi::{CStr, c_char, c_void};
 use std::panic::catch_unwind;
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use annals_recorder::uncancelled;
 
@@ -82,10 +83,7 @@ pub(crate) unsafe extern "C" fn dlsym(_: *mut c_void, _: *const c_char) -> *mut 
 unsafe extern "C" fn choose(handle: *mut c_void, name: *const c_char) -> Lookup {
     // A panic must not cross into the program.
     let is_hidden = catch_unwind(|| {
-        // Where there is an MPI library, its first call does that.
-        if !library::was_found() {
-            uncancelled(callers::adopt_loaded);
-        }
+        adopt_loaded();
         // SAFETY: the requirement of `dlsym`.
         unsafe { is_hidden(handle, name) }
     });
@@ -93,6 +91,20 @@ unsafe extern "C" fn choose(handle: *mut c_void, name: *const c_char) -> Lookup 
         find_nothing
     } else {
         library::system_lookup()
+    }
+}
+
+/// Changes what libraries that were loaded since the last call have found here. Where there is an MPI
+/// library, its first call does that.
+fn adopt_loaded() {
+    static ADOPTED: AtomicU64 = AtomicU64::new(0);
+    if !callers::are_provided() || library::was_found() {
+        return;
+    }
+    // Noted first: what follows looks names up, too.
+    let loads = library::loads();
+    if ADOPTED.swap(loads, Ordering::AcqRel) != loads {
+        uncancelled(callers::adopt);
     }
 }
 
