@@ -1,13 +1,8 @@
-//! Redirects callers that would reach the MPI library past this one, and those that would find
-//! functions here that are nowhere else.
+//! Redirects callers that would reach the MPI library past this one.
 #![expect(unsafe_code, reason = "the loader's tables of addresses are changed")]
 
-use std::collections::BTreeSet;
 use std::ffi::{CStr, c_int, c_void};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-use annals_instrument::modules::{Import, any_import};
 
 use crate::addresses;
 use crate::library;
@@ -19,62 +14,19 @@ use crate::signatures::FUNCTIONS;
 /// Open MPI's Fortran bindings call `PMPI_Send` and not `MPI_Send`; MPICH's need no redirection.
 /// All callers of `MPI_Get_version` pass this library, because it does not export that function:
 /// mpi4py takes it as the sign that the MPI library is in memory, and would not load it. And
-/// functions that no other library has must also be missing for callers that can do without them.
+/// functions that the MPI library lacks must also be missing for callers that can do without them.
 pub(crate) fn adopt() {
-    let missing = missing();
-    let is_known = library::is_known();
-    let has_version = library::is_there(c"MPI_Get_version");
-    each_import(|import, is_binding| {
-        let own = if is_binding {
-            own_function(import.name)
-        } else if has_version {
-            own_hidden(import.name)
-        } else {
-            None
-        };
-        if let Some(own) = own {
-            replace(import.slot, own);
-        } else if let Some(function) = found_here(&import)
-            && missing.contains(&function)
-            && (import.is_weak || is_known)
-        {
-            replace(import.slot, 0);
-        }
-    });
+    // SAFETY: the function below gets nothing.
+    unsafe { libc::dl_iterate_phdr(Some(adopt_object), std::ptr::null_mut()) };
 }
 
-/// Returns whether this library's functions are known, so that [`adopt`] can work.
-pub(crate) fn are_provided() -> bool {
-    addresses::intercepting(0).is_some()
-}
-
-/// Returns the functions that callers have found here, and that no other library has. Where there is
-/// no MPI library, callers that cannot do without such a function keep it: their call reports that.
-fn missing() -> BTreeSet<usize> {
-    let mut found = BTreeSet::new();
-    each_import(|import, _| found.extend(found_here(&import)));
-    // The loader may be asked only when it does not call any more.
-    found.retain(|function| !library::is_there(FUNCTIONS[*function].name));
-    found
-}
-
-/// Calls `work` with each import of the objects in memory, and whether the object is a Fortran
-/// binding. The MPI library's own imports and this library's are left out.
-fn each_import(mut work: impl FnMut(Import<'_>, bool)) {
-    let mut work: &mut dyn FnMut(Import<'_>, bool) = &mut work;
-    // SAFETY: the function below gets this pointer, while the call lasts.
-    unsafe { libc::dl_iterate_phdr(Some(read_object), (&raw mut work).cast()) };
-}
-
-unsafe extern "C" fn read_object(
+unsafe extern "C" fn adopt_object(
     info: *mut libc::dl_phdr_info,
     _: usize,
-    work: *mut c_void,
+    _: *mut c_void,
 ) -> c_int {
-    // SAFETY: the pointer that `each_import` passed.
-    let work = unsafe { &mut *work.cast::<&mut dyn FnMut(Import<'_>, bool)>() };
     // A panic must not cross into the loader.
-    let _ = catch_unwind(AssertUnwindSafe(|| {
+    let _ = std::panic::catch_unwind(|| {
         // SAFETY: the loader's, while the call lasts.
         let info = unsafe { &*info };
         if info.dlpi_name.is_null() {
@@ -90,11 +42,20 @@ unsafe extern "C" fn read_object(
         if file.starts_with(b"libmpi") && !is_binding || file.starts_with(b"libannals") {
             return;
         }
-        any_import(info, |import| {
-            work(import, is_binding);
+        annals_instrument::modules::any_import(info, |import, slot| {
+            let own = if is_binding {
+                own_function(import)
+            } else {
+                own_hidden(import)
+            };
+            if let Some(own) = own {
+                replace(slot, own);
+            } else if is_lacking(import, slot) {
+                replace(slot, 0);
+            }
             false
         });
-    }));
+    });
     0
 }
 
@@ -105,41 +66,36 @@ fn own_function(import: &CStr) -> Option<usize> {
         // Internal calls of the binding, which the program does not know.
         return None;
     }
-    addresses::intercepting(number_of(name)?)
+    interceptor(name)
 }
 
-/// Returns the number of the function that a caller has found here.
-fn found_here(import: &Import<'_>) -> Option<usize> {
-    let name = import.name.to_bytes();
-    if !name.starts_with(b"MPI") || !import.slot.is_multiple_of(size_of::<usize>()) {
-        return None;
+/// Returns whether a caller has found a function here that the MPI library does not have.
+fn is_lacking(import: &CStr, slot: usize) -> bool {
+    let name = import.to_bytes();
+    if !name.starts_with(b"MPI_") || !slot.is_multiple_of(size_of::<usize>()) {
+        return false;
     }
-    let function = number_of(name)?;
-    let word = std::ptr::with_exposed_provenance_mut::<usize>(import.slot);
+    let Some(own) = interceptor(name) else {
+        return false;
+    };
+    let word = std::ptr::with_exposed_provenance_mut::<usize>(slot);
     // SAFETY: an aligned word of a table of addresses, which others read whole.
     let found = unsafe { AtomicUsize::from_ptr(word) }.load(Ordering::Relaxed);
-    (addresses::intercepting(function) == Some(found)).then_some(function)
+    found == own && !library::handle().is_null() && library::symbol(import) == 0
 }
 
 /// Returns the intercepting function for one that this library does not export.
 fn own_hidden(import: &CStr) -> Option<usize> {
     if import == c"MPI_Get_version" {
-        addresses::intercepting(number_of(import.to_bytes())?)
+        interceptor(import.to_bytes())
     } else {
         None
     }
 }
 
-/// Returns the address of the intercepting function of this name, if no other library has a function
-/// of the name.
-pub(crate) fn own_alone(name: &CStr) -> Option<usize> {
-    let own = addresses::intercepting(number_of(name.to_bytes())?)?;
-    (!library::is_there(name)).then_some(own)
-}
-
-fn number_of(name: &[u8]) -> Option<usize> {
+fn interceptor(name: &[u8]) -> Option<usize> {
     let place = FUNCTIONS.binary_search_by(|function| function.name.to_bytes().cmp(name));
-    place.ok()
+    addresses::intercepting(place.ok()?)
 }
 
 /// Writes an address into a word of the loader's tables.
