@@ -4,6 +4,7 @@
 //!
 //! A call whose frame is not below that of one in progress proves that this one was left. Where that proves nothing, because the new
 //! frame happens to be below it, or on another stack, the callers are walked through, once ([`stack`]).
+
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -111,7 +111,7 @@ impl Runtime {
         let count = ring.drain(deliver, |work| {
             match in_progress::enter(self.shared.lanes, DELIVERY) {
                 Some(frame) => {
-                    in_progress::run(frame, running, work);
+                    in_progress::run(frame, running, || further_inside(work));
                     frame.leave();
                 }
                 // It is not found if it is left: what is deferred of this source is not delivered any more then.
@@ -121,6 +121,13 @@ impl Runtime {
         in_progress::resume_panic();
         count
     }
+}
+
+/// Runs something in a stack frame below the caller's: callbacks inside it compare the stack with that of the delivery, and must
+/// not find it left.
+#[inline(never)]
+fn further_inside(work: &mut dyn FnMut()) {
+    work();
 }
 
 /// The key of frames in which instances are delivered: no registration has it.
