@@ -94,7 +94,8 @@ fn exported(sources: &[&str]) -> BTreeMap<String, String> {
     let mut functions = BTreeMap::new();
     for source in sources {
         for item in source.split("#[unsafe(no_mangle)]").skip(1) {
-            let (_, item) = item.split_once("extern \"C\" fn ").expect("a function");
+            let (_, item) = item.split_once("extern \"C").expect("a function of C");
+            let (_, item) = item.split_once(" fn ").expect("a function");
             let (name, item) = item.split_once('(').expect("parameters");
             let (parameters, item) = item.split_once(") -> ").expect("a result");
             let (result, _) = item.split_once(" {").expect("a body");
