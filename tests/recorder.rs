@@ -420,6 +420,32 @@ fn an_ordered_source_whose_clock_steps_back_keeps_its_order_and_is_named() {
 }
 
 #[test]
+fn what_is_known_late_has_the_time_of_its_call_or_of_the_last_event_since() {
+    let (_scratch, recorder) = recorder();
+    let mark = mark(&recorder);
+    let region = recorder.add_region("call").expect("a region");
+    for has_others in [false, true] {
+        let start = recorder.tick();
+        recorder.enter_at(region, start);
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        if has_others {
+            recorder.raise(&mark, (1,));
+        }
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        recorder.raise_since(start, &mark, (2,));
+        recorder.leave(region);
+    }
+    let (events, outcome) = read(&recorder.finish().path);
+    assert!(outcome.complete && is_balanced(&outcome));
+    let times: Vec<i64> = events.iter().map(|event| event.time_ns).collect();
+    let [enter, late, leave, next, other, later, end] = times.as_slice() else {
+        panic!("{events:?}");
+    };
+    assert_eq!((late, later), (enter, other), "{events:?}");
+    assert!(leave > late && other > next && end > later, "{events:?}");
+}
+
+#[test]
 fn ticks_that_no_clock_can_have_read_leave_all_other_times_alone() {
     let (scratch, recorder) = recorder();
     let mark = mark(&recorder);

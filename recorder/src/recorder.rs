@@ -114,6 +114,22 @@ impl Recorder {
         self.enter_or_leave(LEAVE, region);
     }
 
+    /// Returns the tick now, by the clock of the process's own source: for [`Recorder::enter_at`] and
+    /// [`Recorder::raise_since`].
+    pub fn tick(&self) -> u64 {
+        let source = self.shared().source(THREADS);
+        source.map_or(0, |source| source.clock.read())
+    }
+
+    /// Enters a region at this tick of the clock of the process's own source.
+    pub fn enter_at(&self, region: RegionId, tick: u64) {
+        let shared = self.shared();
+        if thread_streams::admits_call(shared, region, true) {
+            let (bound, row) = (RegionId::bound(region), Typed::<(RegionId,)>(&(region,)));
+            thread_streams::raise(shared, THREADS, ENTER, Some(tick), bound, row);
+        }
+    }
+
     #[inline(always)]
     fn enter_or_leave(&self, event_type: EventTypeId, region: RegionId) {
         let bound = RegionId::bound(region);
@@ -219,6 +235,19 @@ impl Recorder {
         values: E::Values<'_>,
     ) {
         self.raise_typed(source, Some(tick), event_type, values);
+    }
+
+    /// Raises an event of the process's own source that happened at this tick of its clock, and that
+    /// is known only now. If the calling thread has raised events since, it gets the tick of the last
+    /// one, because the source is ordered.
+    pub fn raise_since<E: Elements>(
+        &self,
+        tick: u64,
+        event_type: &EventType<E>,
+        values: E::Values<'_>,
+    ) {
+        let tick = tick.max(thread_streams::last_tick(self.shared(), THREADS));
+        self.raise_typed(THREADS, Some(tick), event_type, values);
     }
 
     #[inline]

@@ -199,6 +199,21 @@ pub(crate) fn raise_two(
     raise_elsewhere(shared, source, second.0, None, second.1, second.2);
 }
 
+/// Returns the tick of the calling thread's last event of a source, or 0 if there is none.
+pub(crate) fn last_tick(shared: &Shared, source: SourceId) -> u64 {
+    let key = key_of(shared, source);
+    let (mut next, mut last) = (first_stream(), 0);
+    while !next.is_null() {
+        // SAFETY: streams on the list are alive.
+        let stream = unsafe { &*next };
+        if stream.key.load(Ordering::Relaxed) == key && !stream.is_companion() {
+            last = last.max(stream.last_tick());
+        }
+        next = stream.next.load(Ordering::Relaxed);
+    }
+    last
+}
+
 /// Returns whether the enter or leave of a call is recorded: a leave if its enter was.
 #[inline(always)]
 pub(crate) fn admits_call(shared: &Shared, region: RegionId, is_enter: bool) -> bool {

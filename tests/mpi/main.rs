@@ -4,10 +4,12 @@
 //! receive, with the same number of bytes.
 
 mod causes;
+mod communicators;
 mod hangs;
 mod helpers;
 mod landing_pads;
 mod losses;
+mod optional;
 mod support;
 mod unwinding;
 

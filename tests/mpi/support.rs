@@ -214,6 +214,16 @@ impl Flavour {
         Command::new(self.directory.join(self.compiler))
     }
 
+    /// Returns the path of the MPI library, of the wheels.
+    pub(crate) fn library(&self) -> Option<PathBuf> {
+        let file = match self.name {
+            "mpich" => "libmpi.so.12",
+            "openmpi" => "libmpi.so.40",
+            _ => return None,
+        };
+        Some(self.directory.join("../lib").join(file))
+    }
+
     pub(crate) fn has_fortran(&self) -> bool {
         self.fortran.is_some()
     }

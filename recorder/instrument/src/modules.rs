@@ -156,12 +156,23 @@ unsafe extern "C" fn find_hook(
 
 fn calls_hooks(info: &libc::dl_phdr_info) -> bool {
     const HOOK: &CStr = c"__cyg_profile_func_enter";
-    any_import(info, |name, _| name == HOOK)
+    any_import(info, |import| import.name == HOOK)
 }
 
-/// Returns whether this holds for a symbol that the module takes from others: its name, and the
-/// address of the word in memory that the loader fills in with the symbol's.
-pub fn any_import(info: &libc::dl_phdr_info, mut holds: impl FnMut(&CStr, usize) -> bool) -> bool {
+/// A symbol that a module takes from others.
+#[derive(Clone, Copy, Debug)]
+pub struct Import<'a> {
+    /// The symbol.
+    pub name: &'a CStr,
+    /// Address of the word in memory that the loader fills in with the symbol's address.
+    pub slot: usize,
+    /// Whether the module can do without the symbol.
+    pub is_weak: bool,
+}
+
+/// Returns whether this holds for a symbol that the module takes from others.
+pub fn any_import(info: &libc::dl_phdr_info, mut holds: impl FnMut(Import<'_>) -> bool) -> bool {
+    const STB_WEAK: u8 = 2;
     const DT_PLTRELSZ: u64 = 2;
     const DT_STRTAB: u64 = 5;
     const DT_SYMTAB: u64 = 6;
@@ -212,14 +223,18 @@ pub fn any_import(info: &libc::dl_phdr_info, mut holds: impl FnMut(&CStr, usize)
             let symbol = symbols + (info >> 32) as usize * size_of::<libc::Elf64_Sym>();
             let symbol = std::ptr::with_exposed_provenance::<libc::Elf64_Sym>(symbol);
             // SAFETY: the loader has resolved this relocation by this very symbol.
-            let name = unsafe { (*symbol).st_name } as usize;
-            if name == 0 {
+            let symbol = unsafe { &*symbol };
+            if symbol.st_name == 0 {
                 return false;
             }
-            let name = std::ptr::with_exposed_provenance::<std::ffi::c_char>(strings + name);
-            // SAFETY: a string of the module's table, which the loader uses as well.
-            let name = unsafe { CStr::from_ptr(name) };
-            holds(name, base.wrapping_add(*offset as usize))
+            let name = strings + symbol.st_name as usize;
+            let name = std::ptr::with_exposed_provenance::<std::ffi::c_char>(name);
+            holds(Import {
+                // SAFETY: a string of the module's table, which the loader uses as well.
+                name: unsafe { CStr::from_ptr(name) },
+                slot: base.wrapping_add(*offset as usize),
+                is_weak: symbol.st_info >> 4 == STB_WEAK,
+            })
         })
     })
 }

@@ -333,6 +333,21 @@ impl Frame {
         }
     }
 
+    /// Enters a call on a communicator that is not known yet. Returns the time, for the event that can
+    /// be raised only when the library has accepted the handle (see [`Mpi::raise_since`]).
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn enter_unknown(&self) -> u64 {
+        let Some(mpi) = self.mpi else {
+            return 0;
+        };
+        let start = mpi.recorder.tick();
+        if let Some(region) = self.region {
+            mpi.recorder.enter_at(region, start);
+        }
+        start
+    }
+
     /// Leaves, when the call has returned.
     #[inline(always)]
     pub(crate) fn leave_here(self) {

@@ -1,11 +1,17 @@
-//! Redirects callers that would reach the MPI library past this one.
+//! Redirects callers that would reach the MPI library past this one, and those that would find
+//! functions here that are nowhere else.
 #![expect(unsafe_code, reason = "the loader's tables of addresses are changed")]
 
+use std::collections::BTreeSet;
 use std::ffi::{CStr, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use annals_instrument::modules::{Import, any_import};
+
 use crate::addresses;
-use crate::library;
+use crate::library::{self, Loads};
 use crate::signatures::FUNCTIONS;
 
 /// Redirects calls that would reach MPI past this library, by changing the addresses that the
@@ -14,19 +20,95 @@ use crate::signatures::FUNCTIONS;
 /// Open MPI's Fortran bindings call `PMPI_Send` and not `MPI_Send`; MPICH's need no redirection.
 /// All callers of `MPI_Get_version` pass this library, because it does not export that function:
 /// mpi4py takes it as the sign that the MPI library is in memory, and would not load it. And
-/// functions that the MPI library lacks must also be missing for callers that can do without them.
+/// functions that no other library has must also be missing for callers that can do without them.
 pub(crate) fn adopt() {
-    // SAFETY: the function below gets nothing.
-    unsafe { libc::dl_iterate_phdr(Some(adopt_object), std::ptr::null_mut()) };
+    adopt_from(0);
 }
 
-unsafe extern "C" fn adopt_object(
+/// Redirects calls of objects that were loaded since the last call.
+pub(crate) fn adopt_loaded() {
+    static ADOPTED: Mutex<(Loads, usize)> = Mutex::new((Loads::NONE, 0));
+    // Not waited for: what is called below looks names up, too, and other threads may hold the loader's
+    // lock.
+    let Ok(mut adopted) = ADOPTED.try_lock() else {
+        return;
+    };
+    let loads = library::loads();
+    let (earlier, count) = *adopted;
+    if loads != earlier {
+        // New objects are the last ones.
+        let is_longer = loads.removed == earlier.removed;
+        *adopted = (loads, adopt_from(if is_longer { count } else { 0 }));
+    }
+}
+
+/// Redirects calls of the objects from this one on, in the loader's order. Returns the number of all
+/// objects.
+fn adopt_from(first: usize) -> usize {
+    let (mut found, mut has_hidden) = (BTreeSet::new(), false);
+    let count = each_import(first, |import, is_binding| {
+        has_hidden |= is_binding || own_hidden(import.name).is_some();
+        found.extend(found_here(&import));
+    });
+    if found.is_empty() && !has_hidden {
+        return count;
+    }
+    // The loader may be asked only when it does not call any more. Where there is no MPI library, callers
+    // that cannot do without a function keep it: their call reports that.
+    found.retain(|function| !library::is_there(FUNCTIONS[*function].name));
+    let is_known = library::is_known();
+    let has_version = library::is_there(c"MPI_Get_version");
+    each_import(first, |import, is_binding| {
+        let own = if is_binding {
+            own_function(import.name)
+        } else {
+            own_hidden(import.name).filter(|_| has_version)
+        };
+        if let Some(own) = own {
+            replace(import.slot, own);
+        } else if let Some(function) = found_here(&import)
+            && found.contains(&function)
+            && (import.is_weak || is_known)
+        {
+            replace(import.slot, 0);
+        }
+    })
+}
+
+/// Objects that are read, in the loader's order.
+struct Reading<'a> {
+    first: usize,
+    count: usize,
+    /// Gets an import of an object, and whether the object is a Fortran binding.
+    work: &'a mut dyn FnMut(Import<'_>, bool),
+}
+
+/// Reads the imports of the objects from this one on. The MPI library's own imports and this library's
+/// are left out. Returns the number of all objects.
+fn each_import(first: usize, mut work: impl FnMut(Import<'_>, bool)) -> usize {
+    let mut reading = Reading {
+        first,
+        count: 0,
+        work: &mut work,
+    };
+    // SAFETY: the function below gets this pointer, while the call lasts.
+    unsafe { libc::dl_iterate_phdr(Some(read_object), (&raw mut reading).cast()) };
+    reading.count
+}
+
+unsafe extern "C" fn read_object(
     info: *mut libc::dl_phdr_info,
     _: usize,
-    _: *mut c_void,
+    reading: *mut c_void,
 ) -> c_int {
+    // SAFETY: the pointer that `each_import` passed.
+    let reading = unsafe { &mut *reading.cast::<Reading<'_>>() };
+    reading.count += 1;
+    if reading.count <= reading.first {
+        return 0;
+    }
     // A panic must not cross into the loader.
-    let _ = std::panic::catch_unwind(|| {
+    let _ = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: the loader's, while the call lasts.
         let info = unsafe { &*info };
         if info.dlpi_name.is_null() {
@@ -42,20 +124,11 @@ unsafe extern "C" fn adopt_object(
         if file.starts_with(b"libmpi") && !is_binding || file.starts_with(b"libannals") {
             return;
         }
-        annals_instrument::modules::any_import(info, |import, slot| {
-            let own = if is_binding {
-                own_function(import)
-            } else {
-                own_hidden(import)
-            };
-            if let Some(own) = own {
-                replace(slot, own);
-            } else if is_lacking(import, slot) {
-                replace(slot, 0);
-            }
+        any_import(info, |import| {
+            (reading.work)(import, is_binding);
             false
         });
-    });
+    }));
     0
 }
 
@@ -66,36 +139,41 @@ fn own_function(import: &CStr) -> Option<usize> {
         // Internal calls of the binding, which the program does not know.
         return None;
     }
-    interceptor(name)
+    addresses::intercepting(number_of(name)?)
 }
 
-/// Returns whether a caller has found a function here that the MPI library does not have.
-fn is_lacking(import: &CStr, slot: usize) -> bool {
-    let name = import.to_bytes();
-    if !name.starts_with(b"MPI_") || !slot.is_multiple_of(size_of::<usize>()) {
-        return false;
+/// Returns the number of the function that a caller has found here.
+fn found_here(import: &Import<'_>) -> Option<usize> {
+    let name = import.name.to_bytes();
+    if !name.starts_with(b"MPI") || !import.slot.is_multiple_of(size_of::<usize>()) {
+        return None;
     }
-    let Some(own) = interceptor(name) else {
-        return false;
-    };
-    let word = std::ptr::with_exposed_provenance_mut::<usize>(slot);
+    let function = number_of(name)?;
+    let word = std::ptr::with_exposed_provenance_mut::<usize>(import.slot);
     // SAFETY: an aligned word of a table of addresses, which others read whole.
     let found = unsafe { AtomicUsize::from_ptr(word) }.load(Ordering::Relaxed);
-    found == own && !library::handle().is_null() && library::symbol(import) == 0
+    (addresses::intercepting(function) == Some(found)).then_some(function)
 }
 
 /// Returns the intercepting function for one that this library does not export.
 fn own_hidden(import: &CStr) -> Option<usize> {
     if import == c"MPI_Get_version" {
-        interceptor(import.to_bytes())
+        addresses::intercepting(number_of(import.to_bytes())?)
     } else {
         None
     }
 }
 
-fn interceptor(name: &[u8]) -> Option<usize> {
+/// Returns the address of the intercepting function of this name, if no other library has a function
+/// of the name.
+pub(crate) fn own_alone(name: &CStr) -> Option<usize> {
+    let own = addresses::intercepting(number_of(name.to_bytes())?)?;
+    (!library::is_there(name)).then_some(own)
+}
+
+fn number_of(name: &[u8]) -> Option<usize> {
     let place = FUNCTIONS.binary_search_by(|function| function.name.to_bytes().cmp(name));
-    addresses::intercepting(place.ok()?)
+    place.ok()
 }
 
 /// Writes an address into a word of the loader's tables.

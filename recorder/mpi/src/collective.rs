@@ -366,15 +366,13 @@ pub(crate) fn collective<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         Some((mpi, describe(mpi, comm, &call, comm.next_collective())))
     });
     let Some((mpi, values)) = known else {
-        // A communicator that is not known yet: at most its first call is not recorded as a
-        // collective operation.
-        frame.enter();
+        let start = frame.enter_unknown();
         let result = call.forward();
         if let Some(mpi) = frame.mpi.filter(|_| is_success(result)) {
             let comm = mpi.learn(call.handle(&mpi.abi, call.at().comm));
             if let Some(comm) = comm {
                 let values = describe(mpi, comm, &call, comm.next_collective());
-                mpi.raise(&mpi.types.collective_begin, values);
+                mpi.raise_since(start, &mpi.types.collective_begin, values);
                 frame.leave_with(&mpi.types.collective_end, values);
                 return result;
             }
@@ -444,13 +442,14 @@ pub(crate) fn icollective<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         let values = describe(mpi, comm, &call, comm.next_collective());
         Some((mpi, record(comm, values, id)))
     });
-    if let Some((mpi, record)) = &known
+    let start = if let Some((mpi, record)) = &known
         && let Some(values) = values(record)
     {
         frame.enter_with(&mpi.types.icollective_begin, values);
+        0
     } else {
-        frame.enter();
-    }
+        frame.enter_unknown()
+    };
     let result = call.forward();
     let Some(mpi) = frame.mpi.filter(|_| is_success(result)) else {
         if let Some((mpi, record)) = &known
@@ -469,7 +468,7 @@ pub(crate) fn icollective<const N: usize, S: Site>(call: Call<N, S>) -> usize {
                 let described = describe(mpi, comm, &call, comm.next_collective());
                 let record = record(comm, described, id);
                 if let Some(values) = values(&record) {
-                    mpi.raise(&mpi.types.icollective_begin, values);
+                    mpi.raise_since(start, &mpi.types.icollective_begin, values);
                 }
                 record
             }),

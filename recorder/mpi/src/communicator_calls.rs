@@ -15,7 +15,7 @@ use crate::state::Mpi;
 /// Returns the name of a function without MPI's prefixes.
 fn short_name(index: usize) -> String {
     let name = FUNCTIONS[index].name.to_string_lossy();
-    let name = name.strip_prefix("MPI_").unwrap_or(&name);
+    let name = name.trim_start_matches("MPIX_").trim_start_matches("MPI_");
     name.strip_prefix("Comm_").unwrap_or(name).to_lowercase()
 }
 

@@ -11,7 +11,7 @@
 //!
 //! | floor | modules |
 //! |---|---|
-//! | what programs call | `entry_points`: a function for each of `functions.tsv`, the only place where they are named |
+//! | what programs call | `entry_points`: a function for each of `functions.tsv`, the only place where they are named; `lookups`: `dlsym` |
 //! | what calls mean | `p2p`, `completion` → `outcome` → `collective`, `statuses`; `rma`, `files`, `communicator_calls`, `lifecycle` → `clocks` |
 //! | one call | `call`: forwarded as machine words, entered and left → `in_progress`: those that were left by unwinding |
 //! | beginning | `start` → `begun` |
@@ -42,6 +42,7 @@ mod handles;
 mod in_progress;
 mod library;
 mod lifecycle;
+mod lookups;
 mod mpi_t;
 mod outcome;
 mod p2p;

@@ -10,7 +10,8 @@
 use annals_recorder::say;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::Once;
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use crate::signatures::{COUNT, FUNCTIONS};
 
@@ -106,11 +107,14 @@ pub(crate) fn next(index: usize) -> usize {
 #[inline(never)]
 fn find_next(index: usize) -> usize {
     let name = FUNCTIONS[index].name;
-    // After this library there are other tools, then the MPI library. Python loads that privately,
-    // so that the search does not find it. SAFETY: the name is a C string.
-    let mut next = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }.addr();
-    if next == 0 {
-        next = symbol(name);
+    let mut next = find_after(name);
+    if next == 0 && !is_known() {
+        // Not stored: the program may load an MPI library later.
+        return without_library(name);
+    }
+    if !is_known() {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| say("MPI is not recorded: no library in memory has PMPI_Init"));
     }
     if next == 0 {
         next = (missing as extern "C-unwind" fn() -> usize as *const ()).addr();
@@ -123,10 +127,88 @@ fn find_next(index: usize) -> usize {
     next
 }
 
+/// Returns the address of the next function of this name after this library, or 0 if there is
+/// none. First there are other tools, then the MPI library. Python loads that privately, so that the
+/// loader's own search does not find it.
+fn find_after(name: &CStr) -> usize {
+    // SAFETY: the name is a C string.
+    match unsafe { system_lookup()(libc::RTLD_NEXT, name.as_ptr()) }.addr() {
+        0 => symbol(name),
+        next => next,
+    }
+}
+
+/// Returns whether a library other than this one has a function of this name.
+pub(crate) fn is_there(name: &CStr) -> bool {
+    find_after(name) != 0
+}
+
+/// Returns whether an MPI library is in the process.
+pub(crate) fn is_known() -> bool {
+    !handle().is_null()
+}
+
+/// Returns whether an MPI library was found already.
+pub(crate) fn was_found() -> bool {
+    !HANDLE.load(Ordering::Acquire).is_null()
+}
+
+/// Returns what a function does where no MPI library is in the process. Programs that work with and
+/// without MPI ask whether it has begun, and it has not. Any other call ends the program, as the
+/// loader does where a function is missing.
+fn without_library(name: &CStr) -> usize {
+    /// The loader's exit code.
+    const NO_SYMBOL: c_int = 127;
+    if name == c"MPI_Initialized" || name == c"MPI_Finalized" {
+        return (not_begun as extern "C-unwind" fn(*mut c_int) -> c_int as *const ()).addr();
+    }
+    say(format_args!(
+        "undefined symbol: {}: the program calls it, but no MPI library is in the process; link the program with one",
+        name.to_string_lossy()
+    ));
+    // SAFETY: ends the process; nothing runs after it.
+    unsafe { libc::_exit(NO_SYMBOL) }
+}
+
+/// Answers a program without an MPI library: MPI has not begun, and not ended.
+extern "C-unwind" fn not_begun(flag: *mut c_int) -> c_int {
+    if !flag.is_null() {
+        // SAFETY: invariant CALLER (module docs).
+        unsafe { *flag = 0 };
+    }
+    0
+}
+
 /// Replaces a function that the library lacks. MPI_ERR_OTHER of each native interface is one of
 /// these values.
 extern "C-unwind" fn missing() -> usize {
     16
+}
+
+/// The type of `dlsym`.
+pub(crate) type Lookup = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+
+unsafe extern "C" {
+    fn dlvsym(handle: *mut c_void, name: *const c_char, version: *const c_char) -> *mut c_void;
+}
+
+/// Returns the `dlsym` of the system, or of a tool after this library: this library has one, too.
+pub(crate) fn system_lookup() -> Lookup {
+    /// All versions are the same function.
+    const VERSION: &CStr = if cfg!(target_arch = "x86_64") {
+        c"GLIBC_2.2.5"
+    } else {
+        c"GLIBC_2.17"
+    };
+    static SYSTEM: AtomicUsize = AtomicUsize::new(0);
+    let mut system = SYSTEM.load(Ordering::Relaxed);
+    if system == 0 {
+        // SAFETY: C strings.
+        system = unsafe { dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), VERSION.as_ptr()) }.addr();
+        SYSTEM.store(system, Ordering::Relaxed);
+    }
+    // SAFETY: a function of this name, which has this type; every C library has this version of it.
+    unsafe { std::mem::transmute::<usize, Lookup>(system) }
 }
 
 /// Returns the address of a symbol of the MPI library, or 0 if there is no such symbol or no
@@ -137,14 +219,14 @@ pub(crate) fn symbol(name: &CStr) -> usize {
         return 0;
     }
     // SAFETY: a handle from the loader, which is never closed; the name is a C string.
-    unsafe { libc::dlsym(handle, name.as_ptr()) }.addr()
+    unsafe { system_lookup()(handle, name.as_ptr()) }.addr()
 }
 
 /// Returns the address of an object of the library, or 0 if there is no such object.
 /// A program that uses the object may have a copy of it, which the library then uses, too.
 pub(crate) fn object(name: &CStr) -> usize {
     // SAFETY: the name is a C string.
-    match unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.addr() {
+    match unsafe { system_lookup()(libc::RTLD_DEFAULT, name.as_ptr()) }.addr() {
         0 => symbol(name),
         object => object,
     }
@@ -156,17 +238,63 @@ pub(crate) fn handle() -> *mut c_void {
     if !known.is_null() {
         return known;
     }
+    static SEARCHED: AtomicU64 = AtomicU64::new(0);
+    let added = loads().added;
+    if SEARCHED.load(Ordering::Acquire) == added {
+        return null_mut();
+    }
     let found = find();
-    if !found.is_null() {
+    if found.is_null() {
+        SEARCHED.store(added, Ordering::Release);
+    } else {
         HANDLE.store(found, Ordering::Release);
     }
     found
 }
 
+/// How many objects the loader has added so far, and how many it has removed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Loads {
+    added: u64,
+    pub(crate) removed: u64,
+}
+
+impl Loads {
+    pub(crate) const NONE: Self = Self {
+        added: 0,
+        removed: 0,
+    };
+}
+
+/// Returns what the loader has done so far.
+pub(crate) fn loads() -> Loads {
+    let mut loads = Loads::NONE;
+    // SAFETY: the function below gets this pointer, while the call lasts.
+    unsafe { libc::dl_iterate_phdr(Some(read_loads), (&raw mut loads).cast()) };
+    loads
+}
+
+unsafe extern "C" fn read_loads(
+    info: *mut libc::dl_phdr_info,
+    _: usize,
+    loads: *mut c_void,
+) -> c_int {
+    // SAFETY: the loader's, while the call lasts.
+    let info = unsafe { &*info };
+    let now = Loads {
+        added: info.dlpi_adds,
+        removed: info.dlpi_subs,
+    };
+    // SAFETY: the pointer that `loads` passed.
+    unsafe { *loads.cast::<Loads>() = now };
+    // All objects have these numbers.
+    1
+}
+
 fn find() -> *mut c_void {
     const NAME: &CStr = c"PMPI_Init";
     // SAFETY: the name is a C string.
-    let global = unsafe { libc::dlsym(libc::RTLD_NEXT, NAME.as_ptr()) };
+    let global = unsafe { system_lookup()(libc::RTLD_NEXT, NAME.as_ptr()) };
     if !global.is_null()
         && let Some(object) = object_of(global.addr())
         && let Some(handle) = open(&object)
@@ -178,7 +306,7 @@ fn find() -> *mut c_void {
             continue;
         };
         // SAFETY: the loader's handle, and a C string.
-        let symbol = unsafe { libc::dlsym(handle, NAME.as_ptr()) };
+        let symbol = unsafe { system_lookup()(handle, NAME.as_ptr()) };
         // The handle's dependencies are searched, too.
         if !symbol.is_null() && object_of(symbol.addr()).as_ref() == Some(&object) {
             return handle;

@@ -29,7 +29,18 @@ fn destination<const N: usize, S: Site>(
     Some((comm, comm.peer(rank)?))
 }
 
-/// Returns the destination of a message in a communicator that is not known yet, after the library
+/// Enters a call whose destination is not known. Returns the time if that is because its
+/// communicator is not known yet.
+fn enter_late<const N: usize, S: Site>(frame: &Frame, mpi: &Mpi, call: &Call<N, S>) -> Option<u64> {
+    let handle = call.handle(&mpi.abi, call.at().comm);
+    if mpi.communicator(handle).is_some() {
+        frame.enter();
+        return None;
+    }
+    Some(frame.enter_unknown())
+}
+
+/// Returns the destination of a message in a communicator that was not known yet, after the library
 /// has accepted it.
 #[cold]
 fn late_destination<const N: usize, S: Site>(
@@ -37,11 +48,10 @@ fn late_destination<const N: usize, S: Site>(
     call: &Call<N, S>,
     rank: i32,
 ) -> Option<(&'static Communicator, u32)> {
-    let handle = call.handle(&mpi.abi, call.at().comm);
-    if mpi.communicator(handle).is_some() || rank == mpi.abi.proc_null {
+    if rank == mpi.abi.proc_null {
         return None;
     }
-    let comm = mpi.learn(handle)?;
+    let comm = mpi.learn(call.handle(&mpi.abi, call.at().comm))?;
     Some((comm, comm.peer(rank)?))
 }
 
@@ -128,16 +138,16 @@ fn send_late<const N: usize, S: Site>(
     call: &Call<N, S>,
     rank: i32,
 ) -> usize {
-    frame.enter();
+    let start = enter_late(&frame, mpi, call);
     let result = call.forward();
-    match late_destination(mpi, call, rank).filter(|_| is_success(result)) {
-        Some((comm, peer)) => {
-            let sent = Sent::count(mpi, comm, peer, call.int(call.at().tag));
-            let values = sent.values(message_bytes(mpi, call));
-            frame.leave_with(&mpi.types.send, values);
-        }
-        None => frame.leave(),
+    if let Some(start) = start.filter(|_| is_success(result))
+        && let Some((comm, peer)) = late_destination(mpi, call, rank)
+    {
+        let sent = Sent::count(mpi, comm, peer, call.int(call.at().tag));
+        let values = sent.values(message_bytes(mpi, call));
+        mpi.raise_since(start, &mpi.types.send, values);
     }
+    frame.leave();
     result
 }
 
@@ -155,6 +165,21 @@ fn sent(record: &Record, bytes: u64) -> Requested {
     )
 }
 
+/// Begins to count a send with a request to a rank in the run.
+#[inline(always)]
+fn start_send(mpi: &Mpi, comm: &'static Communicator, peer: u32, tag: i32) -> Record {
+    let mut record = Record {
+        id: requests::next_id(),
+        comm: Some(comm),
+        object: comm.object,
+        peer: peer as i32,
+        tag,
+        ..Record::DEFAULTS
+    };
+    record.assign_sequence(mpi.thread());
+    record
+}
+
 /// Begins to send.
 #[inline(always)]
 pub(crate) fn isend<const N: usize, S: Site>(call: Call<N, S>) -> usize {
@@ -163,54 +188,64 @@ pub(crate) fn isend<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         return frame.pass(&call);
     };
     let rank = call.int(call.at().dest);
-    let known = destination(mpi, &call, rank);
-    let id = requests::next_id();
-    let record = |comm: &'static Communicator, peer: u32| {
-        let mut record = Record {
-            id,
-            comm: Some(comm),
-            object: comm.object,
-            peer: peer as i32,
-            tag: call.int(call.at().tag),
-            ..Record::DEFAULTS
-        };
-        record.assign_sequence(mpi.thread());
-        record
-    };
-    let known = known.map(|(comm, peer)| record(comm, peer));
-    match &known {
-        Some(record) => {
-            let values = sent(record, message_bytes(mpi, &call));
-            frame.enter_with_here(&mpi.types.isend, values);
-        }
-        None => frame.enter_here(),
+    if rank == mpi.abi.proc_null {
+        frame.enter_here();
+        let result = call.forward();
+        frame.leave_here();
+        return result;
     }
+    let Some((comm, peer)) = destination(mpi, &call, rank) else {
+        return isend_late(frame, mpi, &call, rank);
+    };
+    let record = start_send(mpi, comm, peer, call.int(call.at().tag));
+    let values = sent(&record, message_bytes(mpi, &call));
+    frame.enter_with_here(&mpi.types.isend, values);
     let result = call.forward();
-    if !is_success(result) || rank == mpi.abi.proc_null {
-        if let Some(record) = known {
-            give_up(mpi, &record);
-        }
+    if is_success(result) {
+        leave_sending(frame, mpi, &call, record);
+    } else {
+        give_up(mpi, &record);
         frame.leave_here();
-        return result;
     }
-    let begun = match known {
-        Some(record) => Some(record),
-        None => late_destination(mpi, &call, rank).map(|(comm, peer)| {
-            let record = record(comm, peer);
-            mpi.raise(&mpi.types.isend, sent(&record, message_bytes(mpi, &call)));
-            record
-        }),
-    };
-    let Some(record) = begun else {
-        frame.leave_here();
-        return result;
-    };
+    result
+}
+
+/// Leaves a call that has begun to send.
+#[inline(always)]
+fn leave_sending<const N: usize, S: Site>(
+    frame: Frame,
+    mpi: &Mpi,
+    call: &Call<N, S>,
+    record: Record,
+) {
     let request = call.place(call.at().request).handle(&mpi.abi, 0);
     if mpi.is_complete_at_once(request) {
-        frame.leave_with_here(&mpi.types.send_end, (id,));
+        frame.leave_with_here(&mpi.types.send_end, (record.id,));
     } else {
         requests::put(request, record);
         frame.leave_here();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn isend_late<const N: usize, S: Site>(
+    frame: Frame,
+    mpi: &Mpi,
+    call: &Call<N, S>,
+    rank: i32,
+) -> usize {
+    let start = enter_late(&frame, mpi, call);
+    let result = call.forward();
+    if let Some(start) = start.filter(|_| is_success(result))
+        && let Some((comm, peer)) = late_destination(mpi, call, rank)
+    {
+        let record = start_send(mpi, comm, peer, call.int(call.at().tag));
+        let values = sent(&record, message_bytes(mpi, call));
+        mpi.raise_since(start, &mpi.types.isend, values);
+        leave_sending(frame, mpi, call, record);
+    } else {
+        frame.leave();
     }
     result
 }
@@ -477,11 +512,18 @@ pub(crate) fn sendrecv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let bytes = message_bytes(mpi, &call);
     let count = |comm, peer| Sent::count(mpi, comm, peer, call.int(call.at().tag));
     let known = mpi.communicator(handle);
-    let sent = destination(mpi, &call, dest).map(|(comm, peer)| count(comm, peer));
-    match &sent {
-        Some(sent) => frame.enter_with(&mpi.types.send, sent.values(bytes)),
-        None => frame.enter(),
-    }
+    let sent = known.and_then(|comm| Some(count(comm, comm.peer(dest)?)));
+    let start = match &sent {
+        Some(sent) => {
+            frame.enter_with(&mpi.types.send, sent.values(bytes));
+            None
+        }
+        None if known.is_some() => {
+            frame.enter();
+            None
+        }
+        None => Some(frame.enter_unknown()),
+    };
     let awaiting_in = known.filter(|_| source != mpi.abi.proc_null);
     let started = awaiting_in.map(|comm| Started::record(mpi, comm, source, tag));
     let result = call.forward();
@@ -489,12 +531,13 @@ pub(crate) fn sendrecv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let is_done = mpi.has_received(result);
     match sent {
         Some(sent) if !is_done => sent.take_back(mpi),
-        None if is_done && known.is_none() => {
-            if let Some((comm, peer)) = late_destination(mpi, &call, dest) {
-                mpi.raise(&mpi.types.send, count(comm, peer).values(bytes));
-            }
-        }
         _ => {}
+    }
+    if let Some(start) = start.filter(|_| is_done)
+        && let Some((comm, peer)) = late_destination(mpi, &call, dest)
+    {
+        let values = count(comm, peer).values(bytes);
+        mpi.raise_since(start, &mpi.types.send, values);
     }
     if let Some(Started::AmongThreads(record)) = started {
         let ended = if is_done {
@@ -535,11 +578,19 @@ pub(crate) fn isendrecv<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let dest = call.int(call.at().dest);
     let bytes = message_bytes(mpi, &call);
     let count = |comm, peer| Sent::count(mpi, comm, peer, call.int(call.at().tag));
-    let sent = destination(mpi, &call, dest).map(|(comm, peer)| count(comm, peer));
-    match &sent {
-        Some(sent) => frame.enter_with(&mpi.types.send, sent.values(bytes)),
-        None => frame.enter(),
-    }
+    let known = mpi.communicator(call.handle(&mpi.abi, call.at().comm));
+    let sent = known.and_then(|comm| Some(count(comm, comm.peer(dest)?)));
+    let start = match &sent {
+        Some(sent) => {
+            frame.enter_with(&mpi.types.send, sent.values(bytes));
+            None
+        }
+        None if known.is_some() => {
+            frame.enter();
+            None
+        }
+        None => Some(frame.enter_unknown()),
+    };
     let result = call.forward();
     if !is_success(result) {
         if let Some(sent) = sent {
@@ -548,8 +599,11 @@ pub(crate) fn isendrecv<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         frame.leave();
         return result;
     }
-    if let Some((comm, peer)) = late_destination(mpi, &call, dest) {
-        mpi.raise(&mpi.types.send, count(comm, peer).values(bytes));
+    if let Some(start) = start
+        && let Some((comm, peer)) = late_destination(mpi, &call, dest)
+    {
+        let values = count(comm, peer).values(bytes);
+        mpi.raise_since(start, &mpi.types.send, values);
     }
     let (source, tag) = (call.int(call.at().source), call.int(call.at().recvtag));
     let comm = mpi.learn(call.handle(&mpi.abi, call.at().comm));

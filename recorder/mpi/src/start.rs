@@ -26,6 +26,10 @@ pub(crate) fn get_or_start() -> Option<&'static Mpi> {
         // A forked child has its own state.
         return Some(mpi);
     }
+    if !library::is_known() {
+        // The program may load an MPI library later.
+        return None;
+    }
     let (order, seen) = (Ordering::AcqRel, Ordering::Relaxed);
     if STATE.compare_exchange(NONE, STARTING, order, seen).is_err() {
         // Starting has failed; or another thread is starting, and this thread's call is not
@@ -43,9 +47,6 @@ pub(crate) fn get_or_start() -> Option<&'static Mpi> {
 }
 
 fn start() -> Result<(), String> {
-    if library::handle().is_null() {
-        return Err("no library in memory has PMPI_Init".to_owned());
-    }
     stack::register(true);
     callers::adopt();
     let Some(abi) = Abi::detect() else {

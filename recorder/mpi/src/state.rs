@@ -200,6 +200,17 @@ impl Mpi {
         self.recorder.raise(event_type, values);
     }
 
+    /// Raises an event about what a call has begun, at the time of [`crate::call::Frame::enter_unknown`].
+    #[cold]
+    pub(crate) fn raise_since<E: Elements>(
+        &self,
+        start: u64,
+        event_type: &EventType<E>,
+        values: E::Values<'_>,
+    ) {
+        self.recorder.raise_since(start, event_type, values);
+    }
+
     /// Returns the bytes of the message that a status describes.
     #[inline(always)]
     pub(crate) fn status_bytes(&self, status: *const u8) -> u64 {
