@@ -8,16 +8,17 @@ use annals_format::{
     BLOCK_HEADER_LEN, BlockHeader, BlockKind, BlockWriter, CalibrationPoint, CallStatistics, Cause,
     Chunk, ChunkBuilder, ChunkHeader, ClockId, ClockKind, ClockMap, Column, CompressionLevel,
     Cumulative, Definition, Definitions, DroppedRecord, Element, ElementType, EventHasher,
-    EventType, EventTypeId, FileHeader, FileKind, Filter, Footer, ForeignRecord, Function, LaneKey,
-    LaneKind, LiveHeader, LiveImage, LocationId, LocationState, MapCursor, MessageRow, MetricRow,
-    Module, ModuleId, OrderHash, OrderedChunk, OverviewRow, ProcessId, ROW_OBSERVATION,
-    RecordingId, RecordingIndex, Reference, RegionId, RegionStatistics, Role, RowScanner, Schema,
-    SharedClockMap, Slice, Snapshot, SnapshotHeader, SourceOrder, Step, StreamGroup, StreamId,
-    StreamTotals, StringId, Symbol, TraceChunk, TraceChunkHeader, TraceLoss, TypeColumns, Value,
-    Verbosity, World, decode_index_block, decode_messages, decode_metrics, decode_overview,
-    decode_tail, encode_messages, encode_messages_head, encode_metrics, encode_metrics_head,
-    encode_overview, encode_overview_head, encode_tail, live, names, put_before_rows,
-    put_dropped_row, put_ints, put_row_start, read_ints,
+    EventType, EventTypeId, FIRST_REMOTE, FileHeader, FileKind, Filter, Footer, ForeignRecord,
+    Function, LaneKey, LaneKind, LiveHeader, LiveImage, LocationId, LocationState, MapCursor,
+    MessageRow, MetricRow, Module, ModuleId, ObjectId, OrderHash, OrderedChunk, OverviewRow,
+    ProcessId, ROW_OBSERVATION, RecordingId, RecordingIndex, Reference, RegionId, RegionStatistics,
+    RemoteMembers, Role, RowScanner, Schema, SharedClockMap, Slice, Snapshot, SnapshotHeader,
+    SourceOrder, Step, StreamGroup, StreamId, StreamTotals, StringId, Symbol, TraceChunk,
+    TraceChunkHeader, TraceLoss, TypeColumns, Value, Verbosity, World, decode_index_block,
+    decode_messages, decode_metrics, decode_overview, decode_tail, encode_messages,
+    encode_messages_head, encode_metrics, encode_metrics_head, encode_overview,
+    encode_overview_head, encode_tail, live, names, put_before_rows, put_dropped_row, put_ints,
+    put_row_start, read_ints,
 };
 use annals_test_support::{MARK, Row, TestClock, TestRecording, TestStream};
 use serde_json::{Value as Json, json};
@@ -570,6 +571,33 @@ fn a_world_is_a_definition() {
         read.add_all(bytes).unwrap();
         let d = read.worlds.values().next().expect("a world");
         json!({"process": d.process.get(), "name": d.name.get(), "first_rank": d.first_rank})
+    });
+}
+
+#[test]
+fn members_of_other_worlds_are_a_definition() {
+    let members = RemoteMembers {
+        process: ProcessId::new(1),
+        object: ObjectId::new(5),
+        made: StringId::new(7),
+        parent: None,
+        side: 1,
+        place: 0,
+        local: 2,
+        remote: 3,
+        first: FIRST_REMOTE,
+        from_ns: 1000,
+        to_ns: 2000,
+    };
+    let mut record = Vec::new();
+    Definition::RemoteMembers(members).encode(&mut record);
+    assert_example("remote-members", &record, |bytes| {
+        let mut read = Definitions::default();
+        read.add_all(bytes).unwrap();
+        let d = read.remote_members.values().next().expect("members");
+        json!({"process": d.process.get(), "object": d.object.get(), "made": d.made.get(),
+               "parent": d.parent.map(ObjectId::get), "side": d.side, "place": d.place, "local": d.local,
+               "remote": d.remote, "first": d.first, "from_ns": d.from_ns, "to_ns": d.to_ns})
     });
 }
 

@@ -1,6 +1,7 @@
 //! Events of messages and collective operations. They are extracted from a chunk of the trace by
 //! the roles of its event types, so that the matching reads no other events.
 
+pub(crate) mod across;
 pub(crate) mod causality;
 pub(crate) mod collectives;
 pub(crate) mod matching;
@@ -17,6 +18,7 @@ use annals_format::{
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
+use crate::messages::across::AcrossWorlds;
 use crate::messages::collectives::Carry;
 use crate::messages::matching::Matcher;
 
@@ -480,6 +482,7 @@ pub(crate) struct Extractor {
     far_ranks: FxHashMap<(usize, u32), u32>,
     /// Numbers of communicators by object.
     objects: Vec<u64>,
+    across: AcrossWorlds,
     /// Kinds of events that were suppressed at unknown times, by process. They cannot be matched by
     /// counting.
     suppressed: Vec<(u32, Lost)>,
@@ -529,6 +532,7 @@ impl Extractor {
             ranks: Vec::new(),
             far_ranks: FxHashMap::default(),
             objects: Vec::new(),
+            across: AcrossWorlds::of(definitions),
             has_end: has_end(definitions),
         };
         extractor.number_ranks(definitions);
@@ -550,6 +554,11 @@ impl Extractor {
             let name = (world, object.kind, object.name);
             let number = *names.entry(name).or_insert(next);
             extractor.objects.push(1 << 62 | number);
+        }
+        for (object, same) in extractor.across.communicators() {
+            if let Some(number) = extractor.objects.get_mut(object.index()) {
+                *number = 3 << 61 | u64::from(same.get());
+            }
         }
         extractor
     }
@@ -653,7 +662,9 @@ impl Extractor {
             Some(found) => Some(found),
             None => self.far_ranks.get(&(*world, rank)),
         };
-        found.copied().unwrap_or(NOBODY)
+        found
+            .copied()
+            .unwrap_or_else(|| self.across.process(process, rank))
     }
 
     /// Returns a number of a world, changed so that it differs from numbers of other worlds.

@@ -10,8 +10,8 @@ use annals_format::live::layout as l;
 use annals_format::{
     CalibrationPoint, Clock, ClockId, ClockKind, Definition, Definitions, Element, ElementType,
     EventType, EventTypeId, EventTypeSchema, Location, LocationKind, Object, ObjectId, Property,
-    Region, RegionId, Registration, Schema, Source, SourceId, Stream as StreamDefinition, StringId,
-    World,
+    Region, RegionId, Registration, RemoteMembers, Schema, Source, SourceId,
+    Stream as StreamDefinition, StringId, World,
 };
 
 use crate::builtin::PROCESS;
@@ -82,6 +82,16 @@ impl<'a> Definer<'a> {
             first_rank: 0,
         };
         self.add(Definition::World(world))
+    }
+
+    /// Defines that a communicator has processes of several worlds.
+    pub(crate) fn remote_members(&mut self, made: &str, members: RemoteMembers) -> Result<()> {
+        let members = RemoteMembers {
+            process: PROCESS,
+            made: self.string(made)?,
+            ..members
+        };
+        self.add(Definition::RemoteMembers(members))
     }
 
     /// Defines a property of the process.

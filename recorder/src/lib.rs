@@ -156,8 +156,8 @@ pub use annals_format::names;
 pub use annals_format::text_of;
 pub use annals_format::{
     BootId, ClockId, CollectiveOperation, CompressionLevel, ElementType, EventTypeId,
-    EventTypeSchema, HostOffset, ModuleId, ObjectId, Reference, RegionId, Role, SourceId, Value,
-    Verbosity,
+    EventTypeSchema, FIRST_REMOTE, HostOffset, ModuleId, ObjectId, ProcessId, Reference, RegionId,
+    RemoteMembers, Role, SourceId, StringId, Value, Verbosity,
 };
 
 /// The code of the README, compiled.

@@ -1,4 +1,4 @@
-//! The time of the first operation on a communicator, however it was made.
+//! The time of the first operation on a communicator, however it was made, and its members, whenever it was made.
 
 use std::collections::BTreeMap;
 
@@ -38,5 +38,23 @@ fn the_first_message_on_a_communicator_has_the_time_of_its_call() {
             "{}",
             flavour.name
         );
+    }
+}
+
+#[test]
+fn communicators_that_are_made_while_mpi_finalizes_have_members() {
+    for flavour in flavours() {
+        let program = flavour.program("finalizing.c");
+        let plain = flavour.run(&program, &[]);
+        let run = flavour.record(&program, &[], false);
+        let mut lines = run.lines();
+        lines.sort_unstable();
+        let mut expected = plain.lines();
+        expected.sort_unstable();
+        assert_eq!((run.code, lines), (Some(0), expected), "{}", flavour.name);
+        let sent = u64::from(flavour.processes) * 10;
+        assert_eq!(check_messages(&run, flavour.name), sent);
+        let collectives = &run.report()["causality"]["collectives"];
+        assert_eq!(collectives["operations"], 1, "{collectives}");
     }
 }

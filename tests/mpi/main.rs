@@ -12,6 +12,7 @@ mod losses;
 mod optional;
 mod support;
 mod unwinding;
+mod worlds;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;

@@ -4,7 +4,7 @@ use super::clock::{CalibrationPoint, Clock, ClockError, ClockMap, HostOffset, Sh
 use super::event_type::EventType;
 use super::merge::{Filter, ForeignRecord, LocationEnd, ProcessEnd, Slice, TimeZero};
 use super::process::{
-    Location, Object, Process, Property, Rank, Registration, Source, Stream, World,
+    Location, Object, Process, Property, Rank, Registration, RemoteMembers, Source, Stream, World,
 };
 use super::record::{Record, read_string};
 use super::region::{Function, Module, Region, RegionSet, Symbol};
@@ -106,6 +106,7 @@ kinds! {
     Foreign(ForeignRecord),
     World(World),
     LocationEnd(LocationEnd),
+    RemoteMembers(RemoteMembers),
 }
 
 impl Definition {

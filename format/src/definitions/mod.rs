@@ -59,6 +59,7 @@ pub struct Definitions {
     pub streams: BTreeMap<StreamId, Stream>,
     pub objects: BTreeMap<ObjectId, Object>,
     pub registrations: Vec<Registration>,
+    pub remote_members: BTreeMap<ObjectId, RemoteMembers>,
     pub clock_maps: BTreeMap<ClockId, ClockMap>,
     pub process_ends: BTreeMap<ProcessId, ProcessEnd>,
     pub location_ends: BTreeMap<LocationId, LocationEnd>,
@@ -167,6 +168,9 @@ impl Definitions {
             }
             Definition::LocationEnd(d) => {
                 self.location_ends.insert(d.location, d);
+            }
+            Definition::RemoteMembers(d) => {
+                self.remote_members.entry(d.object).or_insert(d);
             }
         }
     }
@@ -304,6 +308,8 @@ impl Definitions {
         worlds.for_each(|d| each(Definition::World(*d)));
         let ends = self.location_ends.values();
         ends.for_each(|d| each(Definition::LocationEnd(*d)));
+        let members = self.remote_members.values();
+        members.for_each(|d| each(Definition::RemoteMembers(*d)));
     }
 
     /// Returns the string with this text, which is added if there is none.

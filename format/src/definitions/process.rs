@@ -335,6 +335,75 @@ impl Record for Object {
     }
 }
 
+/// A communicator with processes of several worlds: how its process knows it, and the numbers that its processes of other
+/// worlds have. These are the numbers from `first` on, in the order of their ranks in the communicator.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RemoteMembers {
+    /// The process.
+    pub process: ProcessId,
+    /// The communicator.
+    pub object: ObjectId,
+    /// How it was made. Processes that made it together have the same text, on each side.
+    pub made: StringId,
+    /// The communicator that it was made from, if that has processes of several worlds, too.
+    pub parent: Option<ObjectId>,
+    /// The side of the process in an intercommunicator: 1 began it (it spawned, or accepted), 2 joined. 0: it has one side, or
+    /// it is not known.
+    pub side: u8,
+    /// Rank of the process in the communicator.
+    pub place: u32,
+    /// Number of processes on its own side.
+    pub local: u32,
+    /// Number of processes on the other side, to which its messages go; 0: it has one side.
+    pub remote: u32,
+    /// The number of the process with rank 0 among those to which messages go.
+    pub first: u32,
+    /// When the process began to make it, by its reference clock, nanoseconds.
+    pub from_ns: i64,
+    /// When the process had made it.
+    pub to_ns: i64,
+}
+
+/// The first of the numbers that processes of other worlds have: [`RemoteMembers::first`] is this or more.
+pub const FIRST_REMOTE: u32 = 1 << 30;
+
+impl Record for RemoteMembers {
+    const KIND: u64 = 30;
+
+    fn highest_id(&self) -> u32 {
+        self.object.get()
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        out.put_varint(self.process.get().into());
+        out.put_varint(self.object.get().into());
+        out.put_varint(self.made.get().into());
+        put_optional_u32(out, self.parent.map(ObjectId::get));
+        out.push(self.side);
+        for number in [self.place, self.local, self.remote, self.first] {
+            out.put_varint(number.into());
+        }
+        out.put_signed(self.from_ns);
+        out.put_signed(self.to_ns);
+    }
+
+    fn read(w: &mut Wire<'_>) -> Result<Self> {
+        Ok(Self {
+            process: read_process(w)?,
+            object: ObjectId::new(w.varint_u32("object id")?),
+            made: read_string(w)?,
+            parent: read_optional_u32(w, "parent of a communicator")?.map(ObjectId::new),
+            side: w.u8("side of a communicator")?,
+            place: w.varint_u32("rank in a communicator")?,
+            local: w.varint_u32("number of processes")?,
+            remote: w.varint_u32("number of remote processes")?,
+            first: w.varint_u32("first number of remote processes")?,
+            from_ns: w.signed("begin of a call")?,
+            to_ns: w.signed("end of a call")?,
+        })
+    }
+}
+
 /// A subscription to an event type, possibly bound to an object.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Registration {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use annals_format::{
     Clock, ClockId, Definition, Definitions, Element, EventType, EventTypeId, ForeignRecord,
     Function, Location, LocationId, Module, ModuleId, Object, ObjectId, Process, ProcessId,
-    Property, Rank, Recording, Reference, Region, RegionId, RegionSet, Registration, Source,
-    SourceId, SourceOrder, Stream, StreamId, StringId, World,
+    Property, Rank, Recording, Reference, Region, RegionId, RegionSet, Registration, RemoteMembers,
+    Source, SourceId, SourceOrder, Stream, StreamId, StringId, World,
 };
 
 /// Numbers of one recording's definitions in the trace.
@@ -504,6 +504,19 @@ impl Unifier {
             };
             self.definitions.add(Definition::Object(d));
         }
+        for d in own.remote_members.values() {
+            let Some(object) = objects.get(&d.object).copied() else {
+                continue;
+            };
+            let d = RemoteMembers {
+                process,
+                object,
+                made: self.string(of.string(d.made)),
+                parent: d.parent.and_then(|parent| objects.get(&parent).copied()),
+                ..*d
+            };
+            self.definitions.add(Definition::RemoteMembers(d));
+        }
         for d in &own.registrations {
             let Some(event_type) = numbers.event_types.get(&d.event_type) else {
                 continue;
@@ -600,6 +613,9 @@ pub(crate) fn by_process(
     }
     for d in of.objects.values().filter(|d| is_known(&d.process)) {
         give(d.process, Definition::Object(*d));
+    }
+    for d in of.remote_members.values().filter(|d| is_known(&d.process)) {
+        give(d.process, Definition::RemoteMembers(*d));
     }
     for d in of.registrations.iter().filter(|d| is_known(&d.process)) {
         give(d.process, Definition::Registration(*d));

@@ -26,6 +26,7 @@ use crate::filter::{Keep, said};
 use crate::input::rank_claim::RankClaim;
 use crate::input::recording::{InputRecording, Inputs, no_definitions};
 use crate::input::trace::{InputTrace, RenumberedTrace};
+use crate::messages::across::AcrossWorlds;
 use crate::messages::causality::{Causality, MESSAGES_IN_FLIGHT};
 
 impl Merge {
@@ -448,6 +449,7 @@ fn unify_definitions(
             }
         }
     }
+    AcrossWorlds::name_alike(&mut unifier.definitions);
     UnifiedProcesses {
         definitions: unifier.definitions,
         members,

@@ -24,6 +24,8 @@ pub(crate) struct Communicator {
     /// `None` means those of the communicator.
     pub(crate) peers: Option<Box<[i32]>>,
     pub(crate) peer_count: u32,
+    /// The side of this process in it, if it has processes of several worlds: [`RemoteMembers::side`].
+    pub(crate) side: Option<u8>,
     /// Number of communicators that were made from it.
     pub(crate) children: AtomicU64,
     /// Number of windows that were made from it.

@@ -3,7 +3,10 @@
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
+use annals_recorder::Recorder;
+
 use crate::abi::is_success;
+use crate::begun;
 use crate::call::{Call, Frame, Site};
 use crate::communicator::Communicator;
 use crate::communicators::{KNOWN, Origin, duplicated, make};
@@ -49,7 +52,8 @@ pub(crate) fn comm_new<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         frame.leave();
         return result;
     };
-    let parent = mpi.learn(call.handle(&mpi.abi, call.at().comm));
+    let parent_handle = call.handle(&mpi.abi, call.at().comm);
+    let parent = mpi.learn(parent_handle);
     let made = parent.and_then(|parent| {
         // Also if this process is not in the new communicator.
         let number = parent.children.fetch_add(1, Ordering::Relaxed);
@@ -57,10 +61,11 @@ pub(crate) fn comm_new<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         if handle == mpi.abi.comm_null {
             return None;
         }
+        let what = short_name(call.index());
         make(
             mpi,
             handle,
-            &Origin::Child(parent, &short_name(call.index()), number),
+            &Origin::Child(parent, Some(parent_handle), &what, number),
         )
     });
     leave_made(frame, mpi, made, parent);
@@ -72,6 +77,7 @@ pub(crate) fn comm_new<const N: usize, S: Site>(call: Call<N, S>) -> usize {
 pub(crate) fn comm_other<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
     frame.enter();
+    let begun_ns = Recorder::reference_ns();
     let result = call.forward();
     let Some(mpi) = frame.mpi.filter(|_| is_success(result)) else {
         frame.leave();
@@ -85,18 +91,23 @@ pub(crate) fn comm_other<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         Some(known)
     } else {
         // Both sides use the same name.
-        let mut what = match short_name(call.index()).as_str() {
-            "accept" => "connect".to_owned(),
-            "get_parent" | "spawn_multiple" => "spawn".to_owned(),
-            what => what.to_owned(),
+        let what = short_name(call.index());
+        let during = [begun_ns, Recorder::reference_ns()];
+        let (what, side, times) = match what.as_str() {
+            "accept" => ("connect", 1, during),
+            "connect" => ("connect", 2, during),
+            "spawn" | "spawn_multiple" => ("spawn", 1, during),
+            "get_parent" => ("spawn", 2, begun::world_times_ns()),
+            what => (what, 0, during),
         };
+        let mut what = what.to_owned();
         if call.at().name != NO {
             let text = annals_recorder::text_of(call.place(call.at().name).text()).into_owned();
             let _ = write!(what, " {text}");
         } else if call.at().tag != NO {
             let _ = write!(what, " tag {}", call.int(call.at().tag));
         }
-        make(mpi, handle, &Origin::Group(&what))
+        make(mpi, handle, &Origin::Connection(&what, side, times))
     };
     leave_made(frame, mpi, made, None);
     result

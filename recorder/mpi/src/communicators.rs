@@ -8,11 +8,13 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use annals_recorder::{Recorder, Uncancelled};
+use annals_recorder::{
+    FIRST_REMOTE, ObjectId, ProcessId, Recorder, RemoteMembers, StringId, Uncancelled,
+};
 
 use crate::caller_memory::CallerMemory;
 use crate::channels::Channels;
@@ -141,10 +143,12 @@ impl Mpi {
 /// The origin of a communicator.
 pub(crate) enum Origin<'a> {
     Name(String),
-    /// Made from another communicator: the function, and the number of the call.
-    Child(&'a Communicator, &'a str, u64),
+    /// Made from another communicator: its handle if it is still there, the function, and the number of the call.
+    Child(&'a Communicator, Option<usize>, &'a str, u64),
     /// Made from its group alone: the function.
     Group(&'a str),
+    /// Made with the processes of another world: the function, and the side of this process.
+    Connection(&'a str, u8, [i64; 2]),
 }
 
 fn add_object(mpi: &Mpi, name: &str) -> Option<u32> {
@@ -156,14 +160,25 @@ fn add_object(mpi: &Mpi, name: &str) -> Option<u32> {
 fn ranks(mpi: &Mpi, handle: usize, which: GroupOf) -> Option<Vec<i32>> {
     let group = mpi.pmpi.group(handle, which)?;
     let world = mpi.world_group.load(Ordering::Acquire);
-    let ranks = if world == 0 {
+    let ranks = if world != 0 {
+        mpi.pmpi.translate(group, world)
+    } else if mpi.world().is_some() {
+        // Callbacks of the program that MPI_Finalize calls, before anything has ended.
+        translated(mpi, group, mpi.abi.comm_world, GroupOf::Local)
+    } else {
         mpi.pmpi
             .group_size(group)
             .map(|size| vec![-1; size.max(0) as usize])
-    } else {
-        mpi.pmpi.translate(group, world)
     };
     mpi.pmpi.free_group(group);
+    ranks
+}
+
+/// Returns the ranks in a communicator's group of the processes of this group, below 0 where they are not in it.
+fn translated(mpi: &Mpi, group: usize, handle: usize, which: GroupOf) -> Option<Vec<i32>> {
+    let to = mpi.pmpi.group(handle, which)?;
+    let ranks = mpi.pmpi.translate(group, to);
+    mpi.pmpi.free_group(to);
     ranks
 }
 
@@ -172,12 +187,45 @@ pub(crate) fn window_ranks(mpi: &Mpi, window: usize) -> Option<Vec<i32>> {
     ranks(mpi, window, GroupOf::Window)
 }
 
+/// Returns a short text for the processes of a communicator by their ranks in the one that it was made from. It is the same
+/// in all of them: sides are sorted, because no process knows which the other one calls its own.
+fn describe_in_parent(mpi: &Mpi, handle: usize, parent: usize) -> String {
+    let sides = [GroupOf::Local, GroupOf::Remote];
+    let groups_of = |handle: usize| {
+        let count = if mpi.pmpi.comm_is_inter(handle) { 2 } else { 1 };
+        sides.into_iter().take(count)
+    };
+    let mut texts = Vec::new();
+    for which in groups_of(handle) {
+        let Some(group) = mpi.pmpi.group(handle, which) else {
+            continue;
+        };
+        for of_parent in groups_of(parent) {
+            let ranks = translated(mpi, group, parent, of_parent).unwrap_or_default();
+            let ranks: Vec<i32> = ranks.into_iter().filter(|rank| *rank >= 0).collect();
+            if !ranks.is_empty() {
+                texts.push(describe(&ranks));
+            }
+        }
+        mpi.pmpi.free_group(group);
+    }
+    texts.sort_unstable();
+    texts.join(" | ")
+}
+
 /// Returns a short text for ranks, such as `0-3,5`. Many ranks are replaced by a digest.
 fn describe(ranks: &[i32]) -> String {
     const LONGEST: usize = 60;
     let mut text = String::new();
     let mut rest = ranks;
     while let [first, ..] = rest {
+        if *first < 0 {
+            let count = rest.iter().take_while(|rank| **rank < 0).count();
+            let separator = if text.is_empty() { "" } else { "," };
+            let _ = write!(text, "{separator}{count} of other worlds");
+            rest = &rest[count..];
+            continue;
+        }
         let follow = |pair: &(usize, &i32)| *pair.1 == first.wrapping_add(pair.0 as i32);
         let run = rest.iter().enumerate().take_while(follow).count().max(1);
         let separator = if text.is_empty() { "" } else { "," };
@@ -198,55 +246,162 @@ fn describe(ranks: &[i32]) -> String {
     format!("{} ranks {digest:016x}", ranks.len())
 }
 
+/// Numbers the processes of a communicator that are of other worlds. Returns the number of that with rank 0, if it were one.
+fn number_remote(peers: &mut [i32]) -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(FIRST_REMOTE);
+    let next = |next: u32| {
+        let after = next.checked_add(u32::try_from(peers.len()).ok()?)?;
+        (after <= i32::MAX as u32).then_some(after)
+    };
+    let first = NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+    let remote = peers.iter_mut().zip(0..).filter(|(peer, _)| **peer < 0);
+    match first {
+        Ok(first) => remote.for_each(|(peer, rank)| *peer = first as i32 + rank),
+        // A thousand million numbers are taken: these processes stay unknown.
+        Err(_) => remote.for_each(|(peer, _)| *peer = i32::MAX),
+    }
+    first.unwrap_or(i32::MAX as u32)
+}
+
+/// The ranks in the run of a communicator's processes, below 0 where they are of other worlds.
+struct Members {
+    local: Vec<i32>,
+    /// The other side of an intercommunicator.
+    remote: Option<Vec<i32>>,
+}
+
+impl Members {
+    fn of(mpi: &Mpi, handle: usize) -> Option<Self> {
+        let local = ranks(mpi, handle, GroupOf::Local)?;
+        let remote = if mpi.pmpi.comm_is_inter(handle) {
+            Some(ranks(mpi, handle, GroupOf::Remote)?)
+        } else {
+            None
+        };
+        Some(Self { local, remote })
+    }
+
+    fn are_of_several_worlds(&self) -> bool {
+        let mut all = self.local.iter().chain(self.remote.iter().flatten());
+        all.any(|rank| *rank < 0)
+    }
+
+    fn describe(&self) -> String {
+        let local = describe(&self.local);
+        let Some(remote) = &self.remote else {
+            return local;
+        };
+        // Sorted by the lowest rank, so that both sides compute the same order.
+        let mut sides = [local, describe(remote)];
+        if remote.iter().min() < self.local.iter().min() {
+            sides.reverse();
+        }
+        sides.join(" | ")
+    }
+
+    fn size(&self) -> usize {
+        self.local.len() + self.remote.as_ref().map_or(0, Vec::len)
+    }
+}
+
+impl Origin<'_> {
+    /// Returns how a communicator was made, as both sides know it.
+    fn made(&self, mpi: &Mpi, handle: usize) -> String {
+        match self {
+            Origin::Child(parent, handle_of_parent, what, number) => {
+                let parent = handle_of_parent.filter(|_| parent.side.is_some());
+                let places = parent.map(|parent| describe_in_parent(mpi, handle, parent));
+                let places = places.map(|places| format!(" {{{places}}}"));
+                format!("{what}.{number}{}", places.unwrap_or_default())
+            }
+            Origin::Name(what) => what.clone(),
+            Origin::Group(what) | Origin::Connection(what, ..) => (*what).to_owned(),
+        }
+    }
+
+    /// Returns the name of a communicator.
+    fn name(&self, members: &Members, made: &str) -> String {
+        match self {
+            Origin::Name(name) => name.clone(),
+            Origin::Child(parent, ..) if members.are_of_several_worlds() => {
+                format!("{}/{made}", parent.name)
+            }
+            Origin::Child(parent, _, what, number) => {
+                format!("{}/{what}.{number} {{{}}}", parent.name, members.describe())
+            }
+            Origin::Group(what) | Origin::Connection(what, ..) => {
+                let name = format!("{what} {{{}}}", members.describe());
+                let mut named = lock(&NAMED);
+                let count = named
+                    .get_or_insert_default()
+                    .entry(name.clone())
+                    .or_default();
+                *count += 1;
+                format!("{name} {count}")
+            }
+        }
+    }
+}
+
+/// Adds what is known of a communicator with processes of several worlds. Returns the side of this process.
+fn add_remote_members(mpi: &Mpi, made: &str, origin: &Origin<'_>, members: RemoteMembers) -> u8 {
+    let mut members = members;
+    match origin {
+        Origin::Connection(_, side, [from_ns, to_ns]) => {
+            (members.side, members.from_ns, members.to_ns) = (*side, *from_ns, *to_ns);
+        }
+        Origin::Child(parent, ..) => {
+            let is_across = parent.side.is_some();
+            members.parent = is_across.then_some(ObjectId::new(parent.object));
+            let side = parent.side.filter(|_| members.remote != 0);
+            members.side = side.unwrap_or(0);
+        }
+        Origin::Name(_) | Origin::Group(_) => {}
+    }
+    let _ = mpi.recorder.add_remote_members(made, members);
+    members.side
+}
+
 /// Names and adds a communicator with this handle.
 pub(crate) fn make(mpi: &Mpi, handle: usize, origin: &Origin<'_>) -> Option<&'static Communicator> {
     let _uncancelled = Uncancelled::begin();
-    let local = ranks(mpi, handle, GroupOf::Local)?;
-    let is_inter = mpi.pmpi.comm_is_inter(handle);
-    let remote = if is_inter {
-        ranks(mpi, handle, GroupOf::Remote)?
-    } else {
-        Vec::new()
-    };
-    let mut members = describe(&local);
-    if is_inter {
-        // Sorted by the lowest rank, so that both sides compute the same order.
-        let mut sides = [members, describe(&remote)];
-        if remote.iter().min() < local.iter().min() {
-            sides.reverse();
-        }
-        members = sides.join(" | ");
-    }
-    let name = match origin {
-        Origin::Name(name) => name.clone(),
-        Origin::Child(parent, what, number) => {
-            format!("{}/{what}.{number} {{{members}}}", parent.name)
-        }
-        Origin::Group(what) => {
-            let name = format!("{what} {{{members}}}");
-            let mut named = lock(&NAMED);
-            let count = named
-                .get_or_insert_default()
-                .entry(name.clone())
-                .or_default();
-            *count += 1;
-            format!("{name} {count}")
-        }
-    };
-    let size = (local.len() + remote.len()) as u32;
+    let members = Members::of(mpi, handle)?;
+    let made = origin.made(mpi, handle);
+    let name = origin.name(&members, &made);
     let place = mpi.pmpi.comm_rank(handle)?;
-    let peers = if is_inter { remote } else { local };
+    let object = add_object(mpi, &name)?;
+    let size = members.size() as u32;
+    let is_inter = members.remote.is_some();
+    let is_across = members.are_of_several_worlds();
+    let local = members.local.len() as u32;
+    let mut peers = members.remote.unwrap_or(members.local);
+    let side = is_across.then(|| {
+        let members = RemoteMembers {
+            process: ProcessId::new(0),
+            object: ObjectId::new(object),
+            made: StringId::new(0),
+            parent: None,
+            side: 0,
+            place: place as u32,
+            local,
+            remote: size - local,
+            first: number_remote(&mut peers),
+            from_ns: 0,
+            to_ns: 0,
+        };
+        add_remote_members(mpi, &made, origin, members)
+    });
     let is_identity = peers
         .iter()
         .enumerate()
         .all(|(rank, peer)| rank as i32 == *peer);
-    let object = add_object(mpi, &name)?;
     let communicator = Communicator {
         object,
         name,
         size,
         place,
         is_inter,
+        side,
         peer_count: peers.len() as u32,
         peers: (!is_identity).then(|| peers.into_boxed_slice()),
         children: AtomicU64::new(0),
@@ -270,7 +425,7 @@ pub(crate) fn duplicated(mpi: &Mpi, record: &Record) {
         return;
     };
     let handle = place.handle(&mpi.abi, 0);
-    let origin = Origin::Child(parent, "dup", record.bytes);
+    let origin = Origin::Child(parent, None, "dup", record.bytes);
     if handle != mpi.abi.comm_null
         && let Some(made) = make(mpi, handle, &origin)
     {

@@ -3,7 +3,7 @@
 use std::sync::Once;
 use std::sync::atomic::Ordering;
 
-use annals_recorder::{names, say, uncancelled};
+use annals_recorder::{Recorder, names, say, uncancelled};
 
 use crate::abi::is_success;
 use crate::begun::{self, HAS_BEGUN, IS_ABORTING, OPEN_SESSIONS};
@@ -25,7 +25,9 @@ pub(crate) fn init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
     frame.enter();
     before_begin(frame.mpi);
+    let begun_ns = Recorder::reference_ns();
     let result = call.forward();
+    begun::note_world_times(begun_ns);
     if let Some(mpi) = frame.mpi.filter(|_| is_success(result)) {
         uncancelled(|| has_begun(mpi));
     }

@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 
 use annals_format::names::element;
 use annals_format::{
-    ClockId, Definition, EventTypeId, EventTypeSchema, HostOffset, ObjectId, Rank, RegionId, Role,
-    SourceId,
+    ClockId, Definition, EventTypeId, EventTypeSchema, HostOffset, ObjectId, Rank, RegionId,
+    RemoteMembers, Role, SourceId,
 };
 
 use super::Recorder;
@@ -174,6 +174,16 @@ impl Recorder {
     /// definition.
     pub fn add_object(&self, kind: &str, name: &str) -> Result<ObjectId> {
         self.define(|definer| definer.object(kind, name))
+    }
+
+    /// Stores that a communicator has processes of other worlds, and how it was made; the process and `made` of `members` are
+    /// set here. Elements of events may contain the numbers from [`RemoteMembers::first`] on as ranks.
+    ///
+    /// # Errors
+    /// `RecorderError::Finished`, or `RecorderError::Full` if there is no room for another
+    /// definition.
+    pub fn add_remote_members(&self, made: &str, members: RemoteMembers) -> Result<()> {
+        self.define(|definer| definer.remote_members(made, members))
     }
 
     /// Records that events of this type are recorded because a tool registered for them, and for

@@ -221,6 +221,7 @@ impl<'a> Converter<'a> {
             ordinal,
             archive,
             first_rank: self.outgoing.ours.first_rank(process),
+            process,
         };
         match plan {
             EventPlan::Marker(plan) => {

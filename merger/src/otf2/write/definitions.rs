@@ -2,6 +2,7 @@
 //! must be, and those made of our own.
 
 use super::inputs::{InputArchive, ParadigmLocations, UNDEFINED, bits, groups_of, renumbered};
+use crate::messages::across::AcrossWorlds;
 use crate::otf2::numbering::{self, FIRST_OF_MARKERS, FORMAT};
 use crate::otf2::read::markers::definition_record;
 use annals_format::otf2::enums::{PARADIGM_MPI, group_type};
@@ -11,8 +12,8 @@ use annals_format::otf2::{
 };
 use annals_format::wire::Wire;
 use annals_format::{
-    BootId, Definitions, EventTypeId, LocationId, LocationKind, ObjectId, ProcessId, Reference,
-    RegionId, SourceId, SourceOrder, StreamId, StringId,
+    BootId, Definitions, EventTypeId, FIRST_REMOTE, LocationId, LocationKind, ObjectId, ProcessId,
+    Reference, RegionId, SourceId, SourceOrder, StreamId, StringId,
 };
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -33,6 +34,7 @@ pub(crate) struct OutputDefinitions<'a> {
     pub(crate) incoming: Vec<InputArchive>,
     /// Whether what an element says of a rank is not the rank in the trace, in any process.
     pub(crate) has_worlds: bool,
+    across: AcrossWorlds,
     /// Which of them a process is of.
     archive_of: BTreeMap<ProcessId, usize>,
     /// A copy of `archive_of` as a table, because it is read for every event.
@@ -156,7 +158,9 @@ impl<'a> OutputDefinitions<'a> {
     pub(crate) fn new(ours: &'a Definitions) -> Self {
         let mut outgoing = Self {
             ours,
-            has_worlds: ours.worlds.values().any(|world| world.first_rank != 0),
+            has_worlds: ours.worlds.values().any(|world| world.first_rank != 0)
+                || !ours.remote_members.is_empty(),
+            across: AcrossWorlds::of(ours),
             incoming: Vec::new(),
             archive_of: BTreeMap::new(),
             archive_by_process: Vec::new(),
@@ -763,6 +767,20 @@ impl<'a> OutputDefinitions<'a> {
         };
         self.communicator_of.insert((reference, value), id);
         id
+    }
+
+    /// Returns the rank in the run that a rank in an event of a process means: `first_rank` is that of the process's world.
+    pub(crate) fn rank_in_run(
+        &self,
+        process: ProcessId,
+        first_rank: u32,
+        rank: u32,
+    ) -> Option<u32> {
+        if rank < FIRST_REMOTE {
+            return rank.checked_add(first_rank);
+        }
+        let remote = ProcessId::new(self.across.process(process.get(), rank));
+        Some(self.ours.ranks.get(&remote)?.rank)
     }
 
     /// Returns the string that names what an element refers to.

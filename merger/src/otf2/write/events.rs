@@ -370,7 +370,8 @@ pub(crate) struct EventRow<'a> {
     pub(crate) ordinal: usize,
     /// The archive that its process is of.
     pub(crate) archive: Option<usize>,
-    /// Added to ranks in its elements: the first rank of the process's world.
+    /// Whose ranks its elements have. Their numbers start at the first rank of the process's world.
+    pub(crate) process: ProcessId,
     pub(crate) first_rank: u32,
 }
 
@@ -542,7 +543,7 @@ fn by_role(
     });
     let rank = |column| {
         let rank = u32::try_from(place.integer(column)?).ok()?;
-        rank.checked_add(place.first_rank)
+        outgoing.rank_in_run(place.process, place.first_rank, rank)
     };
     let peer = rank(plan.peer);
     let tag = number(plan.tag).unwrap_or(0) & 0xffff_ffff;
@@ -708,6 +709,7 @@ impl Rows {
                         ordinal,
                         archive,
                         first_rank: 0,
+                        process: ProcessId::new(0),
                     };
                     match convert(outgoing, at, *column, *how, &|tick| tick) {
                         Some(bits) => self.scratch.push(bits),
