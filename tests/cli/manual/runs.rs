@@ -252,9 +252,21 @@ fn every_command_of_readme_and_manual_runs_and_prints_what_they_say() {
     if wrong.is_empty() {
         let is_for_users = |page: &&Page| page.name() != "CONTRIBUTING.md" && !is_tutorial(page);
         for page in pages.iter().filter(is_for_users) {
-            let directory = scratch.path().join(page.name());
-            copy(&tutorial_directory, &directory);
-            wrong.extend(place.run(page, &directory));
+            let run = || {
+                let directory = scratch.path().join(page.name());
+                let _ = fs::remove_dir_all(&directory);
+                copy(&tutorial_directory, &directory);
+                place.run(page, &directory)
+            };
+            let mut found = run();
+            // On a busy machine, Open MPI's server sometimes fails to start, before it has started any process.
+            if found
+                .iter()
+                .any(|wrong| wrong.contains("PMIx server's listener thread failed to start"))
+            {
+                found = run();
+            }
+            wrong.extend(found);
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
