@@ -249,9 +249,23 @@ const MISTAKES: &[Mistake] = &[
         &["cannot create notes.txt"],
     ),
     (
+        "$C record -o /proc/run -- true",
+        1,
+        &["cannot create /proc/run", "-o DIR"],
+    ),
+    (
+        "$C record --bufer 3M -- true",
+        2,
+        &["'--bufer'", "'--buffer'"],
+    ),
+    (
         "$C record -o new -- true",
         0,
-        &["nothing was recorded: true ran, but neither it"],
+        &[
+            "nothing was recorded: true ran, but neither it",
+            "compile it with -g -finstrument-functions",
+            "trace-cli doctor true",
+        ],
     ),
     (
         "$C record -o new -- sh -c 'exit 4'",

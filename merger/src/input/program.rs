@@ -62,7 +62,8 @@ impl Program {
             functions.dedup();
         }
         Some(Self {
-            is_static: !has_section(".interp"),
+            // A library has no loader either, and no function to begin with.
+            is_static: !has_section(".interp") && object.entry() != 0,
             is_instrumented,
             functions,
         })

@@ -79,7 +79,7 @@ pub struct RecordArguments {
     settings: Settings,
 
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(required = true, trailing_var_arg = true)]
     command: Vec<OsString>,
 }
 
@@ -301,8 +301,12 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<ProgramEnd> {
 /// Creates the directory of the recordings, and sees to what is there already. Returns its absolute path.
 fn create_directory(arguments: &RecordArguments, options: &Options) -> anyhow::Result<PathBuf> {
     let output = &arguments.output;
-    std::fs::create_dir_all(output)
-        .with_context(|| format!("cannot create {}", output.display()))?;
+    std::fs::create_dir_all(output).with_context(|| {
+        format!(
+            "cannot create {} (-o DIR: another directory)",
+            output.display()
+        )
+    })?;
     let directory = std::path::absolute(output)?;
     settle(&directory, arguments, options)?;
     Ok(directory)
@@ -540,7 +544,7 @@ struct Run<'a> {
 }
 
 /// Returns why nothing was recorded.
-fn nothing_recorded(run: &Run<'_>) -> String {
+fn nothing_recorded(run: &Run<'_>, output: &Path) -> String {
     let name = Path::new(&run.command[0])
         .file_name()
         .unwrap_or(&run.command[0]);
@@ -549,6 +553,12 @@ fn nothing_recorded(run: &Run<'_>) -> String {
         return format!(
             "nothing was recorded: {name} failed ({}) before any process that it ran could be recorded",
             launch::end_name(run.status)
+        );
+    }
+    if rustix::fs::statvfs(output).is_ok_and(|room| room.f_bavail == 0) {
+        return format!(
+            "nothing was recorded: the disk of {} is full: make room, or choose another directory (-o DIR)",
+            safe_path(output)
         );
     }
     if let Some((path, _)) = run.programs.iter().find(|(_, program)| program.is_static) {
@@ -571,7 +581,10 @@ fn nothing_recorded(run: &Run<'_>) -> String {
     format!(
         "nothing was recorded: {name} ran, but neither it nor what it started called MPI (functions found by dlopen \
          and dlsym do not count), raised events through Annals, or called functions compiled with \
-         -finstrument-functions"
+         -finstrument-functions; or LD_PRELOAD was replaced for it\n\
+         To record its functions, compile it with -g -finstrument-functions; to record calls of MPI, link it dynamically \
+         with an MPI library. What can be recorded of it: trace-cli doctor {}",
+        safe(&run.command[0].to_string_lossy())
     )
 }
 
@@ -659,7 +672,7 @@ fn report(gathered: &[Gathered], run: &Run<'_>, output: &Path) -> String {
         return text;
     }
     if gathered.is_empty() {
-        let _ = writeln!(text, "trace-cli: {}", nothing_recorded(run));
+        let _ = writeln!(text, "trace-cli: {}", nothing_recorded(run, output));
         return text;
     }
     let _ = writeln!(
