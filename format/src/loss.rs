@@ -27,6 +27,8 @@ pub enum Cause {
     Fork = 8,
     /// The recording has as many bytes as the user allows.
     SizeLimit = 9,
+    /// Raised by destructors of the thread's storage, after the recorder's own.
+    ThreadEnded = 10,
     /// *Suppressed*: more events were raised than the user's rate limit permits.
     RateLimited = 16,
     /// *Skipped*: the chunk is there, but cannot be decoded or is missing between others.
@@ -36,7 +38,7 @@ pub enum Cause {
 }
 
 /// Causes that a recorder counts per stream and event type: the codes below this number.
-pub const RECORDER_CAUSES: usize = 10;
+pub const RECORDER_CAUSES: usize = 11;
 
 impl Cause {
     /// Every cause a recorder counts, by code.
@@ -51,12 +53,13 @@ impl Cause {
         Self::Finished,
         Self::Fork,
         Self::SizeLimit,
+        Self::ThreadEnded,
     ];
 
     /// Returns the cause with this code, if there is one.
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
-            0..=9 => Some(Self::RECORDER[code as usize]),
+            0..=10 => Some(Self::RECORDER[code as usize]),
             16 => Some(Self::RateLimited),
             32 => Some(Self::Skipped),
             33 => Some(Self::Truncated),
@@ -82,6 +85,7 @@ impl Cause {
             Self::Finished => "finished",
             Self::Fork => "fork",
             Self::SizeLimit => "size-limit",
+            Self::ThreadEnded => "thread-ended",
             Self::RateLimited => "rate-limited",
             Self::Skipped => "skipped",
             Self::Truncated => "truncated",

@@ -34,7 +34,8 @@
 //! |---|---|
 //! | no page is free | dropped, buffer-full; under [`Overflow::Block`] after a wait, under [`Overflow::Overwrite`] the oldest are dropped instead, overwritten |
 //! | writing has failed, the recording has reached its maximum size, the event does not fit a page | dropped: storage, size-limit, too-big |
-//! | a thread has no stream and none can be opened: no cell is free, or its thread-local storage is freed | dropped, no-stream, by event type |
+//! | a thread has no stream and none can be opened: all are in use, also after a wait of at most a second for those of ended threads | dropped, no-stream, by event type |
+//! | the thread's storage is freed, in the last round of its destructors | dropped, thread-ended, by event type |
 //! | a source dropped events itself | dropped, [reported-by-source](Recorder::report_dropped) |
 //! | sampling or a rate limit ([`Rules`]) leaves an event out | suppressed |
 //! | the rules say `off`, or the recorder is [paused](Recorder::pause) | not raised |

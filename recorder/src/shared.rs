@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::Thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use annals_format::live::layout as l;
 use annals_format::{
@@ -33,6 +33,7 @@ use crate::streams::Streams;
 use crate::switch::Switch;
 use crate::sync::lock;
 use crate::sys::ForkGuard;
+use crate::thread;
 use crate::trigger::{Sight, Triggers};
 
 /// The part of a recorder that its threads share.
@@ -75,6 +76,8 @@ pub(crate) struct Shared {
     in_flight: AtomicU64,
     /// The writer thread has ended.
     pub(crate) is_writer_gone: AtomicBool,
+    /// Whether a thread has waited in vain for a stream, since the writer gave one back.
+    pub(crate) is_short_of_streams: AtomicBool,
     pub(crate) snapshots_begun: AtomicU64,
     /// Whether a write of everything was requested.
     pub(crate) is_flush_asked: AtomicBool,
@@ -131,6 +134,7 @@ impl Shared {
             closed: AtomicU64::new(0),
             in_flight: AtomicU64::new(0),
             is_writer_gone: AtomicBool::new(false),
+            is_short_of_streams: AtomicBool::new(false),
             snapshots_begun: AtomicU64::new(0),
             is_flush_asked: AtomicBool::new(false),
             storage_status,
@@ -239,7 +243,43 @@ impl Shared {
     /// Counts an event that has no stream.
     #[cold]
     pub(crate) fn count_without_stream(&self, source: SourceId, event_type: EventTypeId) {
-        self.count_lost_without_stream(source, event_type, 1, Cause::NoStream);
+        let cause = if thread::has_ended() {
+            Cause::ThreadEnded
+        } else {
+            Cause::NoStream
+        };
+        self.count_lost_without_stream(source, event_type, 1, cause);
+    }
+
+    /// Tries this, and where it fails while the writer has streams of ended threads to give back, again for at most a second
+    /// until it has: threads may begin and end faster than it works. When that was in vain, no thread waits until the writer has
+    /// given some back.
+    pub(crate) fn when_given_back<T>(&self, attempt: impl Fn() -> Option<T>) -> Option<T> {
+        attempt().or_else(|| self.wait_until_given_back(attempt))
+    }
+
+    #[cold]
+    fn wait_until_given_back<T>(&self, attempt: impl Fn() -> Option<T>) -> Option<T> {
+        const LONGEST: Duration = Duration::from_secs(1);
+        const NAP: Duration = Duration::from_micros(100);
+        let begun = Instant::now();
+        while !self.is_short_of_streams.load(Ordering::Acquire)
+            && !self.is_writer_gone.load(Ordering::Acquire)
+            && !self.storage_has_failed()
+            && self.streams.closed().next().is_some()
+        {
+            if begun.elapsed() >= LONGEST {
+                self.is_short_of_streams.store(true, Ordering::Release);
+                break;
+            }
+            self.wake_writer();
+            std::thread::sleep(NAP);
+            let found = attempt();
+            if found.is_some() {
+                return found;
+            }
+        }
+        attempt()
     }
 
     /// Counts events without a stream as dropped, for the given cause.
@@ -316,7 +356,7 @@ impl Shared {
         for block in 0..l::SEGMENTS_PER_SLOT {
             slot.segment(block).store(0, relaxed);
         }
-        self.give_segment(stream, 0);
+        self.when_given_back(|| self.give_segment(stream, 0).then_some(()));
         slot.stream().store(opening.id.get() + 1, Ordering::Release);
     }
 

@@ -270,8 +270,28 @@ pub(crate) fn at_thread_end() -> bool {
     let Some(Some(key)) = THREAD_END.get() else {
         return false;
     };
+    // SAFETY: the key was created.
+    if !unsafe { libc::pthread_getspecific(*key) }.is_null() {
+        return true;
+    }
+    let first = std::ptr::without_provenance(1);
     // SAFETY: the key was created; any value but null makes the system call back.
-    unsafe { libc::pthread_setspecific(*key, std::ptr::dangling::<c_void>()) == 0 }
+    unsafe { libc::pthread_setspecific(*key, first) == 0 }
+}
+
+/// Registers the calling thread once more, in the function that [`prepare_thread_end`] was given: destructors of the
+/// program may still run, in this round or the next. `value` is what the function was called with. Returns `false` in the
+/// last round, when it would not be called any more.
+pub(crate) fn again_at_thread_end(value: *mut c_void) -> bool {
+    /// PTHREAD_DESTRUCTOR_ITERATIONS of glibc and musl, the least that POSIX permits (limits.h).
+    const ROUNDS: usize = 4;
+    let Some(Some(key)) = THREAD_END.get() else {
+        return false;
+    };
+    let round = value.addr();
+    let next = std::ptr::without_provenance(round + 1);
+    // SAFETY: the key was created; any value but null makes the system call back.
+    round < ROUNDS && unsafe { libc::pthread_setspecific(*key, next) == 0 }
 }
 
 static THREAD_END: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();

@@ -28,7 +28,8 @@ pub(crate) struct Thread {
     pub(crate) last: Cell<*const ()>,
     /// All streams of the thread, newest first, for `thread_streams`.
     pub(crate) first: AtomicPtr<()>,
-    is_ended: Cell<bool>,
+    /// Whether its events are recorded.
+    life: Cell<Life>,
     is_in_queue: Cell<bool>,
     is_inside: Cell<bool>,
     is_in_clock: Cell<bool>,
@@ -54,7 +55,7 @@ impl Thread {
         Self {
             last: Cell::new(null()),
             first: AtomicPtr::new(null_mut()),
-            is_ended: Cell::new(false),
+            life: Cell::new(Life::Recorded),
             is_in_queue: Cell::new(false),
             is_inside: Cell::new(false),
             is_in_clock: Cell::new(false),
@@ -85,16 +86,31 @@ pub(crate) fn release_lane() {
     }
 }
 
+/// Why events of a thread are recorded or not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Life {
+    Recorded,
+    /// Its storage is freed.
+    Ended,
+    /// It is one of the recorder's, or serves it.
+    OfRecorder,
+}
+
 /// Marks the calling thread as ended: signal handlers that still run in it find no stream from now
 /// on.
 pub(crate) fn mark_ended() {
-    THREAD.with(|thread| thread.is_ended.set(true));
+    THREAD.with(|thread| thread.life.set(Life::Ended));
 }
 
 /// Returns whether the calling thread has ended, apart from its last signal handlers and
 /// destructors.
-pub(crate) fn is_ended() -> bool {
-    THREAD.with(|thread| thread.is_ended.get())
+pub(crate) fn has_ended() -> bool {
+    THREAD.with(|thread| thread.life.get() == Life::Ended)
+}
+
+/// Returns whether events of the calling thread are recorded: it has not ended, and is none of the recorder's.
+pub(crate) fn is_recorded() -> bool {
+    THREAD.with(|thread| thread.life.get() == Life::Recorded)
 }
 
 /// Returns whether the calling thread is in a clock that belongs to the program.
@@ -111,7 +127,7 @@ pub(crate) fn set_in_clock(is_in: bool) -> bool {
 /// counted and not recorded, for example those of the program's own allocator: a writer that
 /// recorded itself would wait for itself.
 pub fn record_nothing_here() {
-    mark_ended();
+    THREAD.with(|thread| thread.life.set(Life::OfRecorder));
 }
 
 /// Marks the calling thread as at work in a queue that other threads wait for, until it is dropped.

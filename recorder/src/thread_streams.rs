@@ -56,7 +56,10 @@ pub(crate) fn prepare() {
     sys::prepare_thread_end(thread_ended);
 }
 
-unsafe extern "C" fn thread_ended(_: *mut c_void) {
+unsafe extern "C" fn thread_ended(round: *mut c_void) {
+    if sys::again_at_thread_end(round) {
+        return;
+    }
     // A panic must not cross into the C library.
     let _ = std::panic::catch_unwind(|| {
         thread::mark_ended();
@@ -288,7 +291,7 @@ fn raise_elsewhere(
 /// Finds or opens a stream of the source that is not in use by code which a signal handler
 /// interrupted.
 fn find_or_open(shared: &Shared, source: SourceId) -> Option<&Stream> {
-    if thread::is_ended() {
+    if !thread::is_recorded() {
         return None;
     }
     let key = key_of(shared, source);
@@ -321,7 +324,7 @@ fn open(shared: &Shared, source: SourceId, is_companion: bool) -> Option<&Stream
     if !sys::at_thread_end() {
         return None;
     }
-    let stream = shared.streams.claim()?;
+    let stream = shared.when_given_back(|| shared.streams.claim())?;
     let opening = Opening {
         id: shared.next_stream_id(),
         source,

@@ -311,7 +311,7 @@ impl Lanes {
 
     /// Claims a lane for the calling thread, if its end can be reported.
     fn claim(&self) -> Option<usize> {
-        if crate::thread::is_ended() || !crate::sys::at_thread_end() {
+        if !crate::thread::is_recorded() || !crate::sys::at_thread_end() {
             return None;
         }
         let lane = self.ids.claim()?;
