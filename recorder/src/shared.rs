@@ -76,7 +76,7 @@ pub(crate) struct Shared {
     in_flight: AtomicU64,
     /// The writer thread has ended.
     pub(crate) is_writer_gone: AtomicBool,
-    /// Whether a thread has waited in vain for a stream, since the writer gave one back.
+    /// Whether a thread has waited in vain for a stream, since the writer freed one.
     pub(crate) is_short_of_streams: AtomicBool,
     pub(crate) snapshots_begun: AtomicU64,
     /// Whether a write of everything was requested.
@@ -251,15 +251,15 @@ impl Shared {
         self.count_lost_without_stream(source, event_type, 1, cause);
     }
 
-    /// Tries this, and where it fails while the writer has streams of ended threads to give back, again for at most a second
+    /// Tries this, and where it fails while the writer has streams of ended threads to free, again for at most a second
     /// until it has: threads may begin and end faster than it works. When that was in vain, no thread waits until the writer has
-    /// given some back.
-    pub(crate) fn when_given_back<T>(&self, attempt: impl Fn() -> Option<T>) -> Option<T> {
-        attempt().or_else(|| self.wait_until_given_back(attempt))
+    /// freed some.
+    pub(crate) fn when_freed<T>(&self, attempt: impl Fn() -> Option<T>) -> Option<T> {
+        attempt().or_else(|| self.wait_until_freed(attempt))
     }
 
     #[cold]
-    fn wait_until_given_back<T>(&self, attempt: impl Fn() -> Option<T>) -> Option<T> {
+    fn wait_until_freed<T>(&self, attempt: impl Fn() -> Option<T>) -> Option<T> {
         const LONGEST: Duration = Duration::from_secs(1);
         const NAP: Duration = Duration::from_micros(100);
         let begun = Instant::now();
@@ -356,7 +356,7 @@ impl Shared {
         for block in 0..l::SEGMENTS_PER_SLOT {
             slot.segment(block).store(0, relaxed);
         }
-        self.when_given_back(|| self.give_segment(stream, 0).then_some(()));
+        self.when_freed(|| self.give_segment(stream, 0).then_some(()));
         slot.stream().store(opening.id.get() + 1, Ordering::Release);
     }
 

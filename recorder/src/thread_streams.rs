@@ -324,7 +324,7 @@ fn open(shared: &Shared, source: SourceId, is_companion: bool) -> Option<&Stream
     if !sys::at_thread_end() {
         return None;
     }
-    let stream = shared.when_given_back(|| shared.streams.claim())?;
+    let stream = shared.when_freed(|| shared.streams.claim())?;
     let opening = Opening {
         id: shared.next_stream_id(),
         source,
