@@ -215,6 +215,8 @@ fn a_hundred_children_leave_their_parents_recording_alone_and_make_their_own() {
     assert_eq!(status.raised_after_finish, 0);
     let parent = sums_by_type(&status.path)["mark"];
     assert_eq!(parent.raised, raised.load(Ordering::Relaxed));
+    let opened = Reader::open(&status.path).expect("a recording");
+    assert_eq!(opened.definitions().unrecorded_children(), 100);
     let files = std::fs::read_dir(own.path()).expect("a directory");
     let paths = files.flatten().map(|file| file.path());
     let recordings: Vec<_> = paths

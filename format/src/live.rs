@@ -50,6 +50,8 @@ pub mod layout {
     pub const LONGEST_HEARTBEAT_NS: u64 = 100_000_000;
     /// Region ids that were assigned: all below this one.
     pub const REGION_COUNT: usize = 2080;
+    /// Forked children of the process in which events were raised: they count themselves.
+    pub const CHILDREN: usize = 2088;
 
     pub const STATE_RECORDING: u64 = 1;
     /// Finished, but the recording could not be completed: this file contains the rest.
@@ -430,6 +432,8 @@ pub struct LiveImage {
     pub modules: BTreeMap<usize, LiveModule>,
     /// Region ids that were assigned: all below this one. At most one for each 64 bytes of the file.
     pub region_count: u32,
+    /// Number of forked children in which events were raised, which nothing records.
+    pub children: u64,
     /// Definition records that may not be in the recording yet.
     pub definitions: Vec<u8>,
     /// Open streams.
@@ -473,6 +477,7 @@ impl LiveImage {
             functions: Vec::new(),
             modules: BTreeMap::new(),
             region_count: 0,
+            children: 0,
             definitions: Vec::new(),
             streams: Vec::new(),
             pages: Vec::new(),
@@ -644,6 +649,8 @@ impl LiveImage {
         file.read_exact_at(l::REGION_COUNT as u64, &mut word)?;
         let most = (file.len()? / 64).min(u32::MAX.into());
         self.region_count = LE::read_u64(&word).min(most) as u32;
+        file.read_exact_at(l::CHILDREN as u64, &mut word)?;
+        self.children = LE::read_u64(&word);
         let there = self.missing.file_len;
         let there = there.saturating_sub(self.header.functions_offset);
         let mut bytes = vec![0; self.header.functions_len().min(there) as usize];

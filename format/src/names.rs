@@ -78,9 +78,11 @@ pub mod property {
     pub const MPI_BEGUN: &str = "mpi.begun";
     /// Number of regions of the process whose names are lost.
     pub const UNNAMED_REGIONS: &str = "unnamed-regions";
+    /// Number of children of the process, made by fork, in which events were raised: nothing records them.
+    pub const UNRECORDED_CHILDREN: &str = "unrecorded-children";
 
     /// Every name.
-    pub const ALL: [&str; 9] = [
+    pub const ALL: [&str; 10] = [
         LIVE_FILE,
         RECORDED_BY,
         PROCESS_END,
@@ -90,5 +92,6 @@ pub mod property {
         LAUNCHED_AS_RANK,
         MPI_BEGUN,
         UNNAMED_REGIONS,
+        UNRECORDED_CHILDREN,
     ];
 }

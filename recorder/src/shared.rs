@@ -227,6 +227,11 @@ impl Shared {
     pub(crate) fn count_unrecorded(&self) {
         if !self.guard.is_open() {
             self.status.after_cut.fetch_add(1, Ordering::Relaxed);
+            if self.guard.is_new_child() {
+                // The memory of the live file is the parent's, too.
+                let children = self.memory.word(l::CHILDREN);
+                children.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 

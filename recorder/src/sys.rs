@@ -39,6 +39,7 @@ impl ForkGuard {
             map: map_wiped_on_fork(4096)?,
         };
         guard.word().store(GUARD_RECORDING, Ordering::Release);
+        guard.is_known().store(1, Ordering::Release);
         Ok(guard)
     }
 
@@ -48,6 +49,17 @@ impl ForkGuard {
         // SAFETY: the mapping is page-aligned, longer than the word, and only accessed as an
         // atomic.
         unsafe { AtomicU32::from_ptr(self.map.as_ptr().cast_mut().cast()) }
+    }
+
+    /// Returns whether this is a forked child of the guard's process, for the first call in it.
+    pub(crate) fn is_new_child(&self) -> bool {
+        self.is_known().load(Ordering::Relaxed) == 0
+            && self.is_known().swap(1, Ordering::Relaxed) == 0
+    }
+
+    fn is_known(&self) -> &AtomicU32 {
+        // SAFETY: the mapping is page-aligned, longer than two words, and only accessed as atomics.
+        unsafe { AtomicU32::from_ptr(self.map.as_ptr().cast_mut().cast::<u32>().add(1)) }
     }
 
     /// Returns whether the recording is this process's and not finished: what was recorded can still be defined.

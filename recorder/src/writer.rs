@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use annals_format::live::layout as l;
+use annals_format::names::property;
 use annals_format::{
     Cause, ChunkBuilder, Cumulative, EventTypeId, RowScanner, StreamId, StreamTotals,
     put_before_rows,
@@ -635,6 +636,10 @@ impl Writer {
         let definitions = {
             let mut definer = Definer::lock(&self.shared);
             let _ = definer.calibrate_all();
+            let children = shared.memory.word(l::CHILDREN).load(Ordering::Relaxed);
+            if children != 0 {
+                let _ = definer.property(property::UNRECORDED_CHILDREN, &children.to_string());
+            }
             definer.close();
             definer.definitions().clone()
         };

@@ -3,6 +3,7 @@
 
 mod endings;
 mod filters;
+mod forked;
 mod launchers;
 mod names;
 mod unwinding;

@@ -25,6 +25,7 @@ use crate::launch::{self, Exit, HeldSignals};
 use crate::process_end::ProcessEnd;
 use crate::table::safe_lines;
 use crate::time;
+use crate::views::unrecorded_children;
 use crate::watch::Processes;
 
 /// Returns a property of a recording's process.
@@ -263,6 +264,7 @@ fn gather_one(
             format!("its live file {file} was not found, and what was in it is unknown")
         }),
     );
+    problems.extend(unrecorded_children(definitions.unrecorded_children()));
     let mut records = with.symbols.resolve(&input.recording.definitions);
     let definitions = Arc::make_mut(&mut input.recording.definitions);
     records

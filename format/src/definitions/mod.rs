@@ -324,6 +324,14 @@ impl Definitions {
         id
     }
 
+    /// Returns the number of children made by fork in which events were raised, and that nothing records.
+    pub fn unrecorded_children(&self) -> u64 {
+        let properties = self.properties.iter();
+        let counts = properties.filter(|d| self.string(d.key) == property::UNRECORDED_CHILDREN);
+        let counts = counts.filter_map(|d| self.string(d.value).parse().ok());
+        counts.fold(0, u64::saturating_add)
+    }
+
     /// Returns the rank of a process within its world, which is what elements of events contain.
     /// `None` if the process has no rank.
     pub fn rank_in_world(&self, process: ProcessId) -> Option<u32> {

@@ -31,11 +31,15 @@ pub(super) fn define(definitions: &mut Definitions, live: &LiveImage) {
         let name = format!("unnamed region {} of process {pid}", region.get());
         adder.define_region(*region, &name, "");
     }
-    if !unnamed.is_empty() {
+    let counts = [
+        (property::UNNAMED_REGIONS, unnamed.len() as u64),
+        (property::UNRECORDED_CHILDREN, live.children),
+    ];
+    for (key, count) in counts.into_iter().filter(|(_, count)| *count != 0) {
         let property = Property {
             process: PROCESS,
-            key: adder.string(property::UNNAMED_REGIONS),
-            value: adder.string(&unnamed.len().to_string()),
+            key: adder.string(key),
+            value: adder.string(&count.to_string()),
         };
         adder.definitions.add(Definition::Property(property));
     }

@@ -13,7 +13,7 @@ use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding};
 use crate::table::safe;
 use crate::time;
-use crate::views::{LossRow, loss_row, loss_text, summed};
+use crate::views::{LossRow, loss_row, loss_text, summed, unrecorded_children};
 
 /// Lost events: how many, of which type, where, when and why.
 ///
@@ -219,6 +219,9 @@ pub fn run(arguments: &DroppedArguments, out: &mut dyn Write) -> anyhow::Result<
             totals.skipped,
             totals.truncated
         )?;
+        if let Some(children) = unrecorded_children(opened.definitions().unrecorded_children()) {
+            writeln!(out, "{children}")?;
+        }
         if let Some(check) = &check {
             print_check(check, out)?;
         }

@@ -7,7 +7,7 @@ use annals_format::names::property;
 use annals_merger::{ReadSummary, Reader, Sums, missing_ranks};
 use serde::Serialize;
 
-use super::counted;
+use super::{counted, unrecorded_children};
 use crate::names::cut_middle;
 use crate::process_end::ProcessEnd;
 use crate::table::{Align, Screen, Table, safe};
@@ -217,7 +217,9 @@ impl Info {
             (None, false) => "the recording is not complete".to_owned(),
             (Some(missing), _) => format!("{missing} (trace-cli dropped shows where)"),
         };
-        format!("{ran} for {span}: {events}, {lost}.")
+        let children = unrecorded_children(self.unrecorded_children());
+        let children = children.map_or(String::new(), |children| format!("; {children}"));
+        format!("{ran} for {span}: {events}, {lost}{children}.")
     }
 
     /// Returns the text for people.
@@ -333,6 +335,17 @@ impl Info {
         facts
     }
 
+    fn unrecorded_children(&self) -> u64 {
+        let each = self.processes.iter();
+        let counts = each.filter_map(|of| {
+            of.properties
+                .get(property::UNRECORDED_CHILDREN)?
+                .parse()
+                .ok()
+        });
+        counts.fold(0, u64::saturating_add)
+    }
+
     /// Returns the number of events that can be read.
     pub fn events(&self) -> u64 {
         self.events
@@ -422,7 +435,8 @@ impl Info {
 const OF_FIRST: [&str; 3] = ["processors", "system", "recorder"];
 
 /// Properties that say how a process ran and was recorded: in its row, or in `--json` only.
-const OF_RECORDING: [&str; 11] = [
+const OF_RECORDING: [&str; 12] = [
+    property::UNRECORDED_CHILDREN,
     property::LAUNCHED_AS_RANK,
     property::MPI_BEGUN,
     property::STARTED_BY_RANK,

@@ -27,6 +27,18 @@ use crate::time;
 /// Columns of a name in a sentence.
 pub(crate) const SENTENCE_NAME: usize = 60;
 
+/// Returns what is said of children made by fork that nothing records, if there are any.
+pub fn unrecorded_children(count: u64) -> Option<String> {
+    match count {
+        0 => None,
+        1 => Some("1 child made by fork is not recorded".to_owned()),
+        count => Some(format!(
+            "{} children made by fork are not recorded",
+            time::grouped(count)
+        )),
+    }
+}
+
 /// Returns a number with its noun: `1 call`, `1,234 calls`. The plural has an `s`.
 pub(crate) fn counted(count: u64, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
