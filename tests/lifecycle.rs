@@ -568,13 +568,18 @@ fn a_file_system_that_is_full_is_counted() {
     let scratch = tempfile::tempdir().expect("a directory");
     // A file system of 2 MiB that only this process sees; the recording stays in it as long as that runs.
     let small = r#"mount -t tmpfs -o size=2m tmpfs "$1" || exit 77
+        if [ -n "$3" ]; then mount -t tmpfs -o size=64k tmpfs /dev/shm || exit 77; fi
         cd / && "$2" on_a_small_disk --exact --nocapture --test-threads=1"#;
-    for buffer in ["small", "large"] {
+    for (buffer, memory) in [("small", ""), ("large", ""), ("large", "small")] {
         let output = Command::new("unshare")
             .args(["--mount", "--map-root-user", "bash", "-c", small, "bash"])
             .arg(scratch.path())
             .arg(std::env::current_exe().expect("this program"))
-            .env(SMALL, format!("{buffer} {}", scratch.path().display()))
+            .arg(memory)
+            .env(
+                SMALL,
+                format!("{buffer}{memory} {}", scratch.path().display()),
+            )
             .output()
             .expect("unshare runs");
         let said = String::from_utf8_lossy(&output.stderr);
@@ -588,18 +593,22 @@ fn a_file_system_that_is_full_is_counted() {
 
 const SMALL: &str = "ANNALS_CHILD_ON_A_SMALL_DISK";
 
-/// Not a separate test: a process whose disk gets full, with and without room for the live file.
+/// Not a separate test: a process whose disk gets full, with and without room for the live file there and in memory.
 #[test]
 fn on_a_small_disk() {
     let Ok(task) = std::env::var(SMALL) else {
         return;
     };
     let (buffer, directory) = task.split_once(' ').expect("a buffer and a directory");
-    // The large one does not fit onto the disk.
-    let is_safe = buffer == "small";
+    // The large one does not fit onto the disk: it is in memory, unless that is full, too.
+    let is_safe = buffer != "largesmall";
     let directory = Path::new(directory).join("run");
     let mut options = Options::new(&directory);
-    options.buffer_bytes = if is_safe { 256 << 10 } else { 4 << 20 };
+    options.buffer_bytes = if buffer == "small" {
+        256 << 10
+    } else {
+        4 << 20
+    };
     options.page_bytes = Some(4096);
     options.compression = annals_recorder::CompressionLevel::None.into();
     let recorder = Recorder::start(&options).expect("a recorder");
@@ -626,6 +635,8 @@ fn on_a_small_disk() {
         // What is not on the disk is counted by the recorder alone.
         assert_eq!(sums.recorded + status.dropped, 1_500_000);
     }
+    let name = status.path.file_name().expect("a name").to_string_lossy();
+    let _ = std::fs::remove_file(format!("/dev/shm/{name}-live"));
 }
 
 #[test]

@@ -60,7 +60,7 @@
 //! | `ANNALS_DIR` | directory for the recording | `annals-run` |
 //! | `ANNALS_BUFFER` | size of the buffer per process, as `16M` or `256K` | `16M` |
 //! | `ANNALS_PAGE` | size of one buffer page | 1/64 of the buffer, between 4K and 64K |
-//! | `ANNALS_LIVE_DIR` | directory for the live file | next to the recording; `/dev/shm` when that is a network file system |
+//! | `ANNALS_LIVE_DIR` | directory for the live file | next to the recording; `/dev/shm` when that is a network file system, or has no room |
 //! | `ANNALS_COMPRESSION` | `none`, `later` (when the program has ended), or a zstd level from -7 to 22 | `later` under `trace-cli record`, else 1 |
 //! | `ANNALS_CLOCK` | `auto`, `tsc` or `monotonic` | `auto` |
 //! | `ANNALS_CALIBRATION` | time between calibration points, as `1s` or `250ms` | `1s` |

@@ -155,15 +155,23 @@ unsafe impl Sync for LiveMemory {}
 impl LiveMemory {
     /// Creates and maps the file, with its space reserved and its part before the pages in memory.
     /// When that fails, returns anonymous memory and the reason.
-    pub(crate) fn create(path: &Path, division: Division) -> io::Result<(Self, Option<io::Error>)> {
-        let (map, path, failure) = match Self::map_file(path, division.total()) {
-            Ok(map) => (map, Some(path.to_owned()), None),
-            Err(error) => {
-                let _ = std::fs::remove_file(path);
-                (MmapMut::map_anon(division.total())?, None, Some(error))
-            }
+    pub(crate) fn create(
+        places: &[PathBuf],
+        division: Division,
+    ) -> io::Result<(Self, Option<io::Error>)> {
+        let mut failure = None;
+        let mut mapped = places.iter().find_map(|path| {
+            let map = Self::map_file(path, division.total());
+            let map = map.inspect_err(|_| drop(std::fs::remove_file(path)));
+            let map = map.map_err(|error| failure.get_or_insert(error)).ok()?;
+            Some((map, path.to_owned()))
+        });
+        let path = mapped.as_mut().map(|(_, path)| std::mem::take(path));
+        let mut map = match mapped {
+            Some((map, _)) => map,
+            None => MmapMut::map_anon(division.total())?,
         };
-        let mut map = map;
+        let failure = failure.filter(|_| path.is_none());
         let base = map.as_mut_ptr();
         let memory = Self {
             map,

@@ -15,6 +15,9 @@ use crate::rules::Rules;
 use crate::sys;
 use crate::trigger::{Trigger, parse_signal};
 
+/// A directory whose files are in memory.
+pub(crate) const IN_MEMORY: &str = "/dev/shm";
+
 /// The environment variables that [`Options::from_env`] reads: name, meaning, default.
 pub const ENVIRONMENT: &[(&str, &str, &str)] = &[
     ("ANNALS_DIR", "directory for the recording", "annals-run"),
@@ -31,7 +34,7 @@ pub const ENVIRONMENT: &[(&str, &str, &str)] = &[
     (
         "ANNALS_LIVE_DIR",
         "directory for the live file",
-        "next to the recording; /dev/shm when that is a network file system",
+        "next to the recording; /dev/shm when that is a network file system, or has no room",
     ),
     (
         "ANNALS_COMPRESSION",
@@ -310,7 +313,7 @@ impl Options {
     /// set, `/dev/shm` if the recording is on a network file system, otherwise that of the
     /// recording. [`Options::directory`] must exist, or it counts as local.
     pub fn live_file_directory(&self) -> &Path {
-        let in_memory = Path::new("/dev/shm");
+        let in_memory = Path::new(IN_MEMORY);
         match &self.live_directory {
             Some(directory) => directory,
             None if sys::is_network_file_system(&self.directory) && in_memory.is_dir() => in_memory,

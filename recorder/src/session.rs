@@ -19,7 +19,7 @@ use crate::elements::Elements;
 use crate::error::{RecorderError, Result};
 use crate::launcher;
 use crate::memory::{Division, LiveMemory};
-use crate::options::Options;
+use crate::options::{IN_MEMORY, Options};
 use crate::shared::Shared;
 use crate::spec::{ClockSpec, EventTypeSpec, SourceSpec};
 use crate::storage::{Sink, Storage};
@@ -86,20 +86,18 @@ impl Session {
         let stem = format!("{}-{}-{pid}", file_name_part(&run), file_name_part(&host));
         let (file, path) = Storage::create_file(directory, &stem)
             .map_err(in_file("create a recording in", directory))?;
-        let files = Files {
-            live_path: live_path(options, &path),
-            path,
-        };
-        let sink = sink(file).map_err(in_file("look at", &files.path));
+        let sink = sink(file).map_err(in_file("look at", &path));
+        let mut live_path = None;
         let started = sink.and_then(|sink| {
             let id = RecordingId(sys::random_id());
-            let (shared, not_kill_safe) = share(options, sink, &files, id)?;
+            let (shared, not_kill_safe) = share(options, sink, &path, id)?;
+            live_path = shared.memory.path().map(Path::to_owned);
             define_process(&shared, options, id, &run, &host)?;
-            Self::run(options, shared, not_kill_safe, &files)
+            Self::run(options, shared, not_kill_safe, &path)
         });
         if started.is_err() {
-            let _ = std::fs::remove_file(&files.path);
-            let _ = std::fs::remove_file(&files.live_path);
+            let _ = std::fs::remove_file(&path);
+            let _ = live_path.map(std::fs::remove_file);
         }
         started
     }
@@ -109,22 +107,26 @@ impl Session {
         options: &Options,
         shared: Arc<Shared>,
         not_kill_safe: Option<String>,
-        files: &Files,
+        path: &Path,
     ) -> Result<Arc<Self>> {
-        if files.live_path.parent() != files.path.parent() {
-            // From now on a kill costs nothing: the recording contains the path of its live file.
+        let live_directory = shared.memory.path().and_then(Path::parent);
+        if live_directory.is_some() && live_directory != path.parent() {
+            // From now on a kill costs nothing: the recording contains the path of its live file. On a full disk, readers find it
+            // by its name.
             shared.flush_definitions();
-            if let Some(why) = shared.storage_status.failure() {
+            if let Some(why) = shared.storage_status.failure()
+                && live_directory == Some(options.live_file_directory())
+            {
                 let error = std::io::Error::other(why.to_owned());
-                return Err(in_file("write", &files.path)(error));
+                return Err(in_file("write", path)(error));
             }
         }
         install_signals(options, &shared)?;
         let stop = Arc::new(AtomicBool::new(false));
-        let writer = spawn_writer(options, &shared, &stop, &files.path)?;
+        let writer = spawn_writer(options, &shared, &stop, path)?;
         let session = Arc::new(Self {
             shared,
-            path: files.path.clone(),
+            path: path.to_owned(),
             not_kill_safe,
             stop,
             pid: std::process::id(),
@@ -137,26 +139,28 @@ impl Session {
     }
 }
 
-/// The paths of a recording and of its live file.
-struct Files {
-    path: PathBuf,
-    live_path: PathBuf,
-}
-
 /// Creates the recording's container, the live file and what the threads share. Returns it, and why
 /// the live file could not be created.
 fn share(
     options: &Options,
     sink: Box<dyn Sink>,
-    files: &Files,
+    path: &Path,
     id: RecordingId,
 ) -> Result<(Arc<Shared>, Option<String>)> {
-    let (path, live_path) = (&files.path, &files.live_path);
+    // Where there is no room for it, in memory, unless the user chose its place: without it, what a kill or a full disk costs would not be known.
+    let in_memory = options
+        .live_directory
+        .is_none()
+        .then(|| Path::new(IN_MEMORY));
+    let directories = [options.live_file_directory()].into_iter().chain(in_memory);
+    let live_paths: Vec<PathBuf> = directories
+        .map(|directory| live_path(directory, path))
+        .collect();
     let storage =
         Storage::start(sink, id, options.compression.level()).map_err(in_file("write", path))?;
     let division = Division::of(options.buffer_bytes, options.page_bytes);
     let (memory, failure) =
-        LiveMemory::create(live_path, division).map_err(in_file("map memory for", live_path))?;
+        LiveMemory::create(&live_paths, division).map_err(in_file("map memory for", path))?;
     let no_memory = "get memory that fork wipes, for";
     let guard = ForkGuard::new().map_err(in_file(no_memory, path))?;
     sys::register_barrier();
@@ -421,13 +425,13 @@ fn file_name_part(text: &str) -> String {
     name
 }
 
-fn live_path(options: &Options, recording: &Path) -> PathBuf {
+fn live_path(directory: &Path, recording: &Path) -> PathBuf {
     let mut name = recording
         .file_name()
         .map(std::ffi::OsStr::to_owned)
         .unwrap_or_default();
     name.push("-live");
-    options.live_file_directory().join(name)
+    directory.join(name)
 }
 
 /// Returns the start of this process in the system's units. Not cached: a forked child has a

@@ -105,6 +105,13 @@ fn live_path_beside(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// Returns where the live file of a recording is if there was no room for it elsewhere, and none to note that.
+fn live_path_in_memory(path: &Path) -> Option<PathBuf> {
+    Some(live_path_beside(
+        &Path::new("/dev/shm").join(path.file_name()?),
+    ))
+}
+
 impl InputRecording {
     /// Opens a recording and, when it has no footer, the live file that belongs to it.
     ///
@@ -158,12 +165,14 @@ impl InputRecording {
         let had_live = live.is_some();
         let mut recording = read(live.take())?;
         if !had_live && !recording.has_footer {
-            let elsewhere = live_file_property(&recording).filter(|path| *path != live_path);
-            if let Some(elsewhere) = elsewhere
-                && let Some(image) = read_live(&elsewhere, Some(recording.header.recording_id))
-            {
-                recording = read(Some(image))?;
-                live_path = elsewhere;
+            let places = [live_file_property(&recording), live_path_in_memory(path)];
+            let elsewhere = places.into_iter().flatten();
+            for elsewhere in elsewhere.filter(|path| *path != live_path) {
+                if let Some(image) = read_live(&elsewhere, Some(recording.header.recording_id)) {
+                    recording = read(Some(image))?;
+                    live_path = elsewhere;
+                    break;
+                }
             }
         }
         if recording.ended == Ended::Running {
@@ -381,6 +390,7 @@ impl InputRecording {
         let places = [
             Some(live_path_beside(&self.path)),
             live_file_property(&self.recording),
+            live_path_in_memory(&self.path),
         ];
         let id = self.recording.header.recording_id;
         places.into_iter().flatten().find(|path| {
@@ -467,7 +477,8 @@ fn live_file_of(definitions: &Definitions, process: ProcessId) -> Option<PathBuf
         property.process == process
             && definitions.string(property.key) == names::property::LIVE_FILE
     })?;
-    Some(PathBuf::from(definitions.string(property.value)))
+    let path = definitions.string(property.value);
+    (!path.is_empty()).then(|| PathBuf::from(path))
 }
 
 /// Reads a live file. `None` means that there is none, or that it is one of another recording.
