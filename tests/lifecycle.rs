@@ -110,10 +110,8 @@ fn events_of_destructors_of_a_threads_storage_are_recorded_up_to_the_last_round(
     recorder.raise(&mark, (0,));
     let mut key = 0;
     // SAFETY: a place for a key, and a function that stays.
-    assert_eq!(
-        unsafe { libc::pthread_key_create(&raw mut key, Some(at_end)) },
-        0
-    );
+    let code = unsafe { libc::pthread_key_create(&raw mut key, Some(at_end)) };
+    assert_eq!(code, 0);
     // 9: more rounds than the system has, which is 4.
     for rounds in [1, 2, 3, 4, 9] {
         let recorder = recorder.clone();

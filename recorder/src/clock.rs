@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use annals_format::{CalibrationPoint, Clock};
 
@@ -46,11 +46,39 @@ fn read_system_clock(clock: libc::clockid_t) -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// Returns the reference clock, nanoseconds:
-/// `CLOCK_MONOTONIC`.
+/// Returns the reference clock, nanoseconds: `CLOCK_MONOTONIC` as it is outside of time namespaces (time_namespaces(7)), so
+/// that all processes of a host have the same.
 #[inline]
 pub(crate) fn reference_ns() -> i64 {
-    read_system_clock(libc::CLOCK_MONOTONIC)
+    let offset = NAMESPACE_OFFSET_NS.load(Ordering::Relaxed);
+    let offset = if offset == UNKNOWN_OFFSET {
+        note_namespace()
+    } else {
+        offset
+    };
+    read_system_clock(libc::CLOCK_MONOTONIC) - offset
+}
+
+const UNKNOWN_OFFSET: i64 = i64::MIN;
+/// By how much `CLOCK_MONOTONIC` of this process's time namespace is ahead of the system's.
+static NAMESPACE_OFFSET_NS: AtomicI64 = AtomicI64::new(UNKNOWN_OFFSET);
+
+/// Reads the offset of the process's time namespace. Not for signal handlers: a recorder calls it before it starts.
+#[cold]
+fn note_namespace() -> i64 {
+    let offsets = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+    let offset = namespace_offset_ns(&offsets).unwrap_or(0);
+    NAMESPACE_OFFSET_NS.store(offset, Ordering::Relaxed);
+    offset
+}
+
+/// Returns the offset of `CLOCK_MONOTONIC`: a line `monotonic`, seconds and nanoseconds.
+fn namespace_offset_ns(offsets: &str) -> Option<i64> {
+    let mut lines = offsets.lines().map(str::split_whitespace);
+    let mut line = lines.find_map(|mut line| (line.next()? == "monotonic").then_some(line))?;
+    let seconds: i64 = line.next()?.parse().ok()?;
+    let rest: i64 = line.next()?.parse().ok()?;
+    seconds.checked_mul(1_000_000_000)?.checked_add(rest)
 }
 
 /// Returns the wall clock, nanoseconds since the Unix epoch.
@@ -396,6 +424,25 @@ impl TickSource {
 mod tests {
     use super::*;
     use annals_format::{ClockId, ClockKind, ProcessId, StringId};
+
+    #[test]
+    fn offsets_of_time_namespaces_are_read() {
+        let offsets = "monotonic        86400  999999999\nboottime             7          0\n";
+        assert_eq!(namespace_offset_ns(offsets), Some(86_400_999_999_999));
+        assert_eq!(
+            namespace_offset_ns("boottime 7 0\nmonotonic -5 1\n"),
+            Some(-4_999_999_999)
+        );
+        for wrong in [
+            "",
+            "monotonic",
+            "monotonic 1",
+            "monotonic x 1",
+            "monotonic 99999999999999 0",
+        ] {
+            assert_eq!(namespace_offset_ns(wrong), None, "{wrong}");
+        }
+    }
 
     fn clock(ticks_per_second: u64) -> Clock {
         Clock {

@@ -79,3 +79,38 @@ fn every_process_of_a_launcher_has_a_recording_wherever_record_stands() {
         }
     }
 }
+
+#[test]
+fn a_process_in_a_time_namespace_has_the_clock_of_its_host() {
+    let built = Built::new("-O1", &[]);
+    let inside = ["unshare", "--time", "--fork", "--monotonic", "100000"];
+    let can_be = Command::new(inside[0])
+        .args(&inside[1..])
+        .arg("true")
+        .output();
+    if !can_be.is_ok_and(|ended| ended.status.success()) {
+        eprintln!("NOT TESTED: time namespaces (none can be made here)");
+        return;
+    }
+    let run_directory = built.path("run-namespace");
+    let mut record = trace_cli();
+    record.arg("record").arg("-o").arg(&run_directory);
+    // Outside, inside, and outside again.
+    let program = built.path("program");
+    let script = format!("\"$@\" && {} \"$@\" && \"$@\"", inside.join(" "));
+    record.args(["--", "sh", "-c", &script, "sh"]).arg(program);
+    record.arg(built.scratch.path()).arg("");
+    let ended = run(&mut record);
+    assert!(ended.status.success(), "{}", text_of(&ended.stderr));
+    let info = output(trace_cli().arg("info").arg(&run_directory).arg("--json"));
+    let info: Value = serde_json::from_str(&info).expect("JSON");
+    let processes = info["processes"].as_array().expect("processes");
+    let mut starts: Vec<(&Value, i64)> = processes
+        .iter()
+        .map(|of| (&of["pid"], of["start_ns"].as_i64().expect("a time")))
+        .collect();
+    starts.sort_by_key(|(_, start)| *start);
+    assert_eq!(starts.len(), 3, "{info}");
+    let span = starts[2].1 - starts[0].1;
+    assert!(span < 60_000_000_000, "{starts:?}");
+}
