@@ -101,7 +101,12 @@ fn a_process_in_a_time_namespace_has_the_clock_of_its_host() {
     record.args(["--", "sh", "-c", &script, "sh"]).arg(program);
     record.arg(built.scratch.path()).arg("");
     let ended = run(&mut record);
-    assert!(ended.status.success(), "{}", text_of(&ended.stderr));
+    assert!(
+        ended.status.success(),
+        "{}: {}",
+        ended.status,
+        text_of(&ended.stderr)
+    );
     let info = output(trace_cli().arg("info").arg(&run_directory).arg("--json"));
     let info: Value = serde_json::from_str(&info).expect("JSON");
     let processes = info["processes"].as_array().expect("processes");

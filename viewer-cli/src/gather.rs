@@ -25,7 +25,6 @@ use crate::launch::{self, Exit, HeldSignals};
 use crate::process_end::ProcessEnd;
 use crate::table::safe_lines;
 use crate::time;
-use crate::views::unrecorded_children;
 use crate::watch::Processes;
 
 /// Returns a property of a recording's process.
@@ -137,6 +136,8 @@ pub struct Gathered {
     pub functions: (usize, usize),
     /// Steps that failed.
     pub problems: Vec<String>,
+    /// Number of its children that nothing records.
+    pub unrecorded_children: u64,
     /// Why it is not compressed, if it should be: it has everything all the same.
     pub not_compressed: Option<String>,
 }
@@ -264,7 +265,6 @@ fn gather_one(
             format!("its live file {file} was not found, and what was in it is unknown")
         }),
     );
-    problems.extend(unrecorded_children(definitions.unrecorded_children()));
     let mut records = with.symbols.resolve(&input.recording.definitions);
     let definitions = Arc::make_mut(&mut input.recording.definitions);
     records
@@ -314,6 +314,7 @@ fn gather_one(
             .is_none_or(|file| !file.is_empty()),
         bytes: length(&input.path) + input.live_path.as_ref().map_or(0, length),
         functions: (definitions.functions.len(), unnamed.count()),
+        unrecorded_children: definitions.unrecorded_children(),
         problems,
         not_compressed: None,
         path: input.path,

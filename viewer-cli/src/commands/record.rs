@@ -26,7 +26,7 @@ use crate::output::UsageError;
 use crate::preload::{library, preload};
 use crate::table::{safe, safe_lines};
 use crate::time;
-use crate::views::counted;
+use crate::views::{counted, unrecorded_children};
 use crate::watch::{Processes, Watch};
 
 /// Runs a program so that it is recorded
@@ -724,6 +724,9 @@ fn report(gathered: &[Gathered], run: &Run<'_>, output: &Path) -> String {
                  are not there any more (see --symbols)"
             );
         }
+        if let Some(children) = unrecorded_children(one.unrecorded_children) {
+            let _ = writeln!(text, "    {children}");
+        }
         for problem in &one.problems {
             let _ = writeln!(text, "    {}", safe(problem));
         }
@@ -777,6 +780,7 @@ mod tests {
             is_kill_safe: true,
             functions: (0, 0),
             problems: Vec::new(),
+            unrecorded_children: 0,
             not_compressed: None,
         }
     }
