@@ -67,18 +67,19 @@ static void together(MPI_Comm inter, int is_parent) {
 }
 
 int main(int argc, char **argv) {
-    MPI_Comm parent, children;
+    MPI_Comm parent, children[2];
     MPI_Init(&argc, &argv);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_get_parent(&parent);
     if (parent != MPI_COMM_NULL)
         together(parent, 0);
-    else
-        for (int n = 0; n < 2; n++) {
-            MPI_Comm_spawn(argv[0], MPI_ARGV_NULL, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &children, MPI_ERRCODES_IGNORE);
-            together(children, 1);
-        }
+    else {
+        /* One immediately after the other. */
+        for (int n = 0; n < 2; n++)
+            MPI_Comm_spawn(argv[0], MPI_ARGV_NULL, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &children[n], MPI_ERRCODES_IGNORE);
+        for (int n = 0; n < 2; n++) together(children[n], 1);
+    }
     printf("sent %d\n", sent);
     MPI_Finalize();
     return 0;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use annals_format::{Definitions, FIRST_REMOTE, ObjectId, ProcessId, RemoteMembers, StringId};
+use annals_format::{Definitions, FIRST_REMOTE, ObjectId, ProcessId, StringId};
 use rustc_hash::FxHashMap;
 
 use crate::messages::{NOBODY, SEVERAL};
@@ -112,16 +112,14 @@ impl AcrossWorlds {
     /// Finds the two sides of each connection between worlds.
     fn find_connections(&mut self, definitions: &Definitions) {
         let mut sides: BTreeMap<_, Side> = BTreeMap::new();
-        let made = definitions.remote_members.values();
-        for d in made.filter(|d| d.parent.is_none() && d.side != 0) {
-            let run = definitions
-                .processes
-                .get(&d.process)
-                .map(|process| process.run);
+        let connections = definitions.remote_members.values();
+        for d in connections.filter(|d| d.parent.is_none() && matches!(d.side, 1 | 2)) {
+            let process = definitions.processes.get(&d.process);
+            let run = process.map(|process| process.run);
             let world = definitions.worlds.get(&d.process).map(|world| world.name);
             let name = definitions.objects.get(&d.object).map(|object| object.name);
-            let side = sides.entry((run, world, name, d.side)).or_insert(Side {
-                members: *d,
+            let key = (d.made, d.side, [d.local, d.remote], run, world, name);
+            let side = sides.entry(key).or_insert(Side {
                 from_ns: i64::MAX,
                 to_ns: i64::MIN,
                 objects: Vec::new(),
@@ -130,25 +128,25 @@ impl AcrossWorlds {
             side.to_ns = side.to_ns.max(wall_ns(definitions, d.process, d.to_ns));
             side.objects.push(d.object);
         }
-        let (first, second): (Vec<&Side>, Vec<&Side>) =
-            sides.values().partition(|side| side.members.side == 1);
-        for one in &first {
-            let candidates = |of: &Side, among: &[&Side]| -> Vec<ObjectId> {
-                let fits = among.iter().filter(|other| of.may_meet(other));
-                fits.map(|other| other.objects[0]).collect()
-            };
-            // Where several fit, nothing is claimed of them.
-            let others = candidates(one, &second);
-            let [other] = others[..] else {
-                continue;
-            };
-            let Some(other) = second.iter().find(|side| side.objects[0] == other) else {
-                continue;
-            };
-            if candidates(other, &first).len() == 1 {
-                let objects = one.objects.iter().chain(&other.objects);
-                self.same
-                    .extend(objects.map(|object| (*object, one.objects[0])));
+        // By how they were made, which side they are, and how many processes the first side has, and the second.
+        let mut alike: BTreeMap<(StringId, [u32; 2]), [Vec<Side>; 2]> = BTreeMap::new();
+        for ((made, side, mut sizes, ..), of) in sides {
+            if side == 2 {
+                sizes.reverse();
+            }
+            let both = alike.entry((made, sizes)).or_default();
+            both[usize::from(side) - 1].push(of);
+        }
+        for both in alike.into_values() {
+            let [first, second] = both.map(Sides::new);
+            for one in &first.by_start {
+                // Where several fit, nothing is claimed of them.
+                let other = second.only_one_during(one);
+                let other = other.filter(|other| first.only_one_during(other).is_some());
+                let objects = other.into_iter().flat_map(|other| &other.objects);
+                let objects = objects.chain(other.map_or(&[][..], |_| &one.objects));
+                let same = one.objects[0];
+                self.same.extend(objects.map(|object| (*object, same)));
             }
         }
     }
@@ -171,21 +169,51 @@ impl AcrossWorlds {
 
 /// One side of a connection.
 struct Side {
-    /// As one of its processes knows it.
-    members: RemoteMembers,
     /// From the first begin to the last end, by the wall clock.
     from_ns: i64,
     to_ns: i64,
     objects: Vec<ObjectId>,
 }
 
-impl Side {
-    fn may_meet(&self, other: &Self) -> bool {
-        let (one, two) = (&self.members, &other.members);
-        one.made == two.made
-            && (one.local, one.remote) == (two.remote, two.local)
-            && self.from_ns <= other.to_ns
-            && other.from_ns <= self.to_ns
+/// Sides of connections that differ in their times only.
+struct Sides {
+    by_start: Vec<Side>,
+    /// The largest end of these up to each.
+    latest_ends: Vec<i64>,
+    /// All ends, sorted.
+    ends: Vec<i64>,
+}
+
+impl Sides {
+    fn new(mut by_start: Vec<Side>) -> Self {
+        by_start.sort_by_key(|side| (side.from_ns, side.to_ns));
+        let mut ends: Vec<i64> = by_start.iter().map(|side| side.to_ns).collect();
+        let latest = ends.iter().scan(i64::MIN, |latest, end| {
+            *latest = end.max(latest).to_owned();
+            Some(*latest)
+        });
+        let latest_ends = latest.collect();
+        ends.sort_unstable();
+        Self {
+            by_start,
+            latest_ends,
+            ends,
+        }
+    }
+
+    /// Returns the side whose time overlaps with this one's, if that is one.
+    fn only_one_during(&self, other: &Side) -> Option<&Side> {
+        let begun = self
+            .by_start
+            .partition_point(|side| side.from_ns <= other.to_ns);
+        let ended = self.ends.partition_point(|end| *end < other.from_ns);
+        // The first one that has not ended has begun, because one has.
+        let first = self.latest_ends.partition_point(|end| *end < other.from_ns);
+        let found = self.by_start.get(first);
+        let is_during = |side: &&Side| side.from_ns <= other.to_ns && other.from_ns <= side.to_ns;
+        found
+            .filter(|_| begun.checked_sub(ended) == Some(1))
+            .filter(is_during)
     }
 }
 
@@ -203,7 +231,7 @@ fn wall_ns(definitions: &Definitions, process: ProcessId, reference_ns: i64) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use annals_format::{BootId, Definition, Object, Process, RecordingId, World};
+    use annals_format::{BootId, Definition, Object, Process, RecordingId, RemoteMembers, World};
 
     /// Defines a process in a world, with a connection of 1 to 1 that it makes in this time.
     fn connect(definitions: &mut Definitions, process: u32, side: u8, [from_ns, to_ns]: [i64; 2]) {
@@ -278,5 +306,35 @@ mod tests {
         assert_eq!(met(&[(1, [0, 10]), (2, [2, 9]), (1, [1, 30])]), [None; 3]);
         assert_eq!(met(&[(1, [0, 10]), (2, [11, 20])]), [None; 2]);
         assert_eq!(met(&[(1, [0, 10]), (1, [2, 9])]), [None; 2]);
+    }
+
+    #[test]
+    fn sides_meet_as_by_comparing_all_with_all() {
+        let mut state = 7_u64;
+        let mut draw = |below: u64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 33) % below
+        };
+        for _ in 0..2000 {
+            let count = draw(7);
+            let sides = (0..count).map(|_| {
+                let from = draw(12) as i64;
+                (1 + draw(2) as u8, [from, from + draw(5) as i64])
+            });
+            let sides: Vec<(u8, [i64; 2])> = sides.collect();
+            let fits = |a: &(u8, [i64; 2]), b: &(u8, [i64; 2])| {
+                a.0 != b.0 && a.1[0] <= b.1[1] && b.1[0] <= a.1[1]
+            };
+            let only = |of: usize| {
+                let mut fitting = (0..sides.len()).filter(|other| fits(&sides[of], &sides[*other]));
+                fitting.next().filter(|_| fitting.next().is_none())
+            };
+            let expected = (0..sides.len())
+                .map(|of| only(of).filter(|other| only(*other) == Some(of)))
+                .map(|other| other.map(|other| other as u32));
+            assert_eq!(met(&sides), expected.collect::<Vec<_>>(), "{sides:?}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use annals_recorder::say;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 
-use annals_recorder::{Recorder, names};
+use annals_recorder::names;
 
 use crate::channels;
 use crate::state::{self, Mpi};
@@ -19,19 +19,8 @@ pub(crate) static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
 /// Whether MPI_Abort was called. Then no other call is missing.
 pub(crate) static IS_ABORTING: AtomicBool = AtomicBool::new(false);
 
-/// When MPI_Init was called, and when it had returned, by the reference clock.
-static WORLD_NS: [AtomicI64; 2] = [AtomicI64::new(0), AtomicI64::new(0)];
-
-/// Stores when MPI_Init was called.
-pub(crate) fn note_world_times(from_ns: i64) {
-    WORLD_NS[0].store(from_ns, Ordering::Relaxed);
-    WORLD_NS[1].store(Recorder::reference_ns(), Ordering::Relaxed);
-}
-
-/// Returns when MPI_Init was called, and when it had returned, by the reference clock.
-pub(crate) fn world_times_ns() -> [i64; 2] {
-    WORLD_NS.each_ref().map(|time| time.load(Ordering::Relaxed))
-}
+/// When MPI_Init was called, by the reference clock. A process that spawns this one waits for it.
+pub(crate) static INIT_NS: AtomicI64 = AtomicI64::new(0);
 
 /// Handles that MPI was begun without this library: the program's first calls did not come through
 /// it, as those of Fortran's `mpi_f08` do not where the MPI library calls itself internally.

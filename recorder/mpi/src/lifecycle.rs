@@ -25,9 +25,8 @@ pub(crate) fn init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
     frame.enter();
     before_begin(frame.mpi);
-    let begun_ns = Recorder::reference_ns();
+    begun::INIT_NS.store(Recorder::reference_ns(), Ordering::Relaxed);
     let result = call.forward();
-    begun::note_world_times(begun_ns);
     if let Some(mpi) = frame.mpi.filter(|_| is_success(result)) {
         uncancelled(|| has_begun(mpi));
     }
