@@ -3,7 +3,8 @@
 use std::io::Write;
 
 use annals_format::{
-    Definitions, Element, LocationId, ObjectId, Reference, RegionId, SourceId, StringId, Value,
+    Definitions, Element, FIRST_REMOTE, LocationId, ObjectId, Reference, RegionId, SourceId,
+    StringId, Value,
 };
 
 use annals_merger::Event;
@@ -22,7 +23,12 @@ pub fn referred(definitions: &Definitions, element: &Element, value: Value<'_>) 
     let number = u32::try_from(value.as_integer()?).ok()?;
     let d = definitions;
     match element.reference {
-        Reference::None | Reference::Rank => None,
+        Reference::None => None,
+        // A number of this process's alone.
+        Reference::Rank if number >= FIRST_REMOTE && !d.remote_members.is_empty() => {
+            Some(format!("process {} of other worlds", number - FIRST_REMOTE))
+        }
+        Reference::Rank => None,
         Reference::String => Some(d.string(StringId::new(number)).to_owned()),
         Reference::Region => Some(d.region_name(RegionId::new(number))),
         Reference::Location => {
