@@ -195,6 +195,11 @@ fn recorder(options: &Options) -> Vec<Check> {
     options.rules = Rules::default();
     options.max_file_bytes = None;
     let live = options.live_file_directory().to_owned();
+    // This one, and not the place that a recorder would take instead.
+    let without_it = match options.live_directory.replace(live.clone()) {
+        Some(_) => "events that are not yet written when a process is killed would be lost",
+        None => "it would be in /dev/shm, if there is room",
+    };
     let is_next_to_recording = live == options.directory;
     let shown = if is_next_to_recording {
         "next to the recording".to_owned()
@@ -236,7 +241,7 @@ fn recorder(options: &Options) -> Vec<Check> {
             "live-file",
             found,
             format!(
-                "the live file of {} {shown} cannot be created ({}): events that are not yet written when a process is killed would be lost",
+                "the live file of {} {shown} cannot be created ({}): {without_it}",
                 time::bytes(bytes as u64),
                 without_probe(why)
             ),
