@@ -76,7 +76,7 @@ pub(crate) struct Shared {
     in_flight: AtomicU64,
     /// The writer thread has ended.
     pub(crate) is_writer_gone: AtomicBool,
-    /// Whether a thread has waited in vain for a stream, since the writer freed one.
+    /// Whether a thread has waited in vain for a stream.
     pub(crate) is_short_of_streams: AtomicBool,
     pub(crate) snapshots_begun: AtomicU64,
     /// Whether a write of everything was requested.
@@ -257,8 +257,7 @@ impl Shared {
     }
 
     /// Tries this, and where it fails while the writer has streams of ended threads to free, again for at most a second
-    /// until it has: threads may begin and end faster than it works. When that was in vain, no thread waits until the writer has
-    /// freed some.
+    /// until it has: threads may begin and end faster than it works. When that was in vain, no thread waits any more.
     pub(crate) fn when_freed<T>(&self, attempt: impl Fn() -> Option<T>) -> Option<T> {
         attempt().or_else(|| self.wait_until_freed(attempt))
     }
@@ -271,7 +270,7 @@ impl Shared {
         while !self.is_short_of_streams.load(Ordering::Acquire)
             && !self.is_writer_gone.load(Ordering::Acquire)
             && !self.storage_has_failed()
-            && self.streams.closed().next().is_some()
+            && self.streams.closed().any(Stream::can_be_freed)
         {
             if begun.elapsed() >= LONGEST {
                 self.is_short_of_streams.store(true, Ordering::Release);

@@ -935,6 +935,11 @@ impl Stream {
         true
     }
 
+    /// Returns whether nothing but the writer's next turn keeps it, once it is closed.
+    pub(crate) fn can_be_freed(&self) -> bool {
+        !self.overwrites() || self.kept_pages.load(Ordering::Relaxed) == 0
+    }
+
     /// Closes the stream, whose thread ends, and hands its page to the writer.
     pub(crate) fn close(&self) {
         self.key.store(0, Ordering::Relaxed);

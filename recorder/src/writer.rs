@@ -492,7 +492,6 @@ impl Writer {
             self.progress.remove(&stream.id());
             shared.streams.take_back(&shared.memory, stream);
         }
-        shared.is_short_of_streams.store(false, Ordering::Release);
         drop(registry);
         waiting.is_empty()
     }
