@@ -50,6 +50,9 @@ pub mod layout {
     pub const LONGEST_HEARTBEAT_NS: u64 = 100_000_000;
     /// Region ids that were assigned: all below this one.
     pub const REGION_COUNT: usize = 2080;
+    /// Directory of the live file where there is no room for it next to the recording.
+    pub const IN_MEMORY: &str = "/dev/shm";
+
     /// Forked children of the process in which events were raised: they count themselves.
     pub const CHILDREN: usize = 2088;
 

@@ -6,6 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use annals_format::live::layout::IN_MEMORY;
 use annals_format::{CompressionLevel, units};
 
 use crate::clock::ClockChoice;
@@ -14,9 +15,6 @@ use crate::launcher;
 use crate::rules::Rules;
 use crate::sys;
 use crate::trigger::{Trigger, parse_signal};
-
-/// A directory whose files are in memory.
-pub(crate) const IN_MEMORY: &str = "/dev/shm";
 
 /// The environment variables that [`Options::from_env`] reads: name, meaning, default.
 pub const ENVIRONMENT: &[(&str, &str, &str)] = &[

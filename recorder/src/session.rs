@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use annals_format::live::layout::IN_MEMORY;
 use annals_format::names::{self, element};
 use annals_format::{
     Definition, LiveHeader, Process, Rank, RecordingId, Reference, RegionId, Role, Verbosity,
@@ -19,7 +20,7 @@ use crate::elements::Elements;
 use crate::error::{RecorderError, Result};
 use crate::launcher;
 use crate::memory::{Division, LiveMemory};
-use crate::options::{IN_MEMORY, Options};
+use crate::options::Options;
 use crate::shared::Shared;
 use crate::spec::{ClockSpec, EventTypeSpec, SourceSpec};
 use crate::storage::{Sink, Storage};

@@ -358,9 +358,10 @@ pub struct RemoteMembers {
     pub remote: u32,
     /// The number of the process with rank 0 among those to which messages go.
     pub first: u32,
-    /// When the process began to make it, by its reference clock, nanoseconds.
+    /// When the process began to connect, by its reference clock, nanoseconds: the begin of the call, of a spawned process that of
+    /// MPI_Init. 0 if it has a parent.
     pub from_ns: i64,
-    /// When the process had made it.
+    /// When the process had connected, nanoseconds; of a spawned process as `from_ns`.
     pub to_ns: i64,
 }
 

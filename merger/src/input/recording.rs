@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::clocks::hosts::HostFacts;
 use crate::error::{MergeError, Result};
+use annals_format::live::layout::IN_MEMORY;
 use annals_format::names;
 use annals_format::{
     Chunk, ChunkPlace, Definitions, Ended, FormatError, LiveImage, Problem, ProcessId, ReadAt,
@@ -108,7 +109,7 @@ fn live_path_beside(path: &Path) -> PathBuf {
 /// Returns where the live file of a recording is if there was no room for it elsewhere, and none to note that.
 fn live_path_in_memory(path: &Path) -> Option<PathBuf> {
     Some(live_path_beside(
-        &Path::new("/dev/shm").join(path.file_name()?),
+        &Path::new(IN_MEMORY).join(path.file_name()?),
     ))
 }
 

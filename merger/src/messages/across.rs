@@ -2,6 +2,7 @@
 //!
 //! No process knows the worlds of the others. Each side of a new connection is known by how it was made, by the sizes of
 //! both sides, and by when: both sides make it at the same time. What is made from it has the same name on both sides.
+//! The rule is in SPEC.md, *Worlds*.
 
 use std::collections::BTreeMap;
 

@@ -260,7 +260,7 @@ fn number_remote(peers: &mut [i32]) -> u32 {
         // A thousand million numbers are taken: these processes stay unknown.
         Err(_) => remote.for_each(|(peer, _)| *peer = i32::MAX),
     }
-    first.unwrap_or(i32::MAX as u32)
+    first.unwrap_or(u32::MAX)
 }
 
 /// The ranks in the run of a communicator's processes, below 0 where they are of other worlds.

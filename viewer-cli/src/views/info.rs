@@ -56,6 +56,9 @@ pub struct Info {
     ranks: usize,
     /// Processes that are no ranks, but belong to one.
     helpers: usize,
+    /// In the properties of the processes.
+    #[serde(skip)]
+    unrecorded_children: u64,
     missing_ranks: Vec<u32>,
     hosts: usize,
     locations: usize,
@@ -146,6 +149,7 @@ impl Info {
             has_footer: origin.has_footer,
             ranks: ranks.len(),
             helpers: helpers.len(),
+            unrecorded_children: d.unrecorded_children(),
             missing_ranks: missing_ranks(d),
             hosts: hosts.len(),
             locations: d.locations.len(),
@@ -217,7 +221,7 @@ impl Info {
             (None, false) => "the recording is not complete".to_owned(),
             (Some(missing), _) => format!("{missing} (trace-cli dropped shows where)"),
         };
-        let children = unrecorded_children(self.unrecorded_children());
+        let children = unrecorded_children(self.unrecorded_children);
         let children = children.map_or(String::new(), |children| format!("; {children}"));
         format!("{ran} for {span}: {events}, {lost}{children}.")
     }
@@ -333,17 +337,6 @@ impl Info {
         let complete = if self.complete { "yes" } else { "no" };
         line("complete", complete.to_owned());
         facts
-    }
-
-    fn unrecorded_children(&self) -> u64 {
-        let each = self.processes.iter();
-        let counts = each.filter_map(|of| {
-            of.properties
-                .get(property::UNRECORDED_CHILDREN)?
-                .parse()
-                .ok()
-        });
-        counts.fold(0, u64::saturating_add)
     }
 
     /// Returns the number of events that can be read.
