@@ -1,8 +1,8 @@
 //! What analyses of a large trace gain from a second thread: `trace-cli` with `--jobs 1` and `--jobs 2`, in turn.
 //!
-//! `cargo build --release -p annals-cli && cargo bench --bench analyses`; `ANNALS_BENCH_EVENTS` sets the number of
+//! `cargo build --profile dist -p annals-cli && cargo bench --profile dist --bench analyses`; `ANNALS_BENCH_EVENTS` sets the number of
 //! events (default 40 million), `ANNALS_BENCH_RANKS` the number of ranks (default 64), `ANNALS_BENCH_ROUNDS` how often each
-//! command runs (default 5), `ANNALS_TRACE_CLI` the program (default `target/release/trace-cli`), `ANNALS_BENCH_DIR` where
+//! command runs (default 5), `ANNALS_TRACE_CLI` the program (default `target/dist/trace-cli`), `ANNALS_BENCH_DIR` where
 //! the trace is kept for the next time (default: a temporary directory). The bench fails when the outputs differ.
 //!
 //! A tenth of the events are messages, most of which never match; one event in 32 begins a collective operation.

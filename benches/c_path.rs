@@ -1,7 +1,7 @@
 //! Compares the costs of an event from C, through `libannals.so`, and from Rust: the same loops, in one process,
 //! alternating.
 //!
-//! `cargo bench -p annals-capi --bench c_path`; `ANNALS_BENCH_ROUNDS` sets the number of rounds
+//! `cargo bench --profile dist -p annals-capi --bench c_path`; `ANNALS_BENCH_ROUNDS` sets the number of rounds
 //! (default 101).
 #![expect(unsafe_code, reason = "the C loops are loaded at run time and called")]
 

@@ -2,7 +2,7 @@
 //! with one callback that does nothing; with the recorder attached, compared with the floor of an event (the same clock
 //! read and the same number of bytes stored). All in one run, interleaved.
 //!
-//! `cargo bench --bench event_interface`; `ANNALS_BENCH_ROUNDS` sets the number of rounds (default 300).
+//! `cargo bench --profile dist --bench event_interface`; `ANNALS_BENCH_ROUNDS` sets the number of rounds (default 300).
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Measures what an event costs the program that raises it, compared with its floor: the same clock read and the same
 //! number of bytes stored, in the same run, interleaved. Then measures its total cost in all threads, and on disk.
 //!
-//! `cargo bench --bench event_path`; `ANNALS_BENCH_ROUNDS` sets the number of rounds (default 15).
+//! `cargo bench --profile dist --bench event_path`; `ANNALS_BENCH_ROUNDS` sets the number of rounds (default 15).
 
 use std::hint::black_box;
 use std::path::Path;

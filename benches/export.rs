@@ -1,9 +1,9 @@
 //! What exports cost: events a second, processor time for each event, and peak memory of `trace-cli export`, a process for
 //! each run.
 //!
-//! `cargo build --release -p annals-cli && cargo bench --bench export -- [EVENTS]`, by default 4 million of them;
+//! `cargo build --profile dist -p annals-cli && cargo bench --profile dist --bench export -- [EVENTS]`, by default 4 million of them;
 //! `ANNALS_BENCH_EVENTS` says the same. `ANNALS_BENCH_RANKS` sets the number of ranks (default 8), `ANNALS_TRACE_CLI` the
-//! program (default `target/release/trace-cli`), `ANNALS_BENCH_DIR` where the trace is kept for the next time and the
+//! program (default `target/dist/trace-cli`), `ANNALS_BENCH_DIR` where the trace is kept for the next time and the
 //! exports go (default: a temporary directory), `ANNALS_BENCH_FORMATS` the formats (default: all, separated by spaces),
 //! `ANNALS_BENCH_RUNS` how often each is run (default 3; the formats take turns). `events.parquet` is the one table, and
 //! `parquet` all four.

@@ -1,7 +1,7 @@
 //! How fast recordings are merged into a trace: events per second of wall and of processor time, with one
 //! job and with two, and the trace read back.
 //!
-//! `cargo bench --bench merge`; `ANNALS_BENCH_EVENTS` sets the number of events (default 4 million),
+//! `cargo bench --profile dist --bench merge`; `ANNALS_BENCH_EVENTS` sets the number of events (default 4 million),
 //! `ANNALS_BENCH_RANKS` the numbers of ranks (default `4,64,1024`), `ANNALS_BENCH_ROUNDS` the number of
 //! rounds (default 5), `ANNALS_BENCH_DIR` a directory that keeps the recordings. `ANNALS_BENCH_CAUSALITY=off` leaves messages unchecked: one event in ten is one.
 //! `ANNALS_BENCH_MIX=halo` takes the events of a program that exchanges halos and reduces.

@@ -94,7 +94,7 @@ pub(crate) fn run(arguments: &[&str]) -> Run {
 
 /// Runs `trace-cli` as [`run`] does, with its output somewhere.
 pub(crate) fn run_into(arguments: &[&str], output: impl Into<Stdio>) -> Run {
-    let program = setting("ANNALS_TRACE_CLI", "target/release/trace-cli");
+    let program = setting("ANNALS_TRACE_CLI", "target/dist/trace-cli");
     let start = Instant::now();
     let mut child = Command::new(program)
         .args(arguments)

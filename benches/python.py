@@ -1,6 +1,6 @@
 """Tables in Python, and what recording functions costs: figures of one machine.
 
-    python benches/python.py tables TRACE        # of many events, as `cargo bench --bench why` leaves one; needs polars
+    python benches/python.py tables TRACE        # of many events, as `cargo bench --profile dist --bench why` leaves one; needs polars
     python benches/python.py archive ARCHIVE     # beside the package otf2; needs otf2
     python benches/python.py functions           # beside cProfile; Python 3.12 or later
 

@@ -1,8 +1,8 @@
 //! What questions to a large trace cost: wall time and memory of `trace-cli`, a process for each question.
 //!
-//! `cargo build --release -p annals-cli && cargo bench --bench queries`; `ANNALS_BENCH_EVENTS` sets the number of
+//! `cargo build --profile dist -p annals-cli && cargo bench --profile dist --bench queries`; `ANNALS_BENCH_EVENTS` sets the number of
 //! events (default 10 million), `ANNALS_BENCH_RANKS` the number of ranks (default 1024), `ANNALS_BENCH_SECONDS` how
-//! long the trace is (default 100), `ANNALS_TRACE_CLI` the program (default `target/release/trace-cli`),
+//! long the trace is (default 100), `ANNALS_TRACE_CLI` the program (default `target/dist/trace-cli`),
 //! `ANNALS_BENCH_DIR` where the trace is kept for the next time (default: a temporary directory).
 
 mod program;

@@ -1,8 +1,8 @@
 //! What screens of `trace-cli serve` cost: 60 lanes of 1 920 columns, spread over all zoom levels, with scrolling, by HTTP.
 //!
-//! `cargo build --release -p annals-cli && cargo bench --bench serve`; `ANNALS_BENCH_EVENTS` sets the number of events (default 5
+//! `cargo build --profile dist -p annals-cli && cargo bench --profile dist --bench serve`; `ANNALS_BENCH_EVENTS` sets the number of events (default 5
 //! million), `ANNALS_BENCH_RANKS` the number of ranks, each with calls of depth 8 (default 128: 1 024 lanes), `ANNALS_BENCH_SCREENS` the number of
-//! screens (default 5 000), `ANNALS_TRACE_CLI` the program (default `target/release/trace-cli`), `ANNALS_BENCH_DIR` where the
+//! screens (default 5 000), `ANNALS_TRACE_CLI` the program (default `target/dist/trace-cli`), `ANNALS_BENCH_DIR` where the
 //! trace is kept for the next time (default: a temporary directory).
 //!
 //! The page cache has nothing of the file when the server starts. Then the same screens from a forest of segments in memory, as Perfetto
@@ -82,7 +82,7 @@ impl Drop for Served {
 impl Served {
     fn start(trace: &Path) -> Self {
         let started = Instant::now();
-        let program = setting("ANNALS_TRACE_CLI", "target/release/trace-cli");
+        let program = setting("ANNALS_TRACE_CLI", "target/dist/trace-cli");
         let mut child = Command::new(program)
             .arg("serve")
             .arg(trace)

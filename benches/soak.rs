@@ -1,9 +1,9 @@
 //! Records for a long time at a steady rate, and holds what must not grow or drift against what it was: memory, descriptors,
 //! counters.
 //!
-//!     cargo run --release --example soak -- plain 60
-//!     cargo run --release --example soak -- later 60
-//!     cargo run --release --example soak -- flight 60
+//!     cargo run --profile dist --example soak -- plain 60
+//!     cargo run --profile dist --example soak -- later 60
+//!     cargo run --profile dist --example soak -- flight 60
 //!
 //! Arguments: `plain` (a recording of everything), `later` (the same, compressed after the end) or `flight` (the flight recorder, with a
 //! snapshot every ten seconds); minutes (default 1); events a second (default 2000000; more than the threads can raise is as fast as

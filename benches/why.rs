@@ -1,8 +1,8 @@
 //! What `trace-cli why` costs on a large trace: wall time and memory, a process for each round.
 //!
-//! `cargo build --release -p annals-cli && cargo bench --bench why`; `ANNALS_BENCH_EVENTS` sets the number of events
+//! `cargo build --profile dist -p annals-cli && cargo bench --profile dist --bench why`; `ANNALS_BENCH_EVENTS` sets the number of events
 //! (default 100 million), `ANNALS_BENCH_RANKS` the number of ranks (default 64), `ANNALS_BENCH_ROUNDS` how often the command
-//! runs (default 3), `ANNALS_TRACE_CLI` the program (default `target/release/trace-cli`), `ANNALS_BENCH_DIR` where the
+//! runs (default 3), `ANNALS_TRACE_CLI` the program (default `target/dist/trace-cli`), `ANNALS_BENCH_DIR` where the
 //! trace is kept for the next time (default: a temporary directory).
 //!
 //! The ranks exchange halos and reduce, again and again. The bench fails when the answers with one job and with two differ, or

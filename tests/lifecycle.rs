@@ -634,7 +634,13 @@ fn on_a_small_disk() {
         assert_eq!(sums.recorded + status.dropped, 1_500_000);
     }
     let name = status.path.file_name().expect("a name").to_string_lossy();
-    let _ = std::fs::remove_file(format!("/dev/shm/{name}-live"));
+    let live = format!("/dev/shm/{name}-live");
+    let is_in_memory = Path::new(&live).exists();
+    assert_eq!(is_in_memory, buffer == "large", "{live}");
+    // A merge removes it, also where there is no room to write what it has elsewhere.
+    let removed = annals_merger::remove_live_file_in_memory(&status.path);
+    assert_eq!(removed.ok(), Some(is_in_memory));
+    assert!(!Path::new(&live).exists(), "{live}");
 }
 
 #[test]

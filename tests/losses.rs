@@ -149,7 +149,7 @@ fn copy_as_killed(directory: &Path) -> (Vec<u8>, Vec<u8>) {
     let recording = only_file(directory, "annals");
     let header = LiveHeader::decode(&live, live.len() as u64).expect("a live header");
     let of_another = LiveHeader {
-        process_start: header.process_start + 1,
+        process_start: header.process_start + 2,
         ..header
     };
     let bytes = of_another.encode();

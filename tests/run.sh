@@ -2,6 +2,11 @@
 # Sets up what the tests need, then passes them all. Runs without input on a fresh Debian or Ubuntu
 # machine with Rust and a C compiler. Set ANNALS_KILLS for more (or fewer) than 300 kills,
 # and ANNALS_LONG=1 for long storms of threads and signals, and damage to every byte.
+#
+#   bash tests/run.sh --quick [COMMIT]
+#
+# passes those that take minutes after a build: structure, words, SPEC, and the unit tests of the crates in which files differ from
+# COMMIT (without it, from the commit before). Installs nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,10 +19,36 @@ need() {
 need cargo "install Rust 1.93 or newer"
 need cc "install a C compiler (Debian: apt-get install gcc)"
 
-# Prints how long the previous part took.
+# Begins a part. Prints how long the one before it took.
+part=
+begun=0
 step() {
-    echo "tests/run.sh: $((SECONDS / 60)) min $((SECONDS % 60)) s: $*"
+    [ -z "$part" ] || echo "tests/run.sh: $((SECONDS - begun)) s: $part"
+    part=$1
+    begun=$SECONDS
 }
+
+if [ "${1:-}" = --quick ]; then
+    changed=$(git diff --name-only "${2:-HEAD~1}" && git ls-files --others --exclude-standard)
+    crates=$(while read -r file; do
+        case $file in benches/compare/* | format/fuzz/*) continue ;; esac # Not of the workspace.
+        directory=$(dirname "$file")
+        until [ -f "$directory/Cargo.toml" ]; do directory=$(dirname "$directory"); done
+        sed -n '/^name = "annals\|^name = "libannals/{s/name = "\(.*\)"/\1/p;q}' "$directory/Cargo.toml"
+    done <<<"$changed" | sort -u)
+    step "structure, words, SPEC"
+    cargo test --quiet -p annals --test structure --test words --test spec
+    for crate in $crates; do
+        [ "$crate" = annals ] && continue
+        step "unit tests of $crate"
+        cargo test --quiet -p "$crate" --lib
+    done
+    step ""
+    exit
+elif [ $# -ne 0 ]; then
+    echo "usage: tests/run.sh [--quick [COMMIT]]" >&2
+    exit 2
+fi
 
 # Installs Debian packages that are not there yet.
 install() {
@@ -34,7 +65,7 @@ install() {
     "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
         "${missing[@]}"
 }
-install strace g++ pkg-config binutils uftrace tmux python3-venv graphviz otf2-tools libopen-trace-format2-dev \
+install strace g++ clang pkg-config binutils uftrace tmux python3-venv graphviz otf2-tools libopen-trace-format2-dev \
     eztrace gfortran openmpi-bin libopenmpi-dev mpich libmpich-dev slurm-wlm munge
 
 # Open MPI and MPICH with mpi4py, each in a separate directory.
@@ -140,3 +171,4 @@ else
     echo "tests/run.sh: NOT TESTED: $arm (rustup cannot add that target here)"
 fi
 step "all passed"
+step ""

@@ -1,6 +1,7 @@
 //! Recording from signal handlers, whatever they interrupt: served or counted, never unsafe.
 #![expect(unsafe_code, reason = "signals, timers and their handlers")]
 
+use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -160,17 +161,33 @@ fn handlers_that_interrupt_their_threads_own_recording_are_recorded() {
 
 #[test]
 fn the_first_event_of_a_thread_may_come_from_a_handler_that_interrupts_an_allocation() {
+    raise_first(false);
+}
+
+#[test]
+fn the_first_event_of_a_thread_may_be_interrupted_by_a_handler_that_raises() {
+    raise_first(true);
+}
+
+/// Raises the first event of many threads, each in a storm.
+fn raise_first(mark_first: bool) {
     let _one = CURRENT
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
     let scratch = tempfile::tempdir().expect("a directory");
     let shared = start(&options(scratch.path()));
+    let mark = mark(&shared.recorder);
     let deadline = Instant::now() + seconds();
+    let mut threads = 0;
     while Instant::now() < deadline {
         std::thread::scope(|scope| {
             for _ in 0..4 {
+                threads += 1;
                 scope.spawn(|| {
                     let _storm = Storm::begin();
+                    if mark_first {
+                        shared.recorder.raise(&mark, (0,));
+                    }
                     let mut kept = Vec::new();
                     for size in 1..400_usize {
                         kept.push(vec![size as u8; size * 37 % 5000]);
@@ -190,6 +207,15 @@ fn the_first_event_of_a_thread_may_come_from_a_handler_that_interrupts_an_alloca
     let sums = sums_by_type(&status.path);
     assert_eq!(sums["told"].raised, handled);
     assert!(sums["told"].recorded > 0);
+    let opened = Reader::open(&status.path).expect("a recording");
+    let streams = opened.definitions().streams.values();
+    let locations = streams.filter_map(|stream| stream.location);
+    let locations: BTreeSet<_> = locations.collect();
+    assert!(locations.len() <= threads, "one location for each thread");
+    if mark_first {
+        assert_eq!(locations.len(), threads);
+        assert_eq!(sums["mark"].raised, threads as u64);
+    }
 }
 
 #[test]

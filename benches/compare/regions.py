@@ -2,7 +2,7 @@
 
 usage: regions.py TRACE [PAIRS [PROCESSES]]
 
-Needs gcc, pkg-config and OTF2 (Debian: libopen-trace-format2-dev), and `cargo build --release -p annals-cli`. Writes
+Needs gcc, pkg-config and OTF2 (Debian: libopen-trace-format2-dev), and `cargo build --profile dist -p annals-cli`. Writes
 the trace as an OTF2 archive beside it unless that is there, checks that both tables are the same, and prints least and
 median seconds of each and their ratio. PAIRS (default 11); PROCESSES (default 2) share the work of the C program.
 """
@@ -20,7 +20,7 @@ import time
 trace = pathlib.Path(sys.argv[1]).resolve()
 pairs, processes = (int(v) for v in (sys.argv[2:] + ["11", "2"][len(sys.argv) - 2:]))
 here = pathlib.Path(__file__).resolve().parent
-programs = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", here.parent.parent / "target")) / "release"
+programs = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", here.parent.parent / "target")) / "dist"
 archive = trace.with_suffix(".otf2-archive")
 if not archive.exists():
     subprocess.run([programs / "trace-cli", "merge", trace, "--format", "otf2", "--causality", "off", "-o", archive],

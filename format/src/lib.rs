@@ -34,6 +34,7 @@ mod file_limits;
 mod footer;
 mod frames;
 mod histogram;
+pub mod host;
 #[cfg(test)]
 mod hostile;
 mod ids;

@@ -158,8 +158,8 @@ pub struct LiveHeader {
     pub recording_id: RecordingId,
     pub boot_id: BootId,
     pub pid: u32,
-    /// Start of the process in the system's units (field 22 of `/proc/PID/stat`): distinguishes a
-    /// process from a later one with the same number.
+    /// Start of the process in the system's units (field 22 of `/proc/PID/stat`, as outside of time namespaces):
+    /// distinguishes a process from a later one with the same number.
     pub process_start: u64,
     pub page_size: u32,
     pub page_count: u32,
@@ -547,12 +547,17 @@ impl LiveImage {
         self.header.slots_offset + number * l::SLOT_LEN as u64
     }
 
+    /// Reads all slots that are in the file.
+    fn read_slots(&self, file: &dyn ReadAt) -> Result<Vec<u8>> {
+        let mut slots = vec![0; self.slots_there() as usize * l::SLOT_LEN];
+        file.read_exact_at(self.header.slots_offset, &mut slots)?;
+        Ok(slots)
+    }
+
     /// Returns what each open stream says it has handed on.
     fn read_handed_on(&self, file: &dyn ReadAt) -> Result<HashMap<u32, u64>> {
         let mut handed_on = HashMap::new();
-        let mut slot = [0; l::SLOT_RECORDED + 8];
-        for number in 0..self.slots_there() {
-            file.read_exact_at(self.slot_offset(number), &mut slot)?;
+        for slot in self.read_slots(file)?.chunks_exact(l::SLOT_LEN) {
             let stream = LE::read_u32(&slot[l::SLOT_STREAM..]);
             if stream != 0 {
                 handed_on.insert(stream, LE::read_u64(&slot[l::SLOT_RECORDED..]));
@@ -710,7 +715,7 @@ impl LiveImage {
     }
 
     fn read_streams(&mut self, file: &dyn ReadAt, handed_on: &HashMap<u32, u64>) -> Result<()> {
-        let mut slot = [0; l::SLOT_LEN];
+        let slots = self.read_slots(file)?;
         let mut again = [0; l::SLOT_LEN];
         let mut segment = vec![0; l::SEGMENT_LEN];
         // By number + 1.
@@ -721,9 +726,8 @@ impl LiveImage {
             self.header.segment_count,
         );
         self.missing.slots = u64::from(self.header.slot_count) - self.slots_there();
-        for number in 0..self.slots_there() {
-            let offset = self.slot_offset(number);
-            file.read_exact_at(offset, &mut slot)?;
+        for (number, slot) in slots.chunks_exact(l::SLOT_LEN).enumerate() {
+            let offset = self.slot_offset(number as u64);
             let stream = LE::read_u32(&slot[l::SLOT_STREAM..]);
             if stream == 0 {
                 continue;
@@ -786,12 +790,29 @@ impl LiveImage {
                 taken.iter().for_each(|number| is_taken[*number] = false);
             }
         }
-        for number in 0..segments_there {
-            let is_named = is_taken.get(number as usize + 1).is_none_or(|taken| *taken);
-            if !is_named {
-                let offset = self.header.segments_offset + number * l::SEGMENT_LEN as u64;
-                file.read_exact_at(offset, &mut segment)?;
-                self.unnamed_segments += usize::from(segment.iter().any(|byte| *byte != 0));
+        self.count_unnamed_segments(file, segments_there, &is_taken)
+    }
+
+    /// Counts the segments that have counts and that no slot names. `is_named`: by number + 1.
+    fn count_unnamed_segments(
+        &mut self,
+        file: &dyn ReadAt,
+        segments_there: u64,
+        is_named: &[bool],
+    ) -> Result<()> {
+        /// Segments that are read at a time.
+        const PART: u64 = 64;
+        let unused = [0; l::SEGMENT_LEN];
+        let mut part = Vec::new();
+        for first in (0..segments_there).step_by(PART as usize) {
+            let count = PART.min(segments_there - first) as usize;
+            part.resize(count * l::SEGMENT_LEN, 0);
+            let offset = self.header.segments_offset + first * l::SEGMENT_LEN as u64;
+            file.read_exact_at(offset, &mut part)?;
+            let numbers = first as usize + 1..;
+            for (segment, number) in part.chunks_exact(l::SEGMENT_LEN).zip(numbers) {
+                let is_named = is_named.get(number).is_none_or(|named| *named);
+                self.unnamed_segments += usize::from(!is_named && segment != unused);
             }
         }
         Ok(())
@@ -831,6 +852,9 @@ impl LiveModule {
 impl LiveFunction {
     /// Returns `None` for an entry that is free or not complete.
     fn decode(entry: &[u8]) -> Option<Self> {
+        if LE::read_u32(&entry[l::FUNCTION_STATE..]) == 0 {
+            return None;
+        }
         let base = LE::read_u64(&entry[l::FUNCTION_BASE..]);
         let module = LE::read_u32(&entry[l::FUNCTION_MODULE..]);
         Some(Self {

@@ -76,13 +76,29 @@ pub mod property {
     pub const LAUNCHED_AS_RANK: &str = "launched-as-rank";
     /// Of a process that has initialised MPI: the function, `MPI_Init` or `MPI_Session_init`.
     pub const MPI_BEGUN: &str = "mpi.begun";
+    /// Event types of MPI of which the rules of the process leave out events, and functions of MPI that may wait of which it leaves
+    /// out the calls, by name, separated by spaces. There may be several.
+    pub const MPI_LEFT_OUT: &str = "mpi.left-out";
+    /// Functions of MPI that may wait, or for which others wait, and that the process may call past the recorder: names, separated by
+    /// spaces.
+    pub const MPI_UNSEEN: &str = "mpi.unseen";
+    /// Other functions of MPI that the process may call past the recorder.
+    pub const MPI_UNSEEN_OTHERS: &str = "mpi.unseen-others";
+    /// What an event costs where the process ran, nanoseconds of processor time: of an enter or a leave, for its thread and for all
+    /// threads of a process; of another event, likewise; and by how much these may differ, as a share. Five numbers, separated by spaces.
+    pub const RECORDING_COST: &str = "recording.cost";
     /// Number of regions of the process whose names are lost.
     pub const UNNAMED_REGIONS: &str = "unnamed-regions";
     /// Number of children of the process, made by fork, in which events were raised: nothing records them.
     pub const UNRECORDED_CHILDREN: &str = "unrecorded-children";
+    /// Of a forked child that has a recording: the number of the process from which it was forked, itself or by children that
+    /// have no recording.
+    pub const FORKED_FROM: &str = "forked-from";
+    /// Of a process whose forked children are recorded: `follow`.
+    pub const FORKS: &str = "forks";
 
     /// Every name.
-    pub const ALL: [&str; 10] = [
+    pub const ALL: [&str; 16] = [
         LIVE_FILE,
         RECORDED_BY,
         PROCESS_END,
@@ -91,7 +107,13 @@ pub mod property {
         STARTED_BY_RANK,
         LAUNCHED_AS_RANK,
         MPI_BEGUN,
+        MPI_LEFT_OUT,
+        MPI_UNSEEN,
+        MPI_UNSEEN_OTHERS,
+        RECORDING_COST,
         UNNAMED_REGIONS,
         UNRECORDED_CHILDREN,
+        FORKED_FROM,
+        FORKS,
     ];
 }

@@ -282,6 +282,26 @@ pub(crate) struct Keep {
     pub(crate) window: Window,
     /// The stretch of time that is written; all else is another's.
     pub(crate) slice: Window,
+    /// Which chunks of a stream of a recording are read.
+    pub(crate) newest: Newest,
+}
+
+/// The newest chunks of each stream.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Newest {
+    /// How many are read.
+    pub(crate) chunks: usize,
+    /// As many older ones are read as well that have events of these types.
+    pub(crate) types: BTreeSet<EventTypeId>,
+}
+
+impl Default for Newest {
+    fn default() -> Self {
+        Self {
+            chunks: usize::MAX,
+            types: BTreeSet::new(),
+        }
+    }
 }
 
 impl Default for Keep {
@@ -290,6 +310,7 @@ impl Default for Keep {
             selection: Selection::default(),
             window: Window::ALL,
             slice: Window::ALL,
+            newest: Newest::default(),
         }
     }
 }
@@ -318,7 +339,7 @@ impl Keep {
         Ok(Self {
             selection,
             window,
-            slice: Window::ALL,
+            ..Self::default()
         })
     }
 
@@ -331,6 +352,7 @@ impl Keep {
                 to_ns: self.window.to_ns.min(before.window.to_ns),
             },
             slice: before.slice,
+            newest: before.newest,
         }
     }
 

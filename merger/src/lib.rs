@@ -96,11 +96,12 @@ pub use exact_sum::ExactSum;
 pub use explain::{EventName, Explanation, FoundEvent, Hop, Rule, explain};
 pub use filter::{EventFilter, FilterError, Selection, globs, nearest, regions_like, some_match};
 pub use index::IndexOptions;
+pub use input::compilers::{Compiler, CompilerFamily};
 pub use input::compress::{Compressed, compress};
 pub use input::find::{Found, RejectedInput, find, is_annals};
 pub use input::program::{Program, ProgramFunction};
 pub use input::recording::{InputRecording, MissingFile};
-pub use input::recover::{RecoverOptions, Recovered, recover};
+pub use input::recover::{RecoverOptions, Recovered, recover, remove_live_file_in_memory};
 pub use input::symbols::Symbols;
 pub use input::trace::InputTrace;
 pub use merge::Merged;
@@ -117,6 +118,7 @@ pub use messages::pairs::{
     CallAround, CollectiveEnd, CollectivePart, CollectiveSide, Message, MessageEvents,
     MessageExtractor, MessagePairs, MessageSide, WholeCollective,
 };
+pub use messages::peers::Peers;
 pub use otf2::{ArchiveOptions, anchor_of};
 pub use overview::groups::LaneGroups;
 pub use read::calls::{Call, Calls, Sink};

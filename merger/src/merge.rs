@@ -36,7 +36,7 @@ use crate::clocks::ClockFit;
 use crate::clocks::hosts::{Correction, HostFitReport, Hosts};
 use crate::clocks::steps::Epoch;
 use crate::error::{MergeError, Result};
-use crate::filter::{EventFilter, FilterError, Keep};
+use crate::filter::{EventFilter, FilterError, Keep, Newest};
 use crate::input::reader::{InputOutcome, InputReader};
 use crate::input::recording::InputRecording;
 use crate::input::stream::{RecordedStream, StreamReader};
@@ -350,6 +350,33 @@ impl Merge {
             .flat_map(|trace| &trace.input.trace.chunks);
         let of_traces = of_traces.map(|entry| entry.event_count);
         chunks.chain(of_traces).fold(0, u64::saturating_add)
+    }
+
+    /// Reads no more than these chunks of each stream of recordings.
+    pub(crate) fn keep_newest(&mut self, newest: Newest) {
+        self.keep.newest = newest;
+    }
+
+    /// Returns, of the streams of recordings of which not all chunks are read, the time from which on all of them are.
+    pub(crate) fn newest_from(&self) -> Vec<(StreamId, i64)> {
+        let chunks = self.keep.newest.chunks;
+        let of_member = |member: &MergedProcess| -> Vec<(StreamId, i64)> {
+            let streams = member.input.recording.streams.iter();
+            let each = streams.filter_map(|(id, contents)| {
+                let oldest = contents.chunks.len().checked_sub(chunks)?;
+                let stream = member.numbers.streams[id];
+                let from_ns = match contents.chunks.get(oldest) {
+                    Some(first) => {
+                        let clock = self.stream_clock(member, *id)?;
+                        clock.bounds(&member.input, first, self.is_sorted(stream)).0
+                    }
+                    None => i64::MAX,
+                };
+                (oldest != 0).then_some((stream, from_ns))
+            });
+            each.collect()
+        };
+        self.members.iter().flat_map(of_member).collect()
     }
 
     /// Identities of the inputs, in merge order.

@@ -6,6 +6,7 @@ pub(crate) mod causality;
 pub(crate) mod collectives;
 pub(crate) mod matching;
 pub(crate) mod pairs;
+pub(crate) mod peers;
 pub(crate) mod repair;
 
 use annals_format::names::element;
@@ -651,7 +652,7 @@ impl Extractor {
         Matcher::new(self.processes(), limit, self.has_end)
     }
 
-    fn process_of_rank(&self, process: u32, rank: i128) -> u32 {
+    pub(crate) fn process_of_rank(&self, process: u32, rank: i128) -> u32 {
         let Ok(rank) = u32::try_from(rank) else {
             return NOBODY;
         };

@@ -9,22 +9,23 @@ mod slices;
 mod trace;
 mod work;
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use annals_format::{
-    BinBlock, Definitions, MessageOverview, MessageRow, MetricOverview, MetricRow, OrderedChunk,
-    OverviewDensity, OverviewEntry, OverviewRow, Problem, RegionStatistics, Snapshot, StreamId,
-    StreamTotals, TraceChunk, TraceLoss, TraceSnapshot,
+    BinBlock, Definitions, EventTypeId, MessageOverview, MessageRow, MetricOverview, MetricRow,
+    OrderedChunk, OverviewDensity, OverviewEntry, OverviewRow, Problem, RegionStatistics, Snapshot,
+    StreamId, StreamTotals, TraceChunk, TraceLoss, TraceSnapshot,
 };
 
 use crate::calls::Ending;
 use crate::calls::region_types::RegionTypes;
 use crate::calls::stacks::Stacks;
 use crate::error::{MergeError, Result};
-use crate::filter::EventFilter;
+use crate::filter::{EventFilter, Newest};
 use crate::input::find::{RejectedInput, find};
 use crate::input::recording::InputRecording;
 use crate::input::symbols::Symbols;
@@ -187,6 +188,26 @@ impl Reader {
             merge.filter(filter, Window::ALL)?;
         }
         Ok(())
+    }
+
+    /// Reads from now on no more than this number of chunks of each stream of recordings, the newest ones, and as many older ones that have
+    /// events of one of these types: the others are counted as filtered in the summary. Has no effect on traces, nor after
+    /// [`Reader::stopped_by`].
+    pub fn keep_newest_chunks(&mut self, chunks: usize, types: BTreeSet<EventTypeId>) {
+        if let Content::Recordings(merge) = &mut self.content
+            && let Some(merge) = Arc::get_mut(merge)
+        {
+            merge.keep_newest(Newest { chunks, types });
+        }
+    }
+
+    /// Returns, of streams of which [only some chunks](Reader::keep_newest_chunks) are read, the time from which on all of them are: trace time,
+    /// nanoseconds.
+    pub fn newest_from(&self) -> Vec<(StreamId, i64)> {
+        match &self.content {
+            Content::Trace(_) => Vec::new(),
+            Content::Recordings(merge) => merge.newest_from(),
+        }
     }
 
     /// Sets the number of threads that decode; 0 counts as 1. The default is one for each processor.

@@ -70,7 +70,7 @@ const HIDDEN: &[&str] = &["MPI_Get_version"];
 /// Kinds of functions with separate code for each function: those that are called most.
 const HOT: &[&str] = &["send", "isend", "recv", "irecv", "wait"];
 
-const USAGE: &str = "name, group, what is recorded, what is returned, arguments";
+const USAGE: &str = "name, group, what is recorded, whether it waits, what is returned, arguments";
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -105,7 +105,7 @@ fn generate(table: &str) -> (String, String) {
     let mut count = 0;
     for (index, line) in lines.enumerate() {
         let fields: Vec<&str> = line.split('\t').collect();
-        let [name, group, what, returned, arguments] = fields.as_slice() else {
+        let [name, group, what, waits, returned, arguments] = fields.as_slice() else {
             panic!("functions.tsv: {USAGE} were expected, found `{line}`");
         };
         order.push(*name);
@@ -113,7 +113,8 @@ fn generate(table: &str) -> (String, String) {
         let arguments: Vec<&str> = arguments.split(' ').filter(|a| *a != "-").collect();
         let _ = writeln!(
             functions,
-            "    Function {{ name: c\"{name}\", group: \"{group}\" }},"
+            "    Function {{ name: c\"{name}\", group: \"{group}\", waits: {} }},",
+            *waits == "waits"
         );
         let _ = writeln!(sites, "    At {{ {} }},", site(name, what, &arguments));
         wrappers.push_str(&wrapper(index, name, what, returned, &arguments));

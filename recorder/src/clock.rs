@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
+use annals_format::host::namespace_offset_ns;
 use annals_format::{CalibrationPoint, Clock};
 
 use crate::thread;
@@ -67,18 +68,9 @@ static NAMESPACE_OFFSET_NS: AtomicI64 = AtomicI64::new(UNKNOWN_OFFSET);
 #[cold]
 fn note_namespace() -> i64 {
     let offsets = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
-    let offset = namespace_offset_ns(&offsets).unwrap_or(0);
+    let offset = namespace_offset_ns(&offsets, "monotonic").unwrap_or(0);
     NAMESPACE_OFFSET_NS.store(offset, Ordering::Relaxed);
     offset
-}
-
-/// Returns the offset of `CLOCK_MONOTONIC`: a line `monotonic`, seconds and nanoseconds.
-fn namespace_offset_ns(offsets: &str) -> Option<i64> {
-    let mut lines = offsets.lines().map(str::split_whitespace);
-    let mut line = lines.find_map(|mut line| (line.next()? == "monotonic").then_some(line))?;
-    let seconds: i64 = line.next()?.parse().ok()?;
-    let rest: i64 = line.next()?.parse().ok()?;
-    seconds.checked_mul(1_000_000_000)?.checked_add(rest)
 }
 
 /// Returns the wall clock, nanoseconds since the Unix epoch.
@@ -424,25 +416,6 @@ impl TickSource {
 mod tests {
     use super::*;
     use annals_format::{ClockId, ClockKind, ProcessId, StringId};
-
-    #[test]
-    fn offsets_of_time_namespaces_are_read() {
-        let offsets = "monotonic        86400  999999999\nboottime             7          0\n";
-        assert_eq!(namespace_offset_ns(offsets), Some(86_400_999_999_999));
-        assert_eq!(
-            namespace_offset_ns("boottime 7 0\nmonotonic -5 1\n"),
-            Some(-4_999_999_999)
-        );
-        for wrong in [
-            "",
-            "monotonic",
-            "monotonic 1",
-            "monotonic x 1",
-            "monotonic 99999999999999 0",
-        ] {
-            assert_eq!(namespace_offset_ns(wrong), None, "{wrong}");
-        }
-    }
 
     fn clock(ticks_per_second: u64) -> Clock {
         Clock {

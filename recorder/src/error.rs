@@ -35,6 +35,9 @@ pub enum RecorderError {
     /// The recorder was finished; nothing can be added any more.
     #[error("the recording is finished")]
     Finished,
+    /// A recording of a forked child was to be started, but this process is none.
+    #[error("this process is no forked child of the recorder's process")]
+    NotForked,
     /// The calling thread is in a clock function that the program passed to a recorder. Nothing can
     /// be added there.
     #[error("a clock's function cannot define anything")]

@@ -73,6 +73,7 @@
 //! | `ANNALS_MAX_BYTES` | maximum size of the recording, as `2G`; later events are dropped | no limit |
 //! | `ANNALS_FLUSH` | partly filled pages of idle streams are written after this time; `0s` means never | `5s` |
 //! | `ANNALS_FLUSH_SIGNAL` | signals that cause all pages to be written, separated by commas, as `SIGUSR1,SIGTERM`; those that end programs still do | none |
+//! | `ANNALS_FORK` | children made by fork whose functions are called: `count` them only, or `follow` and record them | count |
 //! | `ANNALS_RUN` | name of the run that the recording belongs to | the launcher's job id, or made from the start time and process id |
 //! | `ANNALS_RANK` | rank of this process | the launcher's |
 //! | `ANNALS_RANKS` | number of ranks in the run | the launcher's |
@@ -111,6 +112,7 @@ mod pages;
 mod raiser;
 mod recorder;
 mod registry;
+mod rest;
 mod row;
 mod rules;
 mod session;
@@ -141,9 +143,11 @@ pub use global::{NoRegion, RegionSite, SiteGuard};
 pub use launcher::{RANKED_PROCESS, RANKED_PROCESS_LEN};
 pub use memory::{FunctionEntry, FunctionModule};
 pub use module::ModuleSpec;
-pub use options::{Compression, ENVIRONMENT, Options, Overflow};
+pub use options::{Compression, ENVIRONMENT, Forks, Options, Overflow};
 pub use raiser::{Raise, Raiser, Refusal};
 pub use recorder::{Recorder, RegionGuard};
+#[doc(hidden)]
+pub use rest::{Worker, while_at_rest};
 pub use row::RowCursor;
 pub use rules::Rules;
 pub use spec::{ClockSpec, ElementSpec, EventTypeSpec, SourceSpec};

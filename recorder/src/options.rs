@@ -91,6 +91,11 @@ pub const ENVIRONMENT: &[(&str, &str, &str)] = &[
         "none",
     ),
     (
+        "ANNALS_FORK",
+        "children made by fork whose functions are called: `count` them only, or `follow` and record them",
+        "count",
+    ),
+    (
         "ANNALS_RUN",
         "name of the run that the recording belongs to",
         "the launcher's job id, or made from the start time and process id",
@@ -102,6 +107,27 @@ pub const ENVIRONMENT: &[(&str, &str, &str)] = &[
         "the launcher's",
     ),
 ];
+
+/// The treatment of children of the process that are made by fork, or by clone without shared memory, and that continue without `exec`.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Forks {
+    /// Those that raise events are counted, and are not recorded.
+    #[default]
+    Count,
+    /// Those that call functions compiled with `-finstrument-functions` start a recording. The library that records functions does
+    /// that; a program that records itself starts one with [`Recorder::start_in_child`](crate::Recorder::start_in_child).
+    Follow,
+}
+
+impl Forks {
+    fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "count" => Self::Count,
+            "follow" => Self::Follow,
+            _ => return None,
+        })
+    }
+}
 
 /// The treatment of an event that finds no free buffer page.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -238,6 +264,8 @@ pub struct Options {
     /// other signals it continues. A signal that the program ignores stays ignored, and one that it
     /// handles itself cannot be used.
     pub flush_signals: Vec<i32>,
+    /// What becomes of children made by fork.
+    pub forks: Forks,
     /// Name of the run.
     /// `None` means the launcher's job id, or a name made from start time and process id.
     pub run: Option<String>,
@@ -253,6 +281,8 @@ pub struct Options {
     pub rank_count: Option<u32>,
     /// Triggers do not change [`Options::overflow`].
     is_overflow_set: bool,
+    /// The process whose recording this one, a forked child, has inherited. `None` means that it is no forked child of a recorded process.
+    pub(crate) forked_from: Option<u32>,
 }
 
 impl Options {
@@ -276,11 +306,13 @@ impl Options {
             max_file_bytes: None,
             flush_interval: Duration::from_secs(5),
             flush_signals: Vec::new(),
+            forks: Forks::default(),
             run: launcher::run(),
             world: launcher::world(),
             rank: launcher::rank(),
             rank_count: launcher::rank_count(),
             is_overflow_set: false,
+            forked_from: None,
         }
     }
 
@@ -382,6 +414,7 @@ impl Options {
                 let each = |text: &str| text.split(',').map(|s| parse_signal(s.trim())).collect();
                 self.flush_signals = setting.parse(expected, each)?;
             }
+            "ANNALS_FORK" => self.forks = setting.parse("`count` or `follow`", Forks::parse)?,
             "ANNALS_RUN" => self.run = Some(setting.text()?.to_owned()),
             "ANNALS_RANK" => {
                 self.rank = Some(setting.parse(NUMBER, number)?);
@@ -528,6 +561,7 @@ mod tests {
             "1G",
             "0s",
             "SIGUSR1, 15",
+            "follow",
             "run",
             "3",
             "8",

@@ -59,6 +59,31 @@ impl Recorder {
         Self::start_with(options, |file| Ok(Box::new(OwnFile::new(file)?)))
     }
 
+    /// Starts a recording of this process, which is a forked child of the recorder's process: see [`Self::is_inherited`].
+    ///
+    /// The child is no rank, also if its parent is one. The parent counts it as a child that nothing records until
+    /// [`Self::forget_child`]. Where the parent had other threads, call this only in a child made by `fork`: of other children, the C library's locks may be held
+    /// by threads that do not exist in them.
+    ///
+    /// # Errors
+    /// If this is no forked child, or the recording cannot be started: see [`Self::start`].
+    pub fn start_in_child(&self, options: &Options) -> Result<Self> {
+        if !self.is_inherited() {
+            return Err(RecorderError::NotForked);
+        }
+        let mut options = options.clone();
+        options.forked_from = Some(self.handle.session.pid);
+        Self::start(&options)
+    }
+
+    /// Takes this process, a forked child of the recorder's process that has a recording now, out of the number of children that nothing
+    /// records. Call it once. Has no effect in another process.
+    pub fn forget_child(&self) {
+        if self.is_inherited() {
+            self.shared().forget_child();
+        }
+    }
+
     /// Starts recording, with `sink` between the recorder and its file.
     pub(crate) fn start_with(
         options: &Options,
@@ -127,6 +152,24 @@ impl Recorder {
         if thread_streams::admits_call(shared, region, true) {
             let (bound, row) = (RegionId::bound(region), Typed::<(RegionId,)>(&(region,)));
             thread_streams::raise(shared, THREADS, ENTER, Some(tick), bound, row);
+        }
+    }
+
+    /// Leaves a region at this tick of the clock of the process's own source.
+    pub fn leave_at(&self, region: RegionId, tick: u64) {
+        let shared = self.shared();
+        if thread_streams::admits_call(shared, region, false) {
+            let (bound, row) = (RegionId::bound(region), Typed::<(RegionId,)>(&(region,)));
+            thread_streams::raise(shared, THREADS, LEAVE, Some(tick), bound, row);
+        }
+    }
+
+    /// Begins the calling thread's events at this tick of the clock of the process's own source: its first ones happened before now.
+    /// Has no effect if the thread has raised an event.
+    pub fn begin_thread_at(&self, tick: u64) {
+        let shared = self.shared();
+        if self.is_recording() {
+            thread_streams::open_at(shared, tick);
         }
     }
 

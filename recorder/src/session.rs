@@ -1,8 +1,13 @@
 //! One recording from its start to its finish: the files, the writer thread, what every recording
 //! starts with.
+#![expect(
+    unsafe_code,
+    reason = "the list of recorders that process exit finishes has no lock"
+)]
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -20,7 +25,8 @@ use crate::elements::Elements;
 use crate::error::{RecorderError, Result};
 use crate::launcher;
 use crate::memory::{Division, LiveMemory};
-use crate::options::Options;
+use crate::options::{Forks, Options};
+use crate::rest::Worker;
 use crate::shared::Shared;
 use crate::spec::{ClockSpec, EventTypeSpec, SourceSpec};
 use crate::storage::{Sink, Storage};
@@ -45,21 +51,47 @@ pub(crate) struct Session {
     pub(crate) not_kill_safe: Option<String>,
     stop: Arc<AtomicBool>,
     /// The process that may finish the recording.
-    pid: u32,
+    pub(crate) pid: u32,
     writer: Mutex<Option<JoinHandle<()>>>,
     /// Called before the recording is finished.
     before_finish: Mutex<Vec<fn()>>,
 }
 
-/// Recorders that process exit must finish.
-static RUNNING: Mutex<Vec<Weak<Session>>> = Mutex::new(Vec::new());
+/// A recorder that process exit must finish, and the next one.
+struct Running {
+    session: Weak<Session>,
+    next: *mut Running,
+}
+
+/// The recorders that process exit must finish. Not a lock: in a forked child, it could be held by a thread that only the parent has.
+static RUNNING: AtomicPtr<Running> = AtomicPtr::new(null_mut());
+
+fn finish_at_exit(session: Weak<Session>) {
+    let next = null_mut();
+    let new = Box::into_raw(Box::new(Running { session, next }));
+    let (order, seen) = (Ordering::AcqRel, Ordering::Acquire);
+    let mut first = RUNNING.load(seen);
+    loop {
+        // SAFETY: made above, and no other thread has it yet.
+        unsafe { (*new).next = first };
+        match RUNNING.compare_exchange(first, new, order, seen) {
+            Ok(_) => return,
+            Err(now) => first = now,
+        }
+    }
+}
 
 extern "C" fn finish_all() {
     // A panic must not cross into the C library.
     let _ = std::panic::catch_unwind(|| {
-        let running = std::mem::take(&mut *lock(&RUNNING));
-        for session in running.iter().filter_map(Weak::upgrade) {
-            session.finish();
+        let mut next = RUNNING.swap(null_mut(), Ordering::AcqRel);
+        while !next.is_null() {
+            // SAFETY: made by `finish_at_exit`; the exchange above has taken the whole list.
+            let running = unsafe { Box::from_raw(next) };
+            next = running.next;
+            if let Some(session) = running.session.upgrade() {
+                session.finish();
+            }
         }
     });
 }
@@ -134,7 +166,7 @@ impl Session {
             writer: Mutex::new(Some(writer)),
             before_finish: Mutex::default(),
         });
-        lock(&RUNNING).push(Arc::downgrade(&session));
+        finish_at_exit(Arc::downgrade(&session));
         sys::on_process_exit(finish_all);
         Ok(session)
     }
@@ -222,12 +254,13 @@ fn spawn_writer(
     let settings = Settings::new(options, path.to_owned());
     let writer = Writer::new(Arc::clone(shared), Arc::clone(stop), settings);
     let builder = std::thread::Builder::new().name("annals-writer".to_owned());
+    let worker = Worker::begin();
     let thread = sys::with_signals_blocked(|| {
         let shared = Arc::clone(shared);
         builder.spawn(move || {
             sys::yield_to_the_program();
             thread::record_nothing_here();
-            let run = std::panic::AssertUnwindSafe(|| writer.run());
+            let run = std::panic::AssertUnwindSafe(|| writer.run(&worker));
             if std::panic::catch_unwind(run).is_err() {
                 shared.storage_status.fail("the writer thread panicked");
                 let failed = &shared.status.has_storage_failed;
@@ -334,7 +367,7 @@ fn define_process(
     definer.add(Definition::Process(process))?;
     if let Some(rank) = options.rank {
         // A helper inherits the launcher's variables. If it initialises MPI, it is a rank all the same.
-        if launcher::is_started_by(rank) {
+        if options.forked_from.is_some() || launcher::is_started_by(rank) {
             let rank = rank.to_string();
             definer.property(names::property::STARTED_BY_RANK, &rank)?;
         } else {
@@ -350,6 +383,12 @@ fn define_process(
         if let Some(name) = &options.world {
             definer.world(name)?;
         }
+    }
+    if let Some(pid) = options.forked_from {
+        definer.property(names::property::FORKED_FROM, &pid.to_string())?;
+    }
+    if options.forks == Forks::Follow {
+        definer.property(names::property::FORKS, "follow")?;
     }
     // An absolute path, because a relative one is of no use elsewhere. Readers search next to the
     // recording first.
@@ -435,12 +474,10 @@ fn live_path(directory: &Path, recording: &Path) -> PathBuf {
     directory.join(name)
 }
 
-/// Returns the start of this process in the system's units. Not cached: a forked child has a
+/// Returns the start of this process, as outside of time namespaces. Not cached: a forked child has a
 /// different one.
 fn process_start() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The command's name, field 2, may hold spaces and parentheses; field 22 is the start.
-    let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let field = behind_name.split_whitespace().nth(19);
-    field.and_then(|field| field.parse().ok()).unwrap_or(0)
+    let offsets = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+    annals_format::host::process_start(&stat, &offsets).unwrap_or(0)
 }

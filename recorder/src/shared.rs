@@ -235,6 +235,14 @@ impl Shared {
         }
     }
 
+    /// Takes this forked child, which has a recording now, out of the parent's count of children that nothing records.
+    pub(crate) fn forget_child(&self) {
+        if !self.guard.is_new_child() {
+            let children = self.memory.word(l::CHILDREN);
+            children.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
     #[cold]
     pub(crate) fn count_misused(&self) {
         self.status.misused.fetch_add(1, Ordering::Relaxed);

@@ -27,6 +27,11 @@ pub struct EventTypeSpec {
 }
 
 impl EventTypeSpec {
+    /// Returns the name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Creates an event type with this name, a [`Role::Point`] without elements.
     pub fn new(name: impl Into<String>) -> Self {
         Self {

@@ -343,6 +343,20 @@ pub(crate) fn room(path: &Path) -> Option<(u64, u64)> {
     Some((bytes(room.f_bavail), bytes(room.f_blocks)))
 }
 
+/// Returns the number of the process's threads; `None` if the system does not say. Neither locks nor allocates.
+pub(crate) fn thread_count() -> Option<usize> {
+    let mut info = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: a C string, and a place that is valid to write to.
+    let code = unsafe { libc::stat(c"/proc/self/task".as_ptr(), info.as_mut_ptr()) };
+    if code != 0 {
+        return None;
+    }
+    // SAFETY: filled by the call.
+    let links = unsafe { info.assume_init() }.st_nlink;
+    // A directory has one for each directory in it, and two more.
+    usize::try_from(links).ok()?.checked_sub(2)
+}
+
 /// Returns how often the calling thread has waited for something other than a processor (`ru_nvcsw`, getrusage(2)).
 pub(crate) fn waits() -> i64 {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();

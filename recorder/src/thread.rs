@@ -208,6 +208,12 @@ impl Depth {
         THREAD.with(|thread| thread.outermost.get())
     }
 
+    /// Returns the depth. Neither locks nor allocates.
+    #[inline(always)]
+    pub fn current() -> u8 {
+        THREAD.with(|thread| thread.depth.get())
+    }
+
     /// Sets the depth to the value that [`Depth::deeper`] returned, after the call has returned.
     #[inline(always)]
     pub fn set(depth: u8) {

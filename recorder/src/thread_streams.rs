@@ -23,6 +23,7 @@ use annals_format::{Cause, EventTypeId, LocationId, RegionId, SourceId};
 use crate::builtin::THREADS;
 use crate::row::PutRow;
 use crate::shared::Shared;
+use crate::source::SourceState;
 use crate::stream::{Opening, Stream, phase};
 use crate::switch::Switch;
 use crate::sys::{self, GUARD_RECORDING};
@@ -43,6 +44,22 @@ fn first_stream() -> *mut Stream {
     THREAD
         .with(|thread| thread.first.load(Ordering::Relaxed))
         .cast()
+}
+
+/// Returns the streams on the calling thread's list; the last of them may be about to open.
+fn streams<'a>() -> impl Iterator<Item = &'a Stream> {
+    // SAFETY: invariant LIST-ALIVE (module docs).
+    let alive = |stream: *mut Stream| unsafe { stream.as_ref() };
+    std::iter::successors(alive(first_stream()), move |stream| {
+        alive(stream.next.load(Ordering::Relaxed))
+    })
+}
+
+/// Returns the calling thread's streams of a source.
+fn streams_of(shared: &Shared, source: SourceId) -> impl Iterator<Item = &Stream> {
+    streams().filter(move |stream| {
+        std::ptr::eq(stream.shared_pointer(), shared) && stream.source() == source
+    })
 }
 
 /// Returns recorder and source of a stream as one number, for a single comparison.
@@ -204,17 +221,11 @@ pub(crate) fn raise_two(
 
 /// Returns the tick of the calling thread's last event of a source, or 0 if there is none.
 pub(crate) fn last_tick(shared: &Shared, source: SourceId) -> u64 {
-    let key = key_of(shared, source);
-    let (mut next, mut last) = (first_stream(), 0);
-    while !next.is_null() {
-        // SAFETY: streams on the list are alive.
-        let stream = unsafe { &*next };
-        if stream.key.load(Ordering::Relaxed) == key && !stream.is_companion() {
-            last = last.max(stream.last_tick());
-        }
-        next = stream.next.load(Ordering::Relaxed);
-    }
-    last
+    streams_of(shared, source)
+        .filter(|stream| !stream.is_companion())
+        .map(Stream::last_tick)
+        .max()
+        .unwrap_or(0)
 }
 
 /// Returns whether the enter or leave of a call is recorded: a leave if its enter was.
@@ -296,73 +307,92 @@ fn find_or_open(shared: &Shared, source: SourceId) -> Option<&Stream> {
     }
     let key = key_of(shared, source);
     let mut count = 0;
-    let mut next = first_stream();
-    while !next.is_null() {
-        // SAFETY: streams on the list are alive.
-        let stream = unsafe { &*next };
-        if stream.key.load(Ordering::Relaxed) == key {
-            count += 1;
-            if !stream.is_busy() {
-                if !stream.is_companion() {
-                    THREAD.with(|thread| thread.last.set(std::ptr::from_ref(stream).cast()));
-                }
-                return Some(stream);
+    for stream in streams_of(shared, source) {
+        count += 1;
+        // One that is being opened has no key yet.
+        if stream.key.load(Ordering::Relaxed) == key && !stream.is_busy() {
+            if !stream.is_companion() {
+                THREAD.with(|thread| thread.last.set(std::ptr::from_ref(stream).cast()));
             }
+            return Some(stream);
         }
-        next = stream.next.load(Ordering::Relaxed);
     }
     if count >= MOST_OF_A_SOURCE {
         return None;
     }
-    open(shared, source, count != 0)
+    open(shared, source, None)
 }
 
-fn open(shared: &Shared, source: SourceId, is_companion: bool) -> Option<&Stream> {
+/// Opens the calling thread's stream of source [`THREADS`] at an earlier tick, if it has none.
+pub(crate) fn open_at(shared: &Shared, tick: u64) {
+    if thread::is_recorded() && streams_of(shared, THREADS).next().is_none() {
+        let _errno = sys::ErrnoKept::new();
+        open(shared, THREADS, Some(tick));
+    }
+}
+
+/// Opens a stream, now or at an earlier tick. It is a companion if the thread has one of this
+/// source.
+fn open(shared: &Shared, source: SourceId, at_tick: Option<u64>) -> Option<&Stream> {
     let state = shared.source(source)?;
-    let open_tick = state.clock.read();
+    let open_tick = at_tick.unwrap_or_else(|| state.clock.read());
     // Only if the thread's end will be reported: else the stream would never close.
     if !sys::at_thread_end() {
         return None;
     }
     let stream = shared.when_freed(|| shared.streams.claim())?;
-    let opening = Opening {
-        id: shared.next_stream_id(),
-        source,
-        location: Some(location(shared, source)),
-        open_tick,
-        is_companion,
-    };
-    stream.fill(shared, state, &opening);
-    shared.publish(stream, &opening);
-    if !is_companion {
-        stream.describe_thread();
-    }
     // SAFETY: every `Shared` lives in an `Arc`; the count is given up in `release`, when the stream
     // is off the list.
     unsafe { Arc::increment_strong_count(std::ptr::from_ref(shared)) };
+    let opening = enlist(shared, state, stream, source, open_tick);
+    shared.publish(stream, &opening);
+    if !opening.is_companion {
+        stream.describe_thread();
+    }
     stream.key.store(key_of(shared, source), Ordering::Relaxed);
     stream.phase.store(phase::OPEN, Ordering::Release);
     shared.note_opening();
-    let this = std::ptr::from_ref(stream).cast_mut();
-    THREAD.with(|thread| {
-        // A handler may put a stream on the list in between.
-        let mut first = thread.first.load(Ordering::Relaxed);
-        loop {
-            stream.next.store(first.cast(), Ordering::Relaxed);
-            let (order, seen) = (Ordering::Relaxed, Ordering::Relaxed);
-            match thread
-                .first
-                .compare_exchange(first, this.cast(), order, seen)
-            {
-                Ok(_) => break,
-                Err(now) => first = now,
-            }
-        }
-        if !is_companion {
-            thread.last.set(this.cast());
-        }
-    });
+    if !opening.is_companion {
+        let this = std::ptr::from_ref(stream);
+        THREAD.with(|thread| thread.last.set(this.cast()));
+    }
     Some(stream)
+}
+
+/// Fills in a claimed stream and puts it on the thread's list, where what is chosen by the list
+/// (location, companion or not) is chosen again if a handler has put one on it in between.
+fn enlist(
+    shared: &Shared,
+    state: &SourceState,
+    stream: &Stream,
+    source: SourceId,
+    open_tick: u64,
+) -> Opening {
+    let id = shared.next_stream_id();
+    let this = std::ptr::from_ref(stream).cast_mut();
+    let relaxed = Ordering::Relaxed;
+    loop {
+        let first = first_stream();
+        let opening = Opening {
+            id,
+            source,
+            location: Some(location(shared, source)),
+            open_tick,
+            is_companion: streams_of(shared, source).next().is_some(),
+        };
+        stream.fill(shared, state, &opening);
+        stream.next.store(first, relaxed);
+        let is_first = THREAD.with(|thread| {
+            let swapped =
+                thread
+                    .first
+                    .compare_exchange(first.cast(), this.cast(), relaxed, relaxed);
+            swapped.is_ok()
+        });
+        if is_first {
+            return opening;
+        }
+    }
 }
 
 /// Returns the location of the calling thread, or the thread's separate location of a source: that
@@ -374,17 +404,9 @@ fn location(shared: &Shared, source: SourceId) -> LocationId {
             .is_some_and(|state| state.has_own_location)
             .then_some(source)
     };
-    let mut next = first_stream();
-    while !next.is_null() {
-        // SAFETY: streams on the list are alive.
-        let stream = unsafe { &*next };
-        if std::ptr::eq(stream.shared_pointer(), shared)
-            && own(stream.source()) == own(source)
-            && let Some(location) = stream.location()
-        {
-            return location;
-        }
-        next = stream.next.load(Ordering::Relaxed);
-    }
-    shared.next_location_id()
+    streams()
+        .filter(|stream| std::ptr::eq(stream.shared_pointer(), shared))
+        .filter(|stream| own(stream.source()) == own(source))
+        .find_map(Stream::location)
+        .unwrap_or_else(|| shared.next_location_id())
 }

@@ -19,6 +19,7 @@ use crate::deferral::Deferral;
 use crate::definer::Definer;
 use crate::memory::{Page, PageCopy};
 use crate::options::{Compression, Options};
+use crate::rest::Worker;
 use crate::shared::Shared;
 use crate::snapshot;
 use crate::stream::Stream;
@@ -124,7 +125,7 @@ impl Writer {
     }
 
     /// Works until it is asked to stop, then completes the recording.
-    pub(crate) fn run(mut self) {
+    pub(crate) fn run(mut self, worker: &Worker) {
         // Early points bound the error of short recordings; then one a period.
         let mut wait = Duration::from_millis(10).min(self.settings.calibration_period);
         let mut due = Instant::now() + wait;
@@ -171,7 +172,8 @@ impl Writer {
             heartbeat.store(reference_ns() as u64, Ordering::Relaxed);
             let until_turn = u64::try_from(turn_ns - reference_ns()).unwrap_or(0);
             let nap = longest.min(Duration::from_nanos(until_turn));
-            std::thread::park_timeout(due.saturating_duration_since(now).min(nap));
+            let nap = due.saturating_duration_since(now).min(nap);
+            worker.rest(|| std::thread::park_timeout(nap));
         }
         self.complete();
     }

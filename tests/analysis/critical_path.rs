@@ -143,7 +143,7 @@ fn releases(script: &Script) -> Vec<(i64, usize, usize)> {
         if send.entered_ns > receive.entered_ns {
             releases.push((send.entered_ns, receive.rank, send.rank));
         }
-        if send.region == "MPI_Send" && receive.entered_ns > send.entered_ns {
+        if send.region == "MPI_Ssend" && receive.entered_ns > send.entered_ns {
             releases.push((receive.entered_ns, send.rank, receive.rank));
         }
     }

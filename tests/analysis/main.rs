@@ -2,6 +2,7 @@
 
 mod casita;
 mod critical_path;
+mod exchanges;
 mod losses;
 mod oracle;
 mod paraver;

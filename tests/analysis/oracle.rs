@@ -151,9 +151,9 @@ impl Simulation {
         let (send_ns, receive_ns) = (self.clocks[from], self.clocks[to]);
         let end_ns = send_ns.max(receive_ns) + 9;
         let sent = [
-            (send_ns, Deed::Enter("MPI_Send")),
+            (send_ns, Deed::Enter("MPI_Ssend")),
             (send_ns + 1, Deed::Send(to as u32, 9)),
-            (end_ns + 1, Deed::Leave("MPI_Send")),
+            (end_ns + 1, Deed::Leave("MPI_Ssend")),
         ];
         let received = [
             (receive_ns, Deed::Enter("MPI_Recv")),
@@ -311,7 +311,7 @@ fn naive(script: &Script) -> (Waits, BTreeMap<u32, i64>) {
                 *wrong.entry(receive.rank as u32).or_default() += part_ns.max(0);
             }
         }
-        if send.region == "MPI_Send" && send.left_ns >= receive.entered_ns {
+        if send.region == "MPI_Ssend" && send.left_ns >= receive.entered_ns {
             add(
                 &mut waits,
                 WaitPattern::LateReceiver,
@@ -396,6 +396,11 @@ fn ideal(script: &Script) -> Vec<i64> {
                 .map(|(send, _)| times[*send].0)
                 .max()
                 .unwrap_or(i64::MIN);
+            if call.region == "MPI_Ssend" {
+                let receives = messages.iter().filter(|(send, _)| *send == number);
+                let begun = receives.map(|(_, receive)| times[*receive].0);
+                left_ns = left_ns.max(begun.max().unwrap_or(i64::MIN));
+            }
             for operation in operations
                 .iter()
                 .filter(|operation| operation.contains(&number))

@@ -94,7 +94,7 @@ fn efficiencies_are_those_of_the_reference_tool() {
         let factors = [
             ("Parallel Efficiency", Some(found.parallel)),
             ("MPI Load Balance", found.load_balance),
-            ("MPI Communication Efficiency", Some(found.communication)),
+            ("MPI Communication Efficiency", found.communication),
             ("MPI Serialisation Efficiency", found.serialisation),
             ("MPI Transfer Efficiency", found.transfer),
             ("Computation Scaling", Some(scaling)),

@@ -65,7 +65,8 @@ pub(crate) fn analyse_rest(
     let directory = tempfile::tempdir().expect("a directory");
     script.write(directory.path(), lost);
     let reader = Reader::open(directory.path()).expect("recordings");
-    let found = wait_states(&reader, &Query::new(), &[], Heard::default()).expect("recordings");
+    let found =
+        wait_states(&reader, &Query::new(), &[], || Ok(Heard::default())).expect("recordings");
     found.expect("whole definitions")
 }
 

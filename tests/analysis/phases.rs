@@ -14,7 +14,8 @@ fn phases(script: &Script, lost: &[(usize, usize, usize)], window: Window) -> Ve
     let regions = regions_like("solve", reader.definitions()).expect("a region");
     let regions: Vec<_> = regions.into_iter().collect();
     let query = Query::new().within(window);
-    let found = wait_states(&reader, &query, &regions, Heard::default()).expect("recordings");
+    let found =
+        wait_states(&reader, &query, &regions, || Ok(Heard::default())).expect("recordings");
     found.expect("whole definitions").1.phases
 }
 

@@ -1005,7 +1005,7 @@ fn recover_leaves_a_live_file_that_it_cannot_read() {
     let header = annals_format::LiveHeader::decode(&image, image.len() as u64);
     let header = header.expect("a live header");
     let of_another = annals_format::LiveHeader {
-        process_start: header.process_start + 1,
+        process_start: header.process_start + 2,
         ..header
     };
     let fixed = of_another.encode();

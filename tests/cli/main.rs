@@ -25,6 +25,8 @@ mod trace;
 mod tui;
 mod units;
 mod why;
+mod windows;
+mod wording;
 
 /// Returns `trace-merge`.
 fn trace_merge() -> &'static str {

@@ -190,7 +190,7 @@ fn a_recording_given_twice_is_taken_once() {
     let result = scratch.merge(&[&path, &copy, &path]);
     assert_eq!(result.status.code(), Some(0), "{}", said(&result));
     assert!(
-        said(&result).contains("10 events of 1 recordings"),
+        said(&result).contains("10 events of 1 recording"),
         "{}",
         said(&result)
     );

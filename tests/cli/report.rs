@@ -314,8 +314,14 @@ fn a_page_has_every_section_with_the_figures_of_the_run() {
     let path = rows(section(&page, "critical-path"));
     assert_eq!(row(&path, "0"), ["0", "100.0 us", "100.0"]);
     assert_eq!(
-        row(&path, "solve"),
-        ["solve", "80.00 us", "80.0", "40.00 us", "40.00 us"]
+        row(&path, "main &gt; solve"),
+        [
+            "main &gt; solve",
+            "80.00 us",
+            "80.0",
+            "40.00 us",
+            "40.00 us"
+        ]
     );
     let balance = rows(section(&page, "balance"));
     assert_eq!(

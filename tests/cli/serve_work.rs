@@ -227,3 +227,27 @@ fn windows_without_anything_have_nothing() {
         );
     }
 }
+
+#[test]
+fn waits_and_operations_have_the_words_of_the_manual() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let run = mpi_trace(scratch.path(), "run.annals", 10);
+    let served = serve(&[&run]);
+    let waits = served.ask(&format!("waits?{ALL}"));
+    let words = |rows: &Value| -> Vec<String> {
+        let rows = rows.as_array().expect("rows").iter();
+        let words = rows.map(|row| row["wait_state"].as_str().expect("words").to_owned());
+        words.collect()
+    };
+    for list in ["waits", "wait_states"] {
+        let words = words(&waits[list]);
+        assert!(
+            words.contains(&"late sender".to_owned()),
+            "{list}: {words:?}"
+        );
+    }
+    let locations = served.ask("lanes")["locations"].clone();
+    let found = served.ask(&format!("calls?location={}&at=265000", locations[0]["id"]));
+    let text = found["events"].to_string();
+    assert!(text.contains(r#"["operation","barrier"]"#), "{found}");
+}

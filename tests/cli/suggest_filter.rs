@@ -51,6 +51,9 @@ struct Suggestions {
     bytes: u64,
     bytes_per_event: Option<f64>,
     filter: String,
+    /// Empty: no region here is a function that a compiler could leave out.
+    #[serde(rename = "compiler_flags")]
+    _compiler_flags: [Value; 0],
 }
 
 impl Suggestions {

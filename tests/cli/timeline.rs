@@ -64,7 +64,7 @@ fn a_lane_shows_what_its_thread_was_in_and_what_was_lost() {
     let (_scratch, path) = two_threads();
     let shown = text(&["timeline", "--width", "36", "--to", "160us"], &path);
     let expected = "\
-test-host-0.annals: 160.0 us from 0 ns to 160.0 us
+test-host-0.annals, the time window: 160.0 us from 0 ns to 160.0 us
 rank 0 · thread 0  │AAAACCCCAA▒▒▒AAA
 rank 0 · thread 1  │········BBBBBBBB
                    └┴─────────┴─────

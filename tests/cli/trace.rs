@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use annals_format::{CompressionLevel, SourceOrder};
+use annals_recorder::{EventTypeSpec, Options, Recorder, Reference, Role};
 use annals_test_support::{ENTER, LEAVE, MARK, REFERENCE, Row, TestRecording, TestStream};
 use serde_json::Value;
 
@@ -246,6 +247,26 @@ fn print_filters_by_window_type_region_and_limit() {
 }
 
 #[test]
+fn the_last_lines_are_the_end_of_all_lines() {
+    let (_scratch, path) = nested_file();
+    let print = |more: &[&str]| {
+        let result = command().arg("print").args(more).arg(&path).output();
+        let result = result.expect("it runs");
+        assert_eq!(result.status.code(), Some(0), "{}", said(&result));
+        String::from_utf8(result.stdout).expect("UTF-8")
+    };
+    let all = print(&[]);
+    let all: Vec<&str> = all.lines().collect();
+    for count in 0..all.len() + 2 {
+        let last = print(&["--last", &count.to_string()]);
+        let expected = &all[all.len().saturating_sub(count)..];
+        assert_eq!(last.lines().collect::<Vec<&str>>(), expected, "{count}");
+    }
+    let window = print(&["--last", "2", "--from", "30us", "--to", "60us"]);
+    assert_eq!(window.lines().count(), 2, "{window}");
+}
+
+#[test]
 fn text_output_shows_the_loss_where_it_happened() {
     let (_scratch, path) = nested_file();
     let result = run(&[OsStr::new("print"), path.as_os_str()]);
@@ -404,4 +425,151 @@ fn the_demo_holds_on_an_empty_folder() {
         info["dropped"].as_u64().expect("a count") > 0,
         "losses whatever the size"
     );
+}
+
+#[test]
+fn messages_whose_peer_is_not_known_and_receives_that_never_end_are_counted_in_words() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let recordings = scratch.path().join("recordings");
+    let mut options = Options::new(&recordings);
+    (options.rank, options.rank_count) = (Some(0), Some(2));
+    let recorder = Recorder::start(&options).expect("a recorder");
+    let spec = |name: &str, role| {
+        let spec = EventTypeSpec::new(name).role(role).element("communicator");
+        spec.reference("peer", Reference::Rank).element("tag")
+    };
+    let send = spec("send", Role::Send).element("bytes");
+    let start = spec("start", Role::ReceiveStart).element("request");
+    let send = recorder.add_event_type::<(u32, u32, u32, u64)>(&send);
+    let receive = spec("receive", Role::Receive).element("bytes");
+    let receive = recorder.add_event_type::<(u32, u32, u32, u64)>(&receive);
+    receive.expect("a type");
+    let start = recorder.add_event_type::<(u32, i32, i32, u64)>(&start);
+    let (send, start) = (send.expect("a type"), start.expect("a type"));
+    for request in 0..3 {
+        recorder.raise(&start, (0, -1, 4, request));
+        // Of rank 1, there is no recording.
+        recorder.raise(&send, (0, 1, 3, 8));
+    }
+    recorder.finish();
+    let trace = scratch.path().join("run.annals");
+    let merged = Command::new(super::trace_merge())
+        .arg(&recordings)
+        .arg("-o")
+        .arg(&trace)
+        .output()
+        .expect("trace-merge runs");
+    let open = "3 receives were freed or did not complete: which messages they took is not known";
+    assert!(said(&merged).contains(open), "{}", said(&merged));
+    let text = |more: &[&str]| {
+        let output = command().args(more).arg(&trace).output();
+        String::from_utf8(output.expect("trace-cli runs").stdout).expect("text")
+    };
+    let messages = text(&["messages"]);
+    assert!(messages.contains(open), "{messages}");
+    assert_eq!(json("messages", &trace, &[])["open_receives"], 3);
+    let unknown = "3 sends and receives are recorded whose peer is not known";
+    let checked = text(&["dropped", "--check"]);
+    assert!(checked.contains(unknown), "{checked}");
+    let dropped = json("dropped", &trace, &["--check"]);
+    assert_eq!(dropped["messages_without_peer"], 3, "{dropped}");
+    // Without reading all events, it is known from an index.
+    assert!(json("dropped", &trace, &[])["messages_without_peer"].is_null());
+    let indexed = scratch.path().join("indexed.annals");
+    let index = [OsStr::new("index"), OsStr::new("-o"), indexed.as_os_str()];
+    let written = command().args(index).arg(&trace).output();
+    let written = written.expect("trace-cli runs");
+    assert!(written.status.success(), "{}", said(&written));
+    assert_eq!(json("dropped", &indexed, &[])["messages_without_peer"], 3);
+    // They are not lost.
+    assert_eq!(dropped["totals"]["dropped"], 0, "{dropped}");
+}
+
+#[test]
+fn a_reader_in_a_time_namespace_agrees_with_the_recorders_of_its_host() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let recorder = Recorder::start(&Options::new(scratch.path())).expect("a recorder");
+    let region = recorder.add_region("work").expect("a region");
+    recorder.enter(region);
+    let read = |offsets: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "--time", "--fork"]);
+        command.args(offsets).arg(env!("CARGO_BIN_EXE_trace-cli"));
+        command.args(["info", "--json"]).arg(scratch.path());
+        command.output().expect("unshare runs")
+    };
+    for offsets in [
+        &["--monotonic", "100000", "--boottime", "100000"],
+        &["--monotonic", "100000", "--boottime", "0"],
+    ] {
+        let output = read(offsets);
+        if said(&output).starts_with("unshare: ") {
+            eprintln!("NOT TESTED: time namespaces (none can be made here)");
+            return;
+        }
+        let info: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let process = &info["processes"][0];
+        assert_eq!(process["ended"], "running", "{info}");
+        let [start, end] = ["start_ns", "end_ns"].map(|key| info[key].as_i64().expect("a time"));
+        assert!((0..60_000_000_000).contains(&(end - start)), "{info}");
+    }
+    recorder.leave(region);
+    recorder.finish();
+}
+
+#[test]
+fn a_merge_removes_the_live_file_in_memory_of_a_process_that_is_gone() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let running = scratch.path().join("running");
+    let recorder = Recorder::start(&Options::new(&running)).expect("a recorder");
+    let region = recorder.add_region("work").expect("a region");
+    (0..100).for_each(|_| recorder.enter(region));
+    // As a kill leaves them, and as if there had been no room for the live file next to the recording.
+    let killed = scratch.path().join("killed");
+    std::fs::create_dir(&killed).expect("a directory");
+    let files = std::fs::read_dir(&running).expect("a directory");
+    let mut files: Vec<PathBuf> = files.map(|file| file.expect("a file").path()).collect();
+    files.sort();
+    let [recording, live] = &files[..] else {
+        panic!("a recording and its live file, not {files:?}");
+    };
+    std::fs::copy(
+        recording,
+        killed.join(recording.file_name().expect("a name")),
+    )
+    .expect("a copy");
+    let in_memory = Path::new("/dev/shm").join(live.file_name().expect("a name"));
+    let image = std::fs::read(live).expect("the live file");
+    std::fs::write(&in_memory, &image).expect("a live file in memory");
+    let trace = scratch.path().join("run.annals");
+    let merge = |more: &[&str]| {
+        let mut merge = Command::new(super::trace_merge());
+        merge.arg(&killed).arg("-o").arg(&trace).arg("--force");
+        let merged = merge.args(more).output().expect("trace-merge runs");
+        assert!(
+            matches!(merged.status.code(), Some(0 | 3)),
+            "{}",
+            said(&merged)
+        );
+        json("info", &trace, &[])["events"]
+            .as_u64()
+            .expect("a number")
+    };
+    // The process that the file names lives.
+    assert_eq!((merge(&[]), in_memory.exists()), (100, true));
+    let header = annals_format::LiveHeader::decode(&image, image.len() as u64);
+    let mut header = header.expect("a live header");
+    header.process_start += 2;
+    let mut image = image;
+    let bytes = header.encode();
+    image[..bytes.len()].copy_from_slice(&bytes);
+    std::fs::write(&in_memory, &image).expect("a live file in memory");
+    // Of the events, some are needed for another merge.
+    let some = ["--to", "0ns"];
+    assert!(merge(&some) < 100);
+    assert!(in_memory.exists());
+    assert_eq!((merge(&[]), in_memory.exists()), (100, false));
+    // The recording has them now.
+    assert_eq!(merge(&[]), 100);
+    recorder.finish();
 }

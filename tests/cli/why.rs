@@ -294,10 +294,13 @@ fn a_late_thread_is_named_with_its_rank() {
     assert_eq!(
         first,
         "Thread thread 2 of rank 0 enters !$omp implicit barrier @a.c:9 6.000 us late in each of 10 calls, \
-         40.0 % of the run; its extra time is in solve."
+         40.0 % of the run; its extra time is in !$omp parallel @a.c:7 > solve."
     );
     let text = answer(&script, &[]);
-    assert!(text.contains("(1 rank with 3 threads, 100.0 us;"), "{text}");
+    assert!(
+        text.contains("(1 rank with 3 threads, 100.0 us, the whole run;"),
+        "{text}"
+    );
     let found = json(&script, &[]);
     assert_eq!(found["causes"][0]["thread"], "thread 2");
     assert_eq!(found["causes"][0]["cost_ns"], 120_000);
@@ -365,4 +368,100 @@ fn options_that_would_do_nothing_are_refused_and_filters_are_said() {
         text.contains("No call of these regions begins and ends in the time that counts"),
         "{text}"
     );
+}
+
+/// Returns a program whose main thread starts three workers and waits for their ends without a recorded call; worker 2 parses
+/// longer.
+fn workers() -> Script {
+    let mut script = Script::of_threads(4);
+    script.rank(
+        0,
+        &[
+            (0, Deed::Enter("main")),
+            (10_000, Deed::Enter("read_input")),
+        ],
+    );
+    script.rank(0, &[(20_000, Deed::Leave("read_input"))]);
+    for thread in 1..4 {
+        let parsed_ns = if thread == 2 { 337_000 } else { 210_000 };
+        let from_ns = 20_000 + 100 * thread as i64;
+        let deeds = [
+            (0, Deed::Enter("worker")),
+            (1_000, Deed::Enter("parse")),
+            (1_000 + parsed_ns, Deed::Leave("parse")),
+            (2_000 + parsed_ns, Deed::Leave("worker")),
+        ];
+        script.rank(thread, &deeds.map(|(at_ns, deed)| (from_ns + at_ns, deed)));
+    }
+    script.rank(0, &[(380_000, Deed::Leave("main"))]);
+    script
+}
+
+#[test]
+fn threads_of_a_rank_without_mpi_are_compared() {
+    let script = workers();
+    let text = answer(&script, &[]);
+    assert!(
+        text.starts_with(
+            "Thread thread 2 works longest, 339.0 us: 127.0 us more than the mean of 2 others, 22.3 % of the run; \
+             its extra time is in parse.\n"
+        ),
+        "{text}"
+    );
+    assert!(text.contains("  load balance            75.0 %"), "{text}");
+    assert!(
+        text.contains("(1 rank with 3 threads, 380.0 us, the whole run;"),
+        "{text}"
+    );
+    for absent in ["communication", "serialisation", "transfer"] {
+        assert!(!text.contains(absent), "{absent}: {text}");
+    }
+    let found = json(&script, &[]);
+    assert_eq!(found["efficiencies"][0]["communication"], Value::Null);
+    assert_eq!(found["thread_times"][1]["thread"], "thread 2");
+    assert_eq!(found["thread_times"][1]["useful_ns"], 339_000);
+}
+
+#[test]
+fn a_region_that_waits_for_the_ends_of_threads_is_not_the_hot_one() {
+    let directory = tempfile::tempdir().expect("a directory");
+    workers().write(directory.path(), &[]);
+    let said = |arguments: &[&str]| {
+        let mut trace = Command::new(env!("CARGO_BIN_EXE_trace-cli"));
+        trace.args(arguments).arg(directory.path());
+        let output = trace.output().expect("trace-cli");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    let regions = said(&["regions"]);
+    assert!(
+        regions.starts_with("parse took most time itself: 757.0 us"),
+        "{regions}"
+    );
+    assert!(
+        regions.contains("main (calls nothing; waits?)"),
+        "{regions}"
+    );
+    let flat = said(&["flat"]);
+    assert!(
+        flat.starts_with(
+            "In the whole run, the locations differ most in parse: rank 0 thread 2 spent 337.0 us"
+        ),
+        "{flat}"
+    );
+    // A thread that works between the ends of others does not wait.
+    let mut script = workers();
+    script.rank(0, &[(380_000, Deed::Enter("main"))]);
+    for at_ns in (381..900).map(|at_us| at_us * 1_000) {
+        script.rank(
+            0,
+            &[
+                (at_ns, Deed::Enter("solve")),
+                (at_ns + 500, Deed::Leave("solve")),
+            ],
+        );
+    }
+    script.rank(0, &[(900_000, Deed::Leave("main"))]);
+    let first = first_line(&script);
+    assert!(first.starts_with("Thread main works longest"), "{first}");
 }

@@ -334,7 +334,7 @@ const ANSWERS: [Answer; 15] = [
         time_of(after(line, "1 "))
     }),
     ("flat", |input| {
-        let text = printed(&["flat"], input);
+        let text = printed(&["flat", "--by", "rank"], input);
         let line = text
             .lines()
             .find(|line| line.starts_with("idle "))

@@ -1,6 +1,7 @@
 //! Programs compiled with `-finstrument-functions`, and `trace-cli record`: what is recorded is compared
 //! with counters that are compiled into the functions themselves, and with what uftrace counts.
 
+mod compilers;
 mod endings;
 mod filters;
 mod forked;

@@ -202,3 +202,46 @@ fn tables_of_a_cpp_program_fit_the_terminal_and_json_has_whole_names() {
         assert!(full.contains(name), "{name}");
     }
 }
+
+#[test]
+fn fortran_names_are_those_of_the_source() {
+    let text = "module work\ncontains\n  subroutine nap(n)\n    integer, intent(in) :: n\n    call helper(n)\n  end subroutine\n\
+                end module\nsubroutine helper(n)\n  integer, intent(in) :: n\n  if (n < 0) stop 1\nend subroutine\n\
+                program heat\n  use work\n  call nap(1)\n  call inner()\ncontains\n  subroutine inner()\n    call nap(2)\n  \
+                end subroutine\nend program\n";
+    let scratch = tempfile::tempdir().expect("a directory");
+    let source = scratch.path().join("heat.f90");
+    std::fs::write(&source, text).expect("a file");
+    let names = |with: &str, run: &str| {
+        let program = scratch.path().join("heat");
+        let mut compiler = Command::new("gfortran");
+        compiler.args(["-O0", "-finstrument-functions", with]);
+        compiler.arg(&source).arg("-J").arg(scratch.path());
+        output(compiler.arg("-o").arg(&program));
+        let run = scratch.path().join(run);
+        let mut record = trace_cli();
+        output(
+            record
+                .arg("record")
+                .arg("-o")
+                .arg(&run)
+                .arg("--")
+                .arg(&program),
+        );
+        let regions = output(trace_cli().arg("regions").arg(&run).arg("--json"));
+        let regions: Value = serde_json::from_str(&regions).expect("JSON");
+        let rows = regions["regions"].as_array().expect("rows").iter();
+        let names = rows.map(|row| row["name"].as_str().expect("a name").to_owned());
+        names.collect::<BTreeSet<String>>()
+    };
+    let expected = ["helper", "inner", "main", "program heat", "work::nap"];
+    assert_eq!(
+        names("-g", "with"),
+        BTreeSet::from(expected.map(str::to_owned))
+    );
+    let expected = ["helper_", "inner.0", "main", "program", "work::nap"];
+    assert_eq!(
+        names("-g0", "without"),
+        BTreeSet::from(expected.map(str::to_owned))
+    );
+}

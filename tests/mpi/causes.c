@@ -96,6 +96,127 @@ void overload(void) {
     if (rank == 1) send_to(0);
 }
 
+/* Messages that no library sends before they are received. */
+#define LARGE 100000
+static double out[2][LARGE], in[2][LARGE];
+
+/* Rank 1 works longer before each exchange: rank 0 waits until it receives, rank 2 until it sends, and rank 3 for rank 2. */
+void ring(void) {
+    int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
+    solve();
+    if (rank == 1) assemble();
+    MPI_Sendrecv(out[0], LARGE, MPI_DOUBLE, next, 1, in[0], LARGE, MPI_DOUBLE, before, 1, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+}
+
+/* Two by two ranks exchange their edges; rank 2 begins late. */
+void halo(void) {
+    MPI_Request requests[4];
+    solve();
+    if (rank == 2) assemble();
+    for (int side = 0; side < 2; side++) {
+        int peer = rank ^ (1 << side);
+        MPI_Irecv(in[side], LARGE, MPI_DOUBLE, peer, side, MPI_COMM_WORLD, &requests[side]);
+        MPI_Isend(out[side], LARGE, MPI_DOUBLE, peer, side, MPI_COMM_WORLD, &requests[2 + side]);
+    }
+    MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
+}
+
+/* Rank 0 sends work to all others and waits for each; rank 2 needs longer. */
+void workers(void) {
+    if (rank == 0) {
+        for (int worker = 1; worker < ranks; worker++) send_to(worker);
+        for (int worker = 1; worker < ranks; worker++) receive_from(worker);
+    } else {
+        receive_from(0);
+        solve();
+        if (rank == 2) assemble();
+        send_to(0);
+    }
+}
+
+/* Sums go to rank 0 over a tree, and back; rank 3, a leaf, begins late. */
+void tree(void) {
+    solve();
+    if (rank == 3) assemble();
+    if (rank % 2 == 1) {
+        send_to(rank - 1);
+        receive_from(rank - 1);
+    } else if (rank == 2) {
+        receive_from(3);
+        send_to(0);
+        receive_from(0);
+        send_to(3);
+    } else {
+        receive_from(1);
+        receive_from(2);
+        send_to(1);
+        send_to(2);
+    }
+}
+
+/* Rank 1 reaches each fence of a window late. */
+void one_sided(void) {
+    static MPI_Win window;
+    static int value;
+    if (window == MPI_WIN_NULL || window == 0) {
+        MPI_Win_create(&value, sizeof value, sizeof value, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
+    }
+    solve();
+    if (rank == 1) assemble();
+    MPI_Win_fence(0, window);
+    if (rank == 0) MPI_Put(&rank, 1, MPI_INT, 1, 0, 1, MPI_INT, window);
+    MPI_Win_fence(0, window);
+}
+
+/* Odd ranks sum among themselves, where rank 3 is late, and even ones as well. */
+void two_communicators(void) {
+    static MPI_Comm half;
+    static int is_made;
+    double sum = rank, all;
+    if (!is_made) {
+        MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
+        is_made = 1;
+    }
+    solve();
+    if (rank == 3) assemble();
+    MPI_Allreduce(&sum, &all, 1, MPI_DOUBLE, MPI_SUM, half);
+}
+
+/* Equal extra work in two functions that call the same one. */
+void smooth(void) { assemble(); }
+void relax(void) { assemble(); }
+void callers(void) {
+    solve();
+    if (rank == 1) smooth();
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 2) relax();
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/* All ranks have the same work. */
+void nothing(void) {
+    double sum = rank, all;
+    solve();
+    MPI_Allreduce(&sum, &all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+}
+
+/* Rank 0 asks again and again whether the late message of rank 1 is there. */
+void polling(void) {
+    MPI_Request request;
+    int is_there = 0, value;
+    if (rank == 0) {
+        MPI_Irecv(&value, 1, MPI_INT, 1, 7, MPI_COMM_WORLD, &request);
+        while (!is_there) {
+            MPI_Test(&request, &is_there, MPI_STATUS_IGNORE);
+            rest(1);
+        }
+    } else if (rank == 1) {
+        assemble();
+        send_to(0);
+    }
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
@@ -103,6 +224,9 @@ int main(int argc, char **argv) {
     } causes[] = {
         {"late_sender", late_sender}, {"late_broadcast", late_broadcast}, {"imbalance", imbalance},
         {"pipeline", pipeline},       {"wrong_order", wrong_order},       {"overload", overload},
+        {"ring", ring},               {"halo", halo},                     {"workers", workers},
+        {"tree", tree},               {"one_sided", one_sided},           {"two_communicators", two_communicators},
+        {"callers", callers},         {"nothing", nothing},               {"polling", polling},
     };
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -9,6 +9,7 @@ use annals_recorder::Rules;
 use clap::Args;
 
 use crate::output::UsageError;
+use crate::table::safe_lines;
 
 /// A picture in pixels.
 pub const PNG: OutputKind = OutputKind::new("a PNG picture", |start| {
@@ -81,6 +82,24 @@ impl ForceArgument {
     pub fn write(self, path: &Path, bytes: &[u8], kind: OutputKind) -> Result<(), OutputError> {
         WholeFile::write(path, bytes, self.replace(kind))
     }
+}
+
+/// Calls what writes an output, and says on standard error if that replaced an earlier file.
+///
+/// # Errors
+/// Those of `write`.
+pub fn saying_replaced<T>(
+    output: &Path,
+    is_quiet: bool,
+    write: impl FnOnce() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let was_there = output.is_file();
+    let written = write()?;
+    if was_there && !is_quiet {
+        let output = safe_lines(&output.display().to_string());
+        eprintln!("{output}: replaced an earlier file");
+    }
+    Ok(written)
 }
 
 /// Returns an error as text, with what to do about it.

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use annals_analysis::{CostSums, EventCost};
 use annals_format::{
     CompressionLevel, Definition, Definitions, Ended, Property, Recording, StringId, amend,
 };
@@ -110,7 +111,7 @@ fn open_all(
 }
 
 /// The state of one process's recording.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Gathered {
     /// Its file.
     pub path: PathBuf,
@@ -136,8 +137,12 @@ pub struct Gathered {
     pub functions: (usize, usize),
     /// Steps that failed.
     pub problems: Vec<String>,
+    /// What its events cost.
+    pub costs: CostSums,
     /// Number of its children that nothing records.
     pub unrecorded_children: u64,
+    /// Whether forked children are recorded.
+    pub follows_forks: bool,
     /// Why it is not compressed, if it should be: it has everything all the same.
     pub not_compressed: Option<String>,
 }
@@ -185,6 +190,8 @@ pub struct Completion<'a> {
     pub symbols: &'a Symbols,
     /// How processes ended.
     pub ends: &'a Ends,
+    /// What an event costs here. `None` means that it is not known.
+    pub cost: Option<EventCost>,
     /// Whether chunks that were stored as rows are compressed.
     pub compresses: bool,
     /// Threads that compress; 0: one for each processor.
@@ -276,13 +283,19 @@ fn gather_one(
         system: system_end(&input, with.ends, noted.is_noted()),
         ..noted
     };
-    if let Some(end) = &process_end.system {
+    let cost = with.cost.map(|cost| cost.property());
+    let properties = [
+        (names::property::PROCESS_END, &process_end.system),
+        (names::property::RECORDING_COST, &cost),
+    ];
+    for (key, value) in properties {
         let definitions = Arc::make_mut(&mut input.recording.definitions);
-        let added = property_records(definitions, names::property::PROCESS_END, end);
-        added
+        let added = value
             .iter()
-            .cloned()
-            .for_each(|record| definitions.add(record));
+            .flat_map(|value| property_records(definitions, key, value));
+        let added: Vec<Definition> = added.collect();
+        let noted = added.iter().cloned();
+        noted.for_each(|record| definitions.add(record));
         records.extend(added);
     }
     records.extend(noticed_end(&input, with.ends));
@@ -314,7 +327,12 @@ fn gather_one(
             .is_none_or(|file| !file.is_empty()),
         bytes: length(&input.path) + input.live_path.as_ref().map_or(0, length),
         functions: (definitions.functions.len(), unnamed.count()),
+        costs: CostSums::of(
+            definitions,
+            recording.streams.values().map(|stream| &stream.totals),
+        ),
         unrecorded_children: definitions.unrecorded_children(),
+        follows_forks: definitions.follows_forks(),
         problems,
         not_compressed: None,
         path: input.path,

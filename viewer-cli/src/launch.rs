@@ -100,6 +100,14 @@ impl Orphans {
         }
     }
 
+    /// Returns whether one of them still runs.
+    pub fn are_left(&self) -> bool {
+        let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+        let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        // SAFETY: a valid place. Without children, the call fails.
+        self.is_adopting && unsafe { libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), options) } == 0
+    }
+
     /// Returns how the process of this number ended, and when. `None` if it is none of these, or still runs.
     pub fn end_of(&self, pid: u32) -> Option<Exit> {
         self.ends.borrow().get(&pid).copied()

@@ -1,6 +1,7 @@
 //! Answers questions about Annals recordings and traces: the library that implements `trace-cli`.
 
 pub mod commands;
+pub mod compiler_flags;
 pub mod did_you_mean;
 pub mod doctor;
 pub mod file;
@@ -14,7 +15,9 @@ pub mod output;
 pub mod preload;
 pub mod process_end;
 pub mod report;
+pub mod roll_call;
 pub mod rule;
+pub mod system_state;
 pub mod table;
 pub mod timeline;
 #[cfg(feature = "tui")]

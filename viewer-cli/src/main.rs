@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use annals_cli::commands::{
     InputArguments, collectives, demo, diff, doctor, dropped, events, explain, export, flat, help,
     histogram, index, info, intervals, merge, messages, metrics, print, record, recover, regions,
-    report, serve, slice, sources, suggest_filter, timeline, tui, verify, why,
+    report, serve, slice, sources, stuck, suggest_filter, timeline, tui, verify, why,
 };
 use annals_cli::file::with_advice;
 use annals_cli::launch;
@@ -58,6 +58,7 @@ enum Command {
     #[command(visible_alias = "cat")]
     Print(print::PrintArguments),
     Why(why::WhyArguments),
+    Stuck(stuck::StuckArguments),
     Report(report::ReportArguments),
     Serve(serve::ServeArguments),
     Regions(regions::RegionsArguments),
@@ -116,6 +117,7 @@ fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<Finding> {
         Command::Events(arguments) => events::run(arguments, out),
         Command::Print(arguments) => print::run(arguments, out),
         Command::Why(arguments) => why::run(arguments, out),
+        Command::Stuck(arguments) => stuck::run(arguments, out),
         Command::Report(arguments) => report::run(arguments, out),
         Command::Serve(arguments) => serve::run(arguments, out),
         Command::Regions(arguments) => regions::run(arguments, out),
@@ -181,6 +183,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
         &[
             "info",
             "why",
+            "stuck",
             "report",
             "serve",
             "timeline",
@@ -300,6 +303,7 @@ fn main() -> ExitCode {
         .and_then(|finding| out.flush().map(|()| finding).map_err(Into::into));
     match outcome {
         Ok(finding) if finding.has_failed => ExitCode::from(1),
+        Ok(finding) if finding.is_stuck => ExitCode::from(4),
         Ok(finding) if finding.has_loss => ExitCode::from(3),
         Ok(_) => ExitCode::SUCCESS,
         // The reader of our output has closed the pipe: that is no error.

@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use annals_format::Ended;
-use annals_merger::{CausalityReport, InputReport, Report};
+use annals_merger::{CausalityReport, InputReport, Report, remove_live_file_in_memory};
 
 use crate::process_end::ProcessEnd;
 use crate::table::safe;
 use crate::time::duration;
-use crate::views::counted;
+use crate::views::{counted, numbered, open_receives_text};
 
 /// The options of a merge that the summary depends on.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +23,18 @@ pub struct Asked<'a> {
     pub is_filtered: bool,
     /// Whether it is one slice of several.
     pub is_slice: bool,
+}
+
+/// Removes the live files that recorders have left in memory, of recordings that were merged whole. Returns lines for the user about
+/// those that cannot be removed.
+pub fn remove_live_files(report: &Report) -> String {
+    let ended = report.inputs.iter();
+    let ended = ended.filter(|input| input.ended != Ended::Running && input.damage.is_empty());
+    let removed = ended.map(|input| remove_live_file_in_memory(&input.path));
+    let errors = removed.filter_map(Result::err);
+    errors
+        .map(|error| format!("live file: {error}\n"))
+        .collect()
 }
 
 /// Returns how the processes ended that did not merely finish. One whose recording is finished is among them when it
@@ -71,18 +83,19 @@ fn of_damage(report: &Report, text: &mut String) {
         if input.unplaced != 0 {
             let _ = writeln!(
                 text,
-                "rank {}: {} events left out: the definition of their stream is lost",
-                input.rank, input.unplaced
+                "rank {}: {} left out: the definition of their stream is lost",
+                input.rank,
+                numbered(input.unplaced, "event")
             );
         }
         for damage in input.damage.iter().take(10) {
             let _ = writeln!(
                 text,
-                "rank {}: {}: byte {}, {} bytes: {}",
+                "rank {}: {}: byte {}, {}: {}",
                 input.rank,
                 input.path.display(),
                 damage.offset,
-                damage.length,
+                numbered(damage.length, "byte"),
                 damage.what
             );
         }
@@ -106,8 +119,10 @@ fn of_worlds(report: &Report, text: &mut String) {
         let command: String = world.command.chars().take(60).collect();
         let _ = writeln!(
             text,
-            "run {}, {name}: its ranks start at {}, {} recordings, {command}",
-            world.run, world.first_rank, world.recordings
+            "run {}, {name}: its ranks start at {}, {}, {command}",
+            world.run,
+            world.first_rank,
+            numbered(world.recordings, "recording")
         );
     }
     if report.worlds.len() > 10 {
@@ -148,7 +163,12 @@ fn of_ranks(report: &Report, text: &mut String) {
         } else {
             "of one run, in which it was started again"
         };
-        let _ = writeln!(text, "rank {}: {count} recordings, {how}", shared.rank);
+        let _ = writeln!(
+            text,
+            "rank {}: {}, {how}",
+            shared.rank,
+            numbered(count, "recording")
+        );
         for process in &shared.processes {
             let _ = writeln!(
                 text,
@@ -216,22 +236,23 @@ fn of_streams(report: &Report, text: &mut String) {
         if stream.broke_promise {
             let _ = writeln!(
                 text,
-                "{name}: declared ordered, but {} events were late, by up to {} ticks",
-                stream.inversions, stream.largest_lateness_ticks
+                "{name}: declared ordered, but late: {}, by up to {}",
+                numbered(stream.inversions, "event"),
+                numbered(stream.largest_lateness_ticks, "tick")
             );
         }
         if stream.ambiguous != 0 {
             let _ = writeln!(
                 text,
-                "{name}: where the clock started again or was set leaves {} events ambiguous",
-                stream.ambiguous
+                "{name}: where the clock started again or was set leaves {} ambiguous",
+                numbered(stream.ambiguous, "event")
             );
         }
         if let Some(error) = &stream.first_error {
             let _ = writeln!(
                 text,
-                "{name}: {} events cannot be read, for one: {error}",
-                stream.skipped.saturating_add(stream.truncated)
+                "{name}: {} cannot be read, for one: {error}",
+                numbered(stream.skipped.saturating_add(stream.truncated), "event")
             );
         }
         if stream.miscounted != 0 || !stream.is_balanced {
@@ -251,7 +272,7 @@ fn of_filter(report: &Report, asked: Asked<'_>, text: &mut String) {
         (false, true) => "left out by the filter",
         (false, false) => "left out by the filters of merged traces",
     };
-    let _ = writeln!(text, "{by}: {} events", report.totals.filtered);
+    let _ = writeln!(text, "{by}: {}", numbered(report.totals.filtered, "event"));
 }
 
 /// Describes problems with messages, at most one line for each.
@@ -283,16 +304,19 @@ fn of_messages(causality: &CausalityReport, is_filtered: bool, text: &mut String
             let largest = duration(i64::try_from(largest).unwrap_or(i64::MAX));
             let _ = writeln!(
                 text,
-                "causality: the clocks of {} hosts corrected by what the messages say, by up to {largest}",
-                corrections.count()
+                "causality: the clocks of {} corrected by what the messages say, by up to {largest}",
+                numbered(corrections.count(), "host")
             );
         }
         let _ = writeln!(
             text,
-            "causality: {} violations repaired, {} left: {} events moved by up to {} ns (mean {} ns)",
-            repair.before.count.saturating_sub(violations.count),
+            "causality: {} repaired, {} left: {} moved by up to {} ns (mean {} ns)",
+            numbered(
+                repair.before.count.saturating_sub(violations.count),
+                "violation"
+            ),
             violations.count,
-            repair.events,
+            numbered(repair.events, "event"),
             repair.largest_shift_ns,
             repair.mean_shift_ns
         );
@@ -302,9 +326,18 @@ fn of_messages(causality: &CausalityReport, is_filtered: bool, text: &mut String
     if unmatched + messages.without_peer != 0 {
         let _ = writeln!(
             text,
-            "causality: not checked: {} sends and {} receives without a partner, {} whose peer is no rank of which \
+            "causality: not checked: {} and {} without a partner, {} whose peer is no rank of which \
              there is one recording",
-            messages.unmatched_sends, messages.unmatched_receives, messages.without_peer
+            numbered(messages.unmatched_sends, "send"),
+            numbered(messages.unmatched_receives, "receive"),
+            messages.without_peer
+        );
+    }
+    if messages.open_receives != 0 {
+        let _ = writeln!(
+            text,
+            "causality: not checked: {}",
+            open_receives_text(messages.open_receives)
         );
     }
     let lost = causality.messages.unmatchable_by_loss + causality.collectives.unmatchable_by_loss;

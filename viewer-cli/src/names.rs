@@ -84,36 +84,81 @@ fn last_part(name: &str) -> usize {
     colons.next_back().map_or(0, |place| place.at)
 }
 
-/// Returns names in at most `most` columns. Different names that would become equal get numbers.
+/// Returns names in at most `most` columns. Different names that would become equal get what distinguishes them, in square brackets;
+/// where that does not do, numbers.
 pub fn shorten_all(names: &[&str], most: usize) -> Vec<String> {
     let mut short: Vec<String> = names.iter().map(|name| shorten(name, most)).collect();
-    let mut each: Vec<(&str, &str)> = names
-        .iter()
-        .copied()
-        .zip(short.iter().map(String::as_str))
-        .map(|(name, short)| (short, name))
-        .collect();
-    each.sort_unstable();
-    each.dedup();
-    let groups = each.chunk_by(|a, b| a.0 == b.0);
-    let ambiguous = groups.filter(|group| group.len() > 1).flatten();
-    let ambiguous: BTreeSet<&str> = ambiguous.map(|(_, name)| *name).collect();
-    // With room for a number, more of them may become equal.
-    let room = most.saturating_sub(width(" #") + ambiguous.len().to_string().len());
-    let mut last: BTreeMap<String, usize> = BTreeMap::new();
-    let numbered = ambiguous.into_iter().map(|name| {
-        let base = shorten(name, room);
-        let number = last.entry(base.clone()).or_default();
-        *number += 1;
-        (name, cut_middle(&format!("{base} #{number}"), most))
+    replace(names, &mut short, |group| {
+        let parts = distinguishing(group);
+        let texts = group.iter().zip(parts).map(|(name, part)| {
+            let part = cut_middle(&part, most / 2);
+            let base = shorten(name, most.saturating_sub(width(" []") + width(&part)));
+            cut_middle(&format!("{base} [{part}]"), most)
+        });
+        texts.collect()
     });
-    let numbered: BTreeMap<&str, String> = numbered.collect();
+    let mut last: BTreeMap<String, usize> = BTreeMap::new();
+    let digits = names.len().to_string().len();
+    replace(names, &mut short, |group| {
+        let texts = group.iter().map(|name| {
+            let base = shorten(name, most.saturating_sub(width(" #") + digits));
+            // With room for a number, more of them may become equal.
+            let number = last.entry(base.clone()).or_default();
+            *number += 1;
+            cut_middle(&format!("{base} #{number}"), most)
+        });
+        texts.collect()
+    });
+    short
+}
+
+/// Replaces the texts of each group of different names that have a text in common.
+fn replace(names: &[&str], short: &mut [String], mut new: impl FnMut(&[&str]) -> Vec<String>) {
+    let mut groups: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (name, short) in names.iter().zip(short.iter()) {
+        groups.entry(short).or_default().insert(name);
+    }
+    let mut texts: BTreeMap<&str, String> = BTreeMap::new();
+    for group in groups.into_values().filter(|group| group.len() > 1) {
+        let group: Vec<&str> = group.into_iter().collect();
+        texts.extend(group.iter().copied().zip(new(&group)));
+    }
     for (short, name) in short.iter_mut().zip(names) {
-        if let Some(numbered) = numbered.get(name) {
-            short.clone_from(numbered);
+        if let Some(text) = texts.get(name) {
+            short.clone_from(text);
         }
     }
-    short
+}
+
+/// Returns the part of each name without what all of them begin and end with, but with whole words.
+fn distinguishing(names: &[&str]) -> Vec<String> {
+    let names: Vec<Vec<char>> = names.iter().map(|name| name.chars().collect()).collect();
+    let common = |at: &dyn Fn(&[char], usize) -> Option<char>, most: usize| {
+        let is_common = |number: &usize| {
+            let first = at(&names[0], *number);
+            names.iter().all(|name| at(name, *number) == first)
+        };
+        (0..most).take_while(is_common).count()
+    };
+    let shortest = names.iter().map(Vec::len).min().unwrap_or(0);
+    let mut start = common(&|name, number| name.get(number).copied(), shortest);
+    let from_end = |name: &[char], number: usize| name.iter().rev().nth(number).copied();
+    let mut end = common(&from_end, shortest - start);
+    let is_word = |c: &char| c.is_alphanumeric() || *c == '_';
+    // What one has more than another, follows a word that both have.
+    let is_empty = names.iter().any(|name| name.len() == start + end);
+    let mut is_in_word = !is_empty;
+    while start > 0 && (is_word(&names[0][start - 1]) || !is_in_word) {
+        is_in_word |= is_word(&names[0][start - 1]);
+        start -= 1;
+    }
+    while end > 0 && is_word(&names[0][names[0].len() - end]) {
+        end -= 1;
+    }
+    let parts = names
+        .iter()
+        .map(|name| name[start..name.len() - end].iter());
+    parts.map(|part| part.collect()).collect()
 }
 
 /// Cuts the middle out of a text that takes more than `most` columns.
@@ -458,9 +503,24 @@ mod tests {
             "g()",
         ];
         let short = shorten_all(&names, 16);
+        assert_eq!(short, ["f(…) [int]", "f(…) [long]", "g()"]);
+        let names = [
+            "mesh::Solver<mesh::Grid<float>, 2>::step(mesh::Grid<float>&)",
+            "mesh::Solver<mesh::Grid<float>, 3>::step(mesh::Grid<float>&)",
+            "mesh::Solver<mesh::Grid<float>, 3, mesh::Periodic>::step(mesh::Grid<float>&)",
+        ];
+        let short = shorten_all(&names, 36);
+        let parts = ["[2]", "[3]", "[3, mesh::Periodic]"];
+        for (short, part) in short.iter().zip(parts) {
+            assert!(
+                short.starts_with("mesh::") && short.ends_with(part),
+                "{short}"
+            );
+        }
+        // There is no room for what distinguishes them.
+        let short = shorten_all(&[&"a".repeat(40), &"a".repeat(41)], 12);
         assert_ne!(short[0], short[1]);
-        assert_eq!(short[2], "g()");
-        assert!(short.iter().all(|name| width(name) <= 16), "{short:?}");
+        assert!(short.iter().all(|name| width(name) <= 12), "{short:?}");
     }
 
     #[test]
@@ -479,6 +539,17 @@ mod tests {
         fn every_text_fits(name in "[a-c<>(){}:, &*=-]{0,60}|\\PC{0,40}", most in 0..70_usize) {
             let short = shorten(&name, most);
             prop_assert!(width(&short) <= most, "{short}");
+        }
+
+        #[test]
+        fn names_of_a_table_fit_and_stay_different(
+            names in prop::collection::btree_set("[ab<>(), ]{0,30}|\\PC{0,20}", 0..6), most in 12..40_usize,
+        ) {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let short = shorten_all(&names, most);
+            prop_assert!(short.iter().all(|name| width(name) <= most), "{short:?}");
+            let different: BTreeSet<&String> = short.iter().collect();
+            prop_assert_eq!(different.len(), names.len(), "{:?}", short);
         }
     }
 }

@@ -11,6 +11,8 @@ pub struct Finding {
     pub has_loss: bool,
     /// A check did not hold: exit code 1.
     pub has_failed: bool,
+    /// A job that was watched is stuck: exit code 4.
+    pub is_stuck: bool,
 }
 
 impl Finding {
@@ -18,13 +20,14 @@ impl Finding {
     pub const FINE: Self = Self {
         has_loss: false,
         has_failed: false,
+        is_stuck: false,
     };
 
     /// Returns the outcome of a command that did or did not find a loss.
     pub const fn loss(has_loss: bool) -> Self {
         Self {
             has_loss,
-            has_failed: false,
+            ..Self::FINE
         }
     }
 }

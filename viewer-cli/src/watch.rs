@@ -120,6 +120,12 @@ impl Processes {
         }
     }
 
+    /// Returns whether a process that the program has started, itself or not, outlives it.
+    pub fn are_left(&self) -> bool {
+        self.orphans.reap();
+        self.orphans.are_left()
+    }
+
     fn handle(&self, recording: &OsStr, pid: u32) -> Option<&Handle> {
         let known = self.handles.get(recording);
         known.filter(|known| known.pid == pid)
@@ -154,7 +160,7 @@ impl Processes {
 }
 
 /// Signals are for the thread that waits for the program.
-fn with_signals_blocked<T>(spawn: impl FnOnce() -> T) -> T {
+pub(crate) fn with_signals_blocked<T>(spawn: impl FnOnce() -> T) -> T {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigfillset initialises the set.
     unsafe { libc::sigfillset(all.as_mut_ptr()) };

@@ -332,6 +332,14 @@ impl Definitions {
         counts.fold(0, u64::saturating_add)
     }
 
+    /// Returns whether forked children of a process are recorded.
+    pub fn follows_forks(&self) -> bool {
+        let is_followed = |d: &Property| {
+            self.string(d.key) == property::FORKS && self.string(d.value) == "follow"
+        };
+        self.properties.iter().any(is_followed)
+    }
+
     /// Returns the rank of a process within its world, which is what elements of events contain.
     /// `None` if the process has no rank.
     pub fn rank_in_world(&self, process: ProcessId) -> Option<u32> {

@@ -18,7 +18,10 @@ pub(super) fn define(definitions: &mut Definitions, live: &LiveImage) {
         definitions,
     };
     for function in &live.functions {
-        if !adder.definitions.regions.contains_key(&function.region) {
+        // A recorder defines the region, and then which function it is: a kill may come between the two.
+        let has_region = adder.definitions.regions.contains_key(&function.region);
+        let is_function = adder.definitions.functions.contains_key(&function.region);
+        if !has_region || (!is_function && function.module != LiveFunctionModule::Unknown) {
             adder.define_function(live, function);
         }
     }
@@ -191,6 +194,19 @@ mod tests {
             ["solver+0x1139", "plugin.so+0x40", "0x50", "plugin.so+0x60"],
             "an entry whose module is not known has its address"
         );
+        // Killed after it had defined the region, and before the function.
+        live.define(&Definition::Region(Region {
+            id: RegionId::new(0),
+            name: StringId::new(2),
+            file: StringId::new(2),
+            line: 0,
+            group: StringId::new(2),
+        }));
+        live.define(&Definition::String(
+            StringId::new(2),
+            "solver+0x1139".into(),
+        ));
+        let definitions = defined(&live.image());
         let function = definitions.functions[&RegionId::new(0)];
         assert_eq!(
             (function.module, function.offset),

@@ -107,7 +107,7 @@ fn live_path_beside(path: &Path) -> PathBuf {
 }
 
 /// Returns where the live file of a recording is if there was no room for it elsewhere, and none to note that.
-fn live_path_in_memory(path: &Path) -> Option<PathBuf> {
+pub(crate) fn live_path_in_memory(path: &Path) -> Option<PathBuf> {
     Some(live_path_beside(
         &Path::new(IN_MEMORY).join(path.file_name()?),
     ))
@@ -176,7 +176,7 @@ impl InputRecording {
                 }
             }
         }
-        if recording.ended == Ended::Running {
+        if recording.ended == Ended::Running && !recording.has_footer {
             // A process of this host, which is known to live now.
             let now = reference_ns();
             recording.last_reference_ns = recording.last_reference_ns.map(|last| last.max(now));

@@ -9,7 +9,7 @@ use annals_format::{CompressionLevel, Ended, ReadAt, Recording};
 
 use crate::error::{MergeError, Result};
 use crate::input::file::FileAt;
-use crate::input::recording::{ChunkOrigin, InputRecording};
+use crate::input::recording::{ChunkOrigin, InputRecording, live_path_in_memory};
 use crate::merge::options::no_progress;
 use crate::whole_file::{OutputError, OutputKind, Replace, WholeFile};
 
@@ -35,6 +35,8 @@ pub struct RecoverOptions {
     pub directory: Option<PathBuf>,
     /// Compression of what is written anew.
     pub compression: CompressionLevel,
+    /// Recordings of processes that still run are written into the directory as well, as they are now, in place of earlier ones.
+    pub as_it_is_now: bool,
 }
 
 impl RecoverOptions {
@@ -83,7 +85,8 @@ fn recover_with(
     progress: impl FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Option<Recovered>> {
     let directory = options.directory.as_deref();
-    if input.recording.ended == Ended::Running {
+    let as_it_is_now = options.as_it_is_now && directory.is_some();
+    if input.recording.ended == Ended::Running && !as_it_is_now {
         return Ok(None);
     }
     let ChunkOrigin::File(from) = &input.origin else {
@@ -115,7 +118,7 @@ fn recover_with(
     };
     let name = input.path.file_name().unwrap_or_default();
     let path = directory.map_or_else(|| input.path.clone(), |directory| directory.join(name));
-    if directory.is_some() && path.exists() {
+    if directory.is_some() && path.exists() && !as_it_is_now {
         return Err(MergeError::Io {
             action: "create",
             path,
@@ -150,6 +153,36 @@ fn recover_with(
         bytes: recovery.kept + recovery.bytes.len() as u64,
         missing,
     }))
+}
+
+/// Removes the live file of a recording from memory (`/dev/shm`), where the recorder put it for want of another place, after all of
+/// the recording's events were merged. The recording is made whole first, as [`recover`] does; where there is no room for that,
+/// the trace alone has what the live file had. Nothing happens while it is still recorded, or if a part of the live file cannot be read.
+///
+/// Returns whether a live file was removed.
+///
+/// # Errors
+/// If the recording cannot be read, or the file cannot be removed.
+pub fn remove_live_file_in_memory(recording: &Path) -> Result<bool> {
+    let live = live_path_in_memory(recording).filter(|live| live.exists());
+    let Some(live) = live else {
+        return Ok(false);
+    };
+    let input = InputRecording::open(recording)?;
+    let is_its_own = match input.recording.has_footer {
+        true => input.live_file_left().as_ref() == Some(&live),
+        false => input.live_path.as_ref() == Some(&live),
+    };
+    if !is_its_own || input.recording.ended == Ended::Running {
+        return Ok(false);
+    }
+    match recover(&input, None) {
+        Ok(_) => {}
+        Err(MergeError::LiveFileUnread { .. }) => return Ok(false),
+        Err(_) if input.owns(&live) => remove(&live)?,
+        Err(_) => {}
+    }
+    Ok(!live.exists())
 }
 
 /// Reads a recovered recording back, and describes what of the original's events it lacks. `None` means that it lacks

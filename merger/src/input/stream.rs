@@ -319,8 +319,12 @@ impl<'a> StreamReader<'a> {
             chunks.iter().for_each(|stored| self.leave_out(stored));
             return;
         }
+        let is_new = self.newest();
         if !self.is_sorted && self.clock.head_is_vague() {
-            let planned = (0..chunks.len()).map(|chunk| Planned {
+            let old = chunks.iter().zip(&is_new).filter(|(_, is_new)| !*is_new);
+            old.for_each(|(stored, _)| self.leave_out(stored));
+            let planned = (0..chunks.len()).filter(|chunk| is_new[*chunk]);
+            let planned = planned.map(|chunk| Planned {
                 chunk,
                 bound_ns: None,
                 end_ns: i64::MAX,
@@ -341,9 +345,10 @@ impl<'a> StreamReader<'a> {
                 least.max(front_ns)
             };
             front_ns = front_ns.max(most);
-            let is_wanted = self.keep.overlaps(bound, most.max(bound))
-                || stored.header.dropped_count != 0
-                || !self.losses_before(index).is_empty();
+            let is_wanted = is_new[index]
+                && (self.keep.overlaps(bound, most.max(bound))
+                    || stored.header.dropped_count != 0
+                    || !self.losses_before(index).is_empty());
             planned.push((bound, index, most, is_wanted));
         }
         if self.is_sorted {
@@ -365,6 +370,22 @@ impl<'a> StreamReader<'a> {
                 self.left_out_ns = self.left_out_ns.max(Some(most));
             }
         }
+    }
+
+    /// Returns by chunk whether it is among the newest that are read.
+    fn newest(&self) -> Vec<bool> {
+        let chunks = &self.contents.chunks;
+        let newest = &self.keep.newest;
+        let oldest = chunks.len().saturating_sub(newest.chunks);
+        let mut is_new = vec![true; chunks.len()];
+        let mut left = newest.chunks;
+        for (stored, is_new) in chunks[..oldest].iter().zip(&mut is_new).rev() {
+            let types = stored.header.counts.iter();
+            let mut types = types.filter_map(|(id, _)| self.numbers.event_types.get(id));
+            *is_new = left != 0 && types.any(|id| newest.types.contains(id));
+            left -= usize::from(*is_new);
+        }
+        is_new
     }
 
     /// Returns the losses that the recording has before the chunk with this index.

@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use addr2line::gimli::{self, DwLang};
 use addr2line::{Loader, demangle_auto};
 use annals_format::{Definition, Definitions, Function, Module, RegionId, StringId, Symbol};
 use cpp_demangle::BorrowedSymbol;
@@ -203,7 +204,7 @@ impl Symbols {
     }
 
     /// Returns every file that has this module's symbols, or may have them.
-    fn files_of(
+    pub(super) fn files_of(
         &self,
         definitions: &Definitions,
         module: &Module,
@@ -266,7 +267,8 @@ fn look_up(loader: &Loader, address: u64, known: &mut Found) {
         // The symbol before it, in a file without its own, is another function.
         let symbol = symbol.filter(|symbol| symbol.address() == address);
         if let Some(symbol) = symbol {
-            known.name = source_name(symbol.name());
+            let name = symbol.name();
+            known.name = declared_name(loader, address, name).unwrap_or_else(|| source_name(name));
         } else if let Some((Some(name), ..)) = outermost_function(loader, address) {
             known.name = name;
         }
@@ -278,9 +280,53 @@ fn look_up(loader: &Loader, address: u64, known: &mut Found) {
     }
 }
 
+/// Returns the name of a Fortran program, or of a procedure outside of modules, whose symbol does not contain it or has more: by debug
+/// information. `None` if the symbol is of another function.
+fn declared_name(loader: &Loader, address: u64, symbol: &str) -> Option<String> {
+    let declared = || outermost_function(loader, address)?.0;
+    if matches!(symbol, "MAIN__" | "_QQmain") {
+        // A program without a name is called `main`.
+        let name = declared().filter(|name| !["MAIN__", "_QQmain", "main"].contains(&&**name));
+        return Some(name.map_or("program".to_owned(), |name| format!("program {name}")));
+    }
+    // `solve_`, or of a procedure in another one `solve.0`.
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let start = match symbol.rsplit_once('.') {
+        Some((start, number)) if is_number(number) => start,
+        _ => symbol.strip_suffix('_')?,
+    };
+    declared().filter(|name| name == start)
+}
+
+/// Returns the name of a Fortran procedure in a module, as `module::procedure`. `None` if a symbol is none of gfortran's
+/// (`__work_MOD_nap`), Intel's (`work_mp_nap_`) or Flang's (`_QMworkPnap`).
+fn fortran_name(symbol: &str) -> Option<String> {
+    let of_module = symbol
+        .strip_prefix("__")
+        .and_then(|name| name.split_once("_MOD_"));
+    let of_module = of_module.or_else(|| symbol.strip_suffix('_')?.split_once("_mp_"));
+    if let Some((module, procedure)) = of_module {
+        let is_named = !module.is_empty() && !procedure.is_empty();
+        return is_named.then(|| format!("{module}::{procedure}"));
+    }
+    // Names have small letters; modules, submodules, procedures around it, and the procedure begin with a large one.
+    let parts = symbol.strip_prefix("_Q")?;
+    let is_scope = |c: char| matches!(c, 'M' | 'S' | 'F' | 'P');
+    let is_name = parts.starts_with(is_scope)
+        && parts.contains('P')
+        && parts
+            .chars()
+            .all(|c| is_scope(c) || !c.is_ascii_uppercase());
+    let names: Vec<&str> = parts.split(is_scope).skip(1).collect();
+    (is_name && names.iter().all(|name| !name.is_empty())).then(|| names.join("::"))
+}
+
 /// Returns what a function is called in its source. Only names that compilers mangle are taken apart: a C function `f`
 /// is no `float`, as which an encoded type of C++ (Itanium C++ ABI, section 5.1.5.2) would read.
 pub(crate) fn source_name(name: &str) -> String {
+    if let Some(name) = fortran_name(name) {
+        return name;
+    }
     // Itanium's names, Rust's (RFC 2603), and either with one more underscore, as Mach-O has them.
     let starts = ["_Z", "__Z", "_R", "__R"];
     if !starts.iter().any(|start| name.starts_with(start)) {
@@ -312,11 +358,30 @@ fn outermost_function(loader: &Loader, address: u64) -> Option<(Option<String>, 
     }
     let frame = outermost?;
     let name = frame.function.as_ref();
-    let name = name.and_then(|name| name.raw_name().ok().map(|name| source_name(&name)));
+    let name = name.and_then(|function| {
+        let name = function.raw_name().ok()?;
+        // The name for the linker has an underscore more.
+        let declared = name
+            .strip_suffix('_')
+            .filter(|_| is_fortran(function.language));
+        Some(source_name(declared.unwrap_or(&name)))
+    });
     let location = frame.location;
     let file = location.as_ref().and_then(|location| location.file);
     let line = location.as_ref().and_then(|location| location.line);
     Some((name, file.unwrap_or_default().to_owned(), line.unwrap_or(0)))
+}
+
+fn is_fortran(language: Option<DwLang>) -> bool {
+    let of_fortran = [
+        gimli::DW_LANG_Fortran77,
+        gimli::DW_LANG_Fortran90,
+        gimli::DW_LANG_Fortran95,
+        gimli::DW_LANG_Fortran03,
+        gimli::DW_LANG_Fortran08,
+        gimli::DW_LANG_Fortran18,
+    ];
+    language.is_some_and(|language| of_fortran.contains(&language))
 }
 
 fn records(definitions: &Definitions, found: &BTreeMap<RegionId, Found>) -> Vec<Definition> {
@@ -362,6 +427,13 @@ mod tests {
             ("_Z", "_Z"),
             ("_ZN4mesh5sol", "_ZN4mesh5sol"),
             ("f", "f"),
+            ("__work_MOD_nap", "work::nap"),
+            ("work_mp_nap_", "work::nap"),
+            ("_QMworkPnap", "work::nap"),
+            ("_QMworkSpartFstepPinner_2", "work::part::step::inner_2"),
+            ("_QQmain", "_QQmain"),
+            ("__MOD_", "__MOD_"),
+            ("nap_", "nap_"),
         ];
         for (name, expected) in each {
             assert_eq!(source_name(name), expected);

@@ -27,7 +27,7 @@ const MESSAGES_AHEAD: usize = 16;
 /// Counts of the messages of all processes.
 ///
 /// `sends` and `receives` count all events. Each of them is matched, or is counted in one of the
-/// fields after `matched`.
+/// fields after `matched` other than `open_receives`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct MessageCounts {
     /// Sends.
@@ -46,6 +46,9 @@ pub struct MessageCounts {
     pub over_limit: u64,
     /// Sends and receives whose peer is not a rank with exactly one recording.
     pub without_peer: u64,
+    /// Receives with a request that were started, and neither completed nor were cancelled: freed ones, and those that the program
+    /// did not wait for. Which messages they took is not known. Counted only if the trace contains the end of the run.
+    pub open_receives: u64,
 }
 
 impl AddAssign for MessageCounts {
@@ -58,6 +61,7 @@ impl AddAssign for MessageCounts {
         self.unmatchable_by_loss += other.unmatchable_by_loss;
         self.over_limit += other.over_limit;
         self.without_peer += other.without_peer;
+        self.open_receives += other.open_receives;
     }
 }
 
@@ -375,7 +379,7 @@ impl<D: Carry> Matcher<D> {
             collectives.finish(self.has_end, paired);
         }
         for channels in &mut self.channels {
-            channels.finish(&self.collectives, paired);
+            channels.finish(&self.collectives, self.has_end, paired);
         }
     }
 }

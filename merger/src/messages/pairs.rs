@@ -22,7 +22,8 @@ use crate::messages::collectives::{Carry, ConcludedOperation};
 use crate::messages::matching::{Matcher, MessageCounts};
 use crate::messages::pairs::compact::CompactEvents;
 use crate::messages::{
-    Extractor, Mark, MessageBatch, MessageLosses, PointToPointKind, SEVERAL, TypeKind, TypePlan,
+    Extractor, Mark, MessageBatch, MessageContent, MessageLosses, PointToPointKind, SEVERAL,
+    TypeKind, TypePlan,
 };
 
 /// The call in which a message was sent or received.
@@ -318,6 +319,19 @@ impl MessageEvents {
         self.next
     }
 
+    /// Returns the size of an event's message in bytes. `None` if it is not known.
+    pub fn bytes(&self, event: usize) -> Option<u64> {
+        let detail = self.batch.details.get(event)?;
+        (detail.bytes != Detail::NO_BYTES).then_some(detail.bytes)
+    }
+
+    /// Returns the process of an event and its request. `None` if it has none.
+    pub fn request(&self, event: usize) -> Option<(ProcessId, u64)> {
+        let event = self.batch.events.get(event)?;
+        let process = ProcessId::new(event.process);
+        event.has_request().then_some((process, event.request))
+    }
+
     /// Returns the number of the first event of the last chunk.
     pub const fn chunk_start(&self) -> usize {
         self.chunk_start
@@ -331,6 +345,15 @@ impl MessageEvents {
     /// Returns whether an event is a receive.
     pub fn is_receive(&self, event: usize) -> bool {
         self.has_role(event, Role::Receive)
+    }
+
+    /// Returns whether an event begins a receive.
+    pub fn is_receive_start(&self, event: usize) -> bool {
+        let event = self.batch.events.get(event);
+        event.is_some_and(|event| match event.content {
+            MessageContent::PointToPoint(of) => of.kind == PointToPointKind::ReceiveStart,
+            MessageContent::Collective(_) => false,
+        })
     }
 
     fn has_role(&self, event: usize, role: Role) -> bool {

@@ -110,6 +110,7 @@ typedef struct annals_clock { uint64_t bits; } annals_clock;
  *   ANNALS_MAX_BYTES     maximum size of the recording; later events are dropped (no limit)
  *   ANNALS_FLUSH         partly filled pages of idle streams are written after this time (5s)
  *   ANNALS_FLUSH_SIGNAL  signals that cause all pages to be written, as SIGUSR1,SIGTERM; those that end programs still do (none)
+ *   ANNALS_FORK          children made by fork whose functions are called: count them only, or follow and record them (count)
  *   ANNALS_RUN           name of the run (the launcher's job id, or made from the start time and process id)
  *   ANNALS_RANK          rank of this process (the launcher's)
  *   ANNALS_RANKS         number of ranks in the run (the launcher's)

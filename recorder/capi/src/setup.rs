@@ -115,8 +115,8 @@ pub extern "C" fn annals_make_global(recorder: Recorder) -> Status {
     })
 }
 
-/// Returns the global recorder, which is kept until the process ends from now on. If there is none, `start` starts one, which is
-/// made global.
+/// Returns the global recorder, which is kept until the process ends from now on. If there is none, or this is a forked child and the
+/// recorder is its parent's, `start` starts one, which is made global.
 ///
 /// # Errors
 /// If none can be started, or there are too many.
@@ -124,7 +124,9 @@ pub fn global_or(
     start: impl FnOnce() -> Result<annals_recorder::Recorder, Failure>,
 ) -> Result<&'static annals_recorder::Recorder, Failure> {
     let global = annals_global();
-    if let Some(recorder) = table::pin(global.number()) {
+    if let Some(recorder) = table::pin(global.number())
+        && !recorder.is_inherited()
+    {
         return Ok(recorder);
     }
     let number = table::add(start)?;

@@ -137,6 +137,23 @@ pub(crate) fn met(number: usize) -> Option<(usize, RegionId)> {
     Some((entry.address.load(Ordering::Relaxed), RegionId::new(region)))
 }
 
+/// Forgets all functions: their regions are those of the parent, and this is a forked child that begins to record. No other thread
+/// raises events meanwhile.
+pub(crate) fn reset() {
+    let relaxed = Ordering::Relaxed;
+    for entry in &LOG[..MET.load(relaxed).min(SLOTS)] {
+        let address = entry.address.swap(0, relaxed);
+        entry.region.store(0, relaxed);
+        let place = place(address);
+        let mut slots = (0..LONGEST_SEARCH).map(|step| &TABLE[(place + step) % SLOTS]);
+        if let Some(slot) = slots.find(|slot| slot.address.load(relaxed) == address) {
+            slot.region.store(0, relaxed);
+        }
+    }
+    DEFINED.store(0, relaxed);
+    MET.store(0, Ordering::Release);
+}
+
 /// Forgets the functions of an unloaded module: others may be loaded to the same addresses.
 pub(crate) fn forget(is_gone: impl Fn(usize) -> bool) {
     let met = MET.load(Ordering::Acquire).min(SLOTS);

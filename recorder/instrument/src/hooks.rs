@@ -6,13 +6,13 @@
 //! thread of this library defines it. Only the very first event of a process, which starts the recorder, does more.
 #![expect(unsafe_code, reason = "functions that compiled programs call")]
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use annals_recorder::{Raise, Raiser, Recorder, Refusal, RegionId};
 
-use crate::functions;
 use crate::service::{self, LOST, NUMBER};
+use crate::{forked, functions};
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C-unwind" fn __cyg_profile_func_enter(function: *mut c_void, _: *mut c_void) {
@@ -58,9 +58,12 @@ fn raise_first(function: usize, is_enter: bool) {
     }
     // SAFETY: the place is the calling thread's own.
     let errno = unsafe { *libc::__errno_location() };
-    match service::recorder() {
-        Some(recorder) => raise_on(recorder, function, is_enter),
-        None => count_lost(is_enter),
+    let is_kept = |recorder| forked::keep(recorder, function, is_enter);
+    if !service::recorder().is_some_and(is_kept) {
+        match service::recorder() {
+            Some(recorder) => raise_on(recorder, function, is_enter),
+            None => count_lost(is_enter),
+        }
     }
     // SAFETY: the place is the calling thread's own.
     unsafe { *libc::__errno_location() = errno };
@@ -80,17 +83,81 @@ fn count_lost(is_enter: bool) {
     LOST[usize::from(!is_enter)].fetch_add(1, Ordering::Relaxed);
 }
 
+/// Returns the address of the system's function that one of this library replaces, from `known` if it is known; 0 if there is none.
+fn system_function(name: &CStr, known: &AtomicUsize) -> usize {
+    let mut next = known.load(Ordering::Relaxed);
+    if next == 0 {
+        // SAFETY: the name is a C string.
+        next = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }.addr();
+        known.store(next, Ordering::Relaxed);
+    }
+    next
+}
+
+/// A function that a child begins with, and what it is passed.
+struct Begin {
+    function: extern "C-unwind" fn(*mut c_void) -> c_int,
+    argument: *mut c_void,
+}
+
+/// Runs a child that `clone` has made with separate memory.
+///
+/// The system's function ends the calling thread then. A child that is recorded has others, and would not end.
+extern "C-unwind" fn run(begin: *mut c_void) -> c_int {
+    // SAFETY: what `clone` has passed; the child has a copy of the stack that it is on.
+    let Begin { function, argument } = unsafe { begin.cast::<Begin>().read() };
+    let code = function(argument);
+    // A panic must not cross into the C library.
+    let _ = std::panic::catch_unwind(|| {
+        forked::start_at_end();
+        if let Some(recorder) = service::recorder().filter(|recorder| !recorder.is_inherited()) {
+            recorder.finish();
+        }
+    });
+    // SAFETY: ends the process.
+    unsafe { libc::_exit(code) }
+}
+
+/// Replaces the system's function of this name: where forked children are recorded, the recorder's threads rest while a child is made.
+///
+/// The function is variadic; on the supported processors, arguments that are not there are read as anything, and passed on as such.
+#[unsafe(no_mangle)]
+pub(crate) extern "C-unwind" fn clone(
+    function: Option<extern "C-unwind" fn(*mut c_void) -> c_int>,
+    stack: *mut c_void,
+    flags: c_int,
+    argument: *mut c_void,
+    parent: *mut c_void,
+    tls: *mut c_void,
+    child: *mut c_void,
+) -> c_int {
+    type Address = *mut c_void;
+    type Function = Option<extern "C-unwind" fn(Address) -> c_int>;
+    type Clone =
+        extern "C-unwind" fn(Function, Address, c_int, Address, Address, Address, Address) -> c_int;
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let next = system_function(c"clone", &NEXT);
+    if next == 0 {
+        return -1;
+    }
+    // SAFETY: the address of the system's function, to which these arguments can be passed.
+    let next: Clone = unsafe { std::mem::transmute::<usize, Clone>(next) };
+    match function {
+        Some(function) if flags & libc::CLONE_VM == 0 && forked::are_followed() => {
+            let mut begin = Begin { function, argument };
+            let argument = (&raw mut begin).cast();
+            forked::make(|| next(Some(run), stack, flags, argument, parent, tls, child))
+        }
+        _ => next(function, stack, flags, argument, parent, tls, child),
+    }
+}
+
 /// Replaces the system's function of this name, to learn which modules are unloaded.
 #[unsafe(no_mangle)]
 pub(crate) extern "C-unwind" fn dlclose(handle: *mut c_void) -> c_int {
     type Close = extern "C-unwind" fn(*mut c_void) -> c_int;
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let mut next = NEXT.load(Ordering::Relaxed);
-    if next == 0 {
-        // SAFETY: the name is a C string.
-        next = unsafe { libc::dlsym(libc::RTLD_NEXT, c"dlclose".as_ptr()) }.addr();
-        NEXT.store(next, Ordering::Relaxed);
-    }
+    let next = system_function(c"dlclose", &NEXT);
     if next == 0 {
         return -1;
     }

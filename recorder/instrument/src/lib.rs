@@ -9,12 +9,14 @@
 //! | `service` | starts the recorder; a thread that defines the functions that the hooks have met |
 //! | `functions` | the table of addresses; takes no lock |
 //! | `listed` | which file a function is in; takes no lock |
+//! | `forked` | records children made by fork, with `ANNALS_FORK=follow` |
 //! | `modules` | which file is where in memory, as the loader knows it |
 
+mod forked;
 mod functions;
 mod hooks;
 mod listed;
 pub mod modules;
 mod service;
 
-pub use service::recorder;
+pub use service::{recorder, started, when_started};

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use annals_recorder::{FunctionEntry, FunctionModule, Raiser, RegionId};
 
-use crate::modules::build_id_of;
+use crate::modules::{Loaded, build_id_of, program_path};
 
 /// Most files. Functions of others are found when they are defined, and are named by their addresses until then.
 const MOST: usize = 1024;
@@ -89,6 +89,14 @@ pub(crate) fn add(
     listed.name_length.store(length, relaxed);
     listed.end.store(range.end, Ordering::Release);
     Some(listed)
+}
+
+/// Forgets all files: the numbers of their entries are those of the parent's live file, and this is a forked child that begins to record.
+pub(crate) fn reset() {
+    for listed in listed() {
+        listed.end.store(0, Ordering::Release);
+    }
+    COUNT.store(0, Ordering::Release);
 }
 
 /// Removes the files in this range of addresses: they were unloaded.
@@ -211,8 +219,18 @@ pub(crate) fn prepare() {
     FIND_OBJECT.store(found.addr(), Ordering::Relaxed);
 }
 
-#[cold]
-fn announce(address: usize, raiser: Raiser<'_>) -> Option<&'static Listed> {
+/// A file in memory, as the loader describes it.
+struct Object {
+    range: Range<usize>,
+    base: usize,
+    /// Empty: the program itself.
+    path: &'static [u8],
+    build_id: &'static [u8],
+}
+
+/// Returns the file that has this address, which stays in memory while the result is used. Takes no lock; safe in signal handlers.
+/// Returns `None` if there is none, or the system cannot be asked.
+fn object_at(address: usize) -> Option<Object> {
     let find = FIND_OBJECT.load(Ordering::Relaxed);
     if find == 0 {
         return None;
@@ -234,10 +252,42 @@ fn announce(address: usize, raiser: Raiser<'_>) -> Option<&'static Listed> {
     }
     // SAFETY: the loader's string, which is there as long as the file.
     let path = unsafe { CStr::from_ptr(map.name) }.to_bytes();
+    let (range, base) = (found.map_start.addr()..found.map_end.addr(), map.base);
     // SAFETY: the range is the loader's, of a file in memory.
-    let build_id = unsafe { build_id_of(found.map_start.addr()..found.map_end.addr(), map.base) };
-    let base = map.base as u64;
-    let number = raiser.announce_module(path, build_id.unwrap_or_default(), base)?;
-    let range = found.map_start.addr()..found.map_end.addr();
+    let build_id = unsafe { build_id_of(range.clone(), base) }.unwrap_or_default();
+    Some(Object {
+        range,
+        base,
+        path,
+        build_id,
+    })
+}
+
+#[cold]
+fn announce(address: usize, raiser: Raiser<'_>) -> Option<&'static Listed> {
+    let Object {
+        range,
+        base,
+        path,
+        build_id,
+    } = object_at(address)?;
+    let base = base as u64;
+    let number = raiser.announce_module(path, build_id, base)?;
     add(&range, path, FunctionModule::Announced { base, number })
+}
+
+/// Returns the file that has this address. Does not wait for the loader's locks: in a forked child, a thread could hold them that only
+/// the parent has. Not for signal handlers.
+pub(crate) fn loaded_at(address: usize) -> Option<Loaded> {
+    let object = object_at(address)?;
+    let path = match object.path {
+        [] => program_path(),
+        path => annals_recorder::text_of(path).into_owned(),
+    };
+    Some(Loaded {
+        path,
+        base: object.base,
+        range: object.range,
+        build_id: object.build_id.to_vec(),
+    })
 }

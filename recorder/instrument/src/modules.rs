@@ -26,6 +26,12 @@ pub fn loaded() -> Vec<Loaded> {
     found
 }
 
+/// Returns the path of the program.
+pub(crate) fn program_path() -> String {
+    let path = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+    annals_recorder::text_of(path.as_os_str().as_bytes()).into_owned()
+}
+
 unsafe extern "C" fn take(info: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
     // SAFETY: the loader's, while the call lasts.
     let info = unsafe { &*info };
@@ -51,8 +57,7 @@ fn module(info: &libc::dl_phdr_info, is_program: bool) -> Option<Loaded> {
     let ends = loads.map(|header| (address(header), address(header) + header.p_memsz as usize));
     let range = ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
     let path = if is_program {
-        let path = std::fs::read_link("/proc/self/exe").unwrap_or_default();
-        annals_recorder::text_of(path.as_os_str().as_bytes()).into_owned()
+        program_path()
     } else if info.dlpi_name.is_null() {
         String::new()
     } else {

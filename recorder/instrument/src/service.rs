@@ -1,4 +1,6 @@
 //! The recorder of the process's functions, and the thread that defines what hooks have met.
+//!
+//! A forked child that is followed gets a new [`Service`]: the parent's may be locked by a thread that does not exist in the child.
 #![expect(
     unsafe_code,
     reason = "the recorder is reached through one pointer, and the loader calls a constructor"
@@ -11,14 +13,15 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use annals_capi::setup::global_or;
-use annals_capi::status::Failure;
+use annals_capi::status::{Failure, Status};
 use annals_recorder::{
-    ENTER, FunctionModule, Inside, LEAVE, ModuleId, Options, Recorder, THREADS,
+    ENTER, Forks, FunctionModule, Inside, LEAVE, ModuleId, Options, Recorder, THREADS, Worker,
     record_nothing_here, say,
 };
 
+use crate::forked::Started;
 use crate::modules::{Loaded, is_instrumented, loaded};
-use crate::{functions, listed};
+use crate::{forked, functions, listed};
 
 /// What became of starting.
 mod state {
@@ -37,11 +40,18 @@ pub(crate) static NUMBER: AtomicU32 = AtomicU32::new(0);
 /// Enters and leaves that arrived while the recorder started, or when the table was full.
 pub(crate) static LOST: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
-/// Null until it is started.
-/// The recorder is never freed.
-static RECORDER: AtomicPtr<Recorder> = AtomicPtr::new(null_mut());
+/// A recorder, and what defines its functions. Never freed.
+pub(crate) struct Service {
+    pub(crate) recorder: &'static Recorder,
+    progress: Mutex<Progress>,
+    /// The thread that defines.
+    thread: OnceLock<Thread>,
+    /// Whether this process is a forked child of one that recorded functions.
+    is_child: bool,
+}
 
-static SERVICE: OnceLock<Thread> = OnceLock::new();
+/// Null until the recorder is started.
+static SERVICE: AtomicPtr<Service> = AtomicPtr::new(null_mut());
 
 /// Period in which the thread checks without being woken. A wake-up has no effect between its check
 /// and the begin of its sleep, or when a signal handler ran before the thread was known.
@@ -58,29 +68,64 @@ struct Known {
 }
 
 /// The progress of defining.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 struct Progress {
     modules: Vec<Known>,
     /// Entries of the log that are defined.
     defined: usize,
 }
 
-static PROGRESS: Mutex<Progress> = Mutex::new(Progress {
-    modules: Vec::new(),
-    defined: 0,
-});
+impl Service {
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
-fn progress() -> MutexGuard<'static, Progress> {
-    PROGRESS.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns the files that are in memory. In a forked child, where the loader's list may be locked for good: those that are known
+    /// and still there, and the one with this address.
+    fn loaded(&self, progress: &Progress, address: Option<usize>) -> Vec<Loaded> {
+        if !self.is_child {
+            return loaded();
+        }
+        let known = progress.modules.iter().map(|known| &known.loaded);
+        let mut now: Vec<Loaded> = known
+            .filter(|known| listed::loaded_at(known.range.start).as_ref() == Some(*known))
+            .cloned()
+            .collect();
+        let is_in = |address: &usize| now.iter().any(|one| one.range.contains(address));
+        now.extend(
+            address
+                .filter(|address| !is_in(address))
+                .and_then(listed::loaded_at),
+        );
+        now
+    }
+}
+
+/// Returns the service, or `None` if no recorder was started.
+pub(crate) fn service() -> Option<&'static Service> {
+    // SAFETY: null, or leaked by `serve`.
+    unsafe { SERVICE.load(Ordering::Acquire).as_ref() }
+}
+
+/// Is called with the recorder of this process when that has started.
+static WHEN_STARTED: OnceLock<fn(&Recorder)> = OnceLock::new();
+
+/// Sets the function that is called with the recorder of this process when that has started. Later calls change nothing.
+pub fn when_started(function: fn(&Recorder)) {
+    let _ = WHEN_STARTED.set(function);
+}
+
+/// Returns the recorder, or `None` if it was not started.
+pub fn started() -> Option<&'static Recorder> {
+    service().map(|service| service.recorder)
 }
 
 /// Returns the recorder, started now if it was not, or `None` while it is being started, or cannot
-/// be.
+/// be. In a forked child, it is the parent's, until the child has one.
 pub fn recorder() -> Option<&'static Recorder> {
-    // SAFETY: null, or leaked by `start`.
-    let recorder = unsafe { RECORDER.load(Ordering::Acquire).as_ref() };
-    if recorder.is_some() || STATE.load(Ordering::Relaxed) == state::FAILED {
-        return recorder;
+    let service = service();
+    if service.is_some() || STATE.load(Ordering::Relaxed) == state::FAILED {
+        return service.map(|service| service.recorder);
     }
     start()
 }
@@ -104,35 +149,91 @@ fn start() -> Option<&'static Recorder> {
         Err(_) => state::FAILED,
     };
     STATE.store(state, Ordering::Release);
-    // SAFETY: null, or leaked by `try_start`.
-    unsafe { RECORDER.load(Ordering::Acquire).as_ref() }
+    service().map(|service| service.recorder)
 }
 
 fn try_start() -> Result<(), Failure> {
     // The program's own, if it has made one global: one process has one recording.
     let recorder = global_or(|| Ok(Recorder::start(&Options::from_env()?)?))?;
     listed::prepare();
-    add_modules(recorder, &mut progress(), loaded());
+    let service = prepare_service(recorder, false);
+    add_modules(recorder, &mut service.progress(), loaded());
+    serve(service);
+    if let Some(function) = WHEN_STARTED.get() {
+        function(recorder);
+    }
+    if let Ok(options) = Options::from_env()
+        && options.forks == Forks::Follow
+        && let Err(error) = forked::prepare(options, start_in_child)
+    {
+        say(format_args!("forked children are not recorded: {error}"));
+    }
+    Ok(())
+}
+
+/// Starts the recorder of a forked child, in which functions of these addresses were called.
+fn start_in_child(
+    options: &Options,
+    addresses: &mut dyn Iterator<Item = usize>,
+) -> Result<Started, Failure> {
+    let parent = service().ok_or(Status::ErrorHandle)?;
+    with_signals_blocked(|| {
+        let recorder = global_or(|| Ok(parent.recorder.start_in_child(options)?))?;
+        functions::reset();
+        listed::reset();
+        for lost in &LOST {
+            lost.store(0, Ordering::Relaxed);
+        }
+        let service = prepare_service(recorder, true);
+        for address in addresses {
+            let mut progress = service.progress();
+            let holds = |known: &Known| known.loaded.range.contains(&address);
+            if !progress.modules.iter().any(holds) {
+                let now = service.loaded(&progress, Some(address));
+                add_modules(recorder, &mut progress, now);
+            }
+        }
+        serve(service);
+        Ok(Started {
+            child: recorder,
+            parent: parent.recorder,
+        })
+    })
+}
+
+fn prepare_service(recorder: &'static Recorder, is_child: bool) -> &'static Service {
+    Box::leak(Box::new(Service {
+        recorder,
+        progress: Mutex::default(),
+        thread: OnceLock::new(),
+        is_child,
+    }))
+}
+
+/// Starts the thread that defines, and has functions recorded.
+fn serve(service: &'static Service) {
+    let recorder = service.recorder;
+    let worker = Worker::begin();
     let spawned = with_signals_blocked(|| {
         let builder = std::thread::Builder::new().name("annals-names".to_owned());
         builder.spawn(move || {
             record_nothing_here();
             let _inside = Inside::begin();
             while recorder.raiser().state().is_ok() {
-                define_all_of(recorder, &mut progress());
-                std::thread::park_timeout(PERIOD);
+                define_all_of(service, &mut service.progress());
+                worker.rest(|| std::thread::park_timeout(PERIOD));
             }
         })
     });
     if let Ok(thread) = spawned {
-        let _ = SERVICE.set(thread.thread().clone());
+        let _ = service.thread.set(thread.thread().clone());
     }
     recorder.before_finish(define_the_last);
-    RECORDER.store(std::ptr::from_ref(recorder).cast_mut(), Ordering::Release);
+    let service = std::ptr::from_ref(service).cast_mut();
+    SERVICE.store(service, Ordering::Release);
     if records_functions() {
         NUMBER.store(recorder.number(), Ordering::Release);
     }
-    Ok(())
 }
 
 /// Returns whether functions are recorded.
@@ -144,7 +245,7 @@ pub(crate) fn records_functions() -> bool {
 }
 
 /// Runs `spawn` with all signals blocked: the program's signals are for its own threads.
-fn with_signals_blocked<T>(spawn: impl FnOnce() -> T) -> T {
+pub(crate) fn with_signals_blocked<T>(spawn: impl FnOnce() -> T) -> T {
     let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigfillset initialises the set.
     unsafe { libc::sigfillset(all.as_mut_ptr()) };
@@ -165,15 +266,16 @@ fn define_the_last() {
     // Other recorders are finished, too: a panic must not prevent that.
     let _ = std::panic::catch_unwind(|| {
         let _inside = Inside::begin();
-        let Some(recorder) = own_recorder() else {
+        let Some(service) = own_service() else {
             return;
         };
+        forked::settle(service.recorder);
         // The thread is done soon. A handler of a signal that ends the process may have interrupted the one that has the lock.
         for _ in 0..LONGEST_WAIT.as_millis() {
-            match PROGRESS.try_lock() {
-                Ok(mut progress) => return define_all_of(recorder, &mut progress),
+            match service.progress.try_lock() {
+                Ok(mut progress) => return define_all_of(service, &mut progress),
                 Err(TryLockError::Poisoned(progress)) => {
-                    return define_all_of(recorder, &mut progress.into_inner());
+                    return define_all_of(service, &mut progress.into_inner());
                 }
                 Err(TryLockError::WouldBlock) => annals_recorder::pause(Duration::from_millis(1)),
             }
@@ -184,35 +286,35 @@ fn define_the_last() {
 /// Wakes the thread.
 /// One system call; safe in signal handlers.
 pub(crate) fn wake() {
-    if let Some(thread) = SERVICE.get() {
+    if let Some(thread) = service().and_then(|service| service.thread.get()) {
         thread.unpark();
     }
 }
 
-/// Returns the recorder, where it is at work and this process's own: a forked child must not wait
+/// Returns the service, where it is at work and this process's own: a forked child must not wait
 /// for locks that threads of its parent held.
-fn own_recorder() -> Option<&'static Recorder> {
-    // SAFETY: null, or leaked by `try_start`.
-    let recorder = unsafe { RECORDER.load(Ordering::Acquire).as_ref() };
-    recorder.filter(|recorder| !recorder.is_inherited())
+fn own_service() -> Option<&'static Service> {
+    service().filter(|service| !service.recorder.is_inherited())
 }
 
 /// Defines everything that was met so far.
 pub(crate) fn define_all() {
-    if let Some(recorder) = own_recorder() {
+    if let Some(service) = own_service() {
         let inside = Inside::begin();
         if !inside.was_inside() {
-            define_all_of(recorder, &mut progress());
+            define_all_of(service, &mut service.progress());
         }
     }
 }
 
-fn define_all_of(recorder: &Recorder, progress: &mut Progress) {
+fn define_all_of(service: &Service, progress: &mut Progress) {
+    let recorder = service.recorder;
     while let Some((address, region)) = functions::met(progress.defined) {
         let holds = |known: &&Known| known.loaded.range.contains(&address);
         if !progress.modules.iter().any(|known| holds(&known)) {
             // Loaded since.
-            add_modules(recorder, progress, loaded());
+            let now = service.loaded(progress, Some(address));
+            add_modules(recorder, progress, now);
         }
         // When nothing can be defined any more, numbers stay numbers.
         let _ = match progress.modules.iter().find(holds) {
@@ -268,12 +370,19 @@ fn add_modules(recorder: &Recorder, progress: &mut Progress, now: Vec<Loaded>) {
 
 /// Removes modules that were unloaded. Called after `dlclose`.
 pub(crate) fn remove_unloaded_modules() {
-    if let Some(recorder) = own_recorder() {
+    if let Some(service) = own_service() {
         let inside = Inside::begin();
         if !inside.was_inside() {
-            // The loader's list first: its lock is not waited for under ours.
-            let now = loaded();
-            add_modules(recorder, &mut progress(), now);
+            let recorder = service.recorder;
+            if service.is_child {
+                let mut progress = service.progress();
+                let now = service.loaded(&progress, None);
+                add_modules(recorder, &mut progress, now);
+            } else {
+                // The loader's list first: its lock is not waited for under ours.
+                let now = loaded();
+                add_modules(recorder, &mut service.progress(), now);
+            }
         }
     }
 }

@@ -7,8 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 
 use annals_recorder::names;
 
+use crate::callers;
 use crate::channels;
+use crate::signatures::FUNCTIONS;
 use crate::state::{self, Mpi};
+use crate::unseen;
 
 /// Whether MPI_Init was called.
 pub(crate) static HAS_WORLD: AtomicBool = AtomicBool::new(false);
@@ -28,11 +31,15 @@ pub(crate) fn found(mpi: &Mpi) {
     note(mpi);
     channels::forget_all();
     mpi.learn_world();
-    let what = "MPI was begun by calls that this library does not intercept (it was loaded late, or Fortran's mpi_f08 is \
-                used with an MPI library that calls itself internally): only some calls and messages are recorded";
-    let _ = mpi.recorder.add_property("mpi.begun-unseen", what);
+    if let Ok(init) = FUNCTIONS.binary_search_by(|function| function.name.cmp(c"MPI_Init")) {
+        unseen::note(init, unseen::PAST);
+    }
+    unseen::store(mpi.recorder);
     if mpi.world().is_none_or(|world| world.place == 0) {
-        say(what);
+        say(
+            "MPI was begun by calls that this library does not intercept (it was loaded late, or Fortran's mpi_f08 is used \
+             with an MPI library that calls itself internally): only some calls and messages are recorded",
+        );
     }
 }
 
@@ -62,17 +69,19 @@ pub(crate) fn at_exit(function: extern "C" fn()) {
 pub(crate) fn watch_exit() {
     static ONCE: Once = Once::new();
     // After the recorder's own function, which therefore runs later.
-    ONCE.call_once(|| at_exit(note_missing_finalize));
+    ONCE.call_once(|| at_exit(note_end));
 }
 
-/// Notes which function a process that exits has not called.
-extern "C" fn note_missing_finalize() {
+/// Notes which function a process that exits has not called, and what libraries call that it has loaded.
+extern "C" fn note_end() {
     // A panic must not cross into the C library.
     let _ = std::panic::catch_unwind(|| {
         let mpi = state::get().filter(|mpi| !mpi.recorder.is_inherited());
         let Some(mpi) = mpi.filter(|_| !IS_ABORTING.load(Ordering::Acquire)) else {
             return;
         };
+        callers::adopt_loaded();
+        unseen::store(mpi.recorder);
         // The library is asked, because some calls do not come through this one.
         let missing = if HAS_WORLD.load(Ordering::Acquire) && mpi.pmpi.is_begun() {
             "MPI_Finalize"

@@ -301,6 +301,11 @@ impl Frame {
         Self { mpi, region, depth }
     }
 
+    /// Returns whether no other call of this thread is in progress.
+    pub(crate) const fn is_outermost(&self) -> bool {
+        self.depth == 0
+    }
+
     /// Makes a call without recording it.
     #[cold]
     #[inline(never)]

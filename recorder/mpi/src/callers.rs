@@ -13,6 +13,7 @@ use annals_instrument::modules::{Import, any_import};
 use crate::addresses;
 use crate::library::{self, Loads};
 use crate::signatures::FUNCTIONS;
+use crate::unseen;
 
 /// Redirects calls that would reach MPI past this library, by changing the addresses that the
 /// loader filled in.
@@ -46,10 +47,29 @@ pub(crate) fn adopt_loaded() {
 /// objects.
 fn adopt_from(first: usize) -> usize {
     let (mut found, mut has_hidden) = (BTreeSet::new(), false);
-    let count = each_import(first, |import, is_binding| {
-        has_hidden |= is_binding || own_hidden(import.name).is_some();
+    let mut past = Vec::new();
+    let count = each_import(first, |import, caller| {
+        let profiled = profiled(import.name);
+        match caller {
+            Caller::Fortran => {
+                profiled.map(|function| unseen::note(function, unseen::BINDING));
+                return;
+            }
+            Caller::Binding => {}
+            Caller::Program { base } => {
+                past.extend(profiled.map(|function| (function, base)));
+                let of_fortran = unseen::of_fortran_2008(import.name.to_bytes());
+                of_fortran.map(|function| unseen::note(function, unseen::FORTRAN_2008));
+            }
+        }
+        has_hidden |= caller == Caller::Binding || own_hidden(import.name).is_some();
         found.extend(found_here(&import));
     });
+    // A tool calls `PMPI_…` for the calls that this library forwards to it.
+    past.retain(|(function, base)| library::object_of_next(*function) != Some(*base));
+    for (function, _) in past {
+        unseen::note(function, unseen::PAST);
+    }
     if found.is_empty() && !has_hidden {
         return count;
     }
@@ -58,9 +78,11 @@ fn adopt_from(first: usize) -> usize {
     found.retain(|function| !library::is_there(FUNCTIONS[*function].name));
     let is_known = library::is_known();
     let has_version = library::is_there(c"MPI_Get_version");
-    each_import(first, |import, is_binding| {
-        let own = if is_binding {
+    each_import(first, |import, caller| {
+        let own = if caller == Caller::Binding {
             own_function(import.name)
+        } else if caller == Caller::Fortran {
+            None
         } else {
             own_hidden(import.name).filter(|_| has_version)
         };
@@ -75,17 +97,28 @@ fn adopt_from(first: usize) -> usize {
     })
 }
 
+/// An object that calls MPI.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Caller {
+    /// A Fortran binding of Open MPI, whose calls are redirected.
+    Binding,
+    /// Another Fortran library.
+    Fortran,
+    /// The program, or one of its libraries, at this address.
+    Program { base: usize },
+}
+
 /// Objects that are read, in the loader's order.
 struct Reading<'a> {
     first: usize,
     count: usize,
-    /// Gets an import of an object, and whether the object is a Fortran binding.
-    work: &'a mut dyn FnMut(Import<'_>, bool),
+    /// Gets an import of an object, and what that is.
+    work: &'a mut dyn FnMut(Import<'_>, Caller),
 }
 
 /// Reads the imports of the objects from this one on. The MPI library's own imports and this library's
 /// are left out. Returns the number of all objects.
-fn each_import(first: usize, mut work: impl FnMut(Import<'_>, bool)) -> usize {
+fn each_import(first: usize, mut work: impl FnMut(Import<'_>, Caller)) -> usize {
     let mut reading = Reading {
         first,
         count: 0,
@@ -121,25 +154,47 @@ unsafe extern "C" fn read_object(
         let is_binding = is_binding
             .iter()
             .any(|name| file.starts_with(name.as_bytes()));
-        if file.starts_with(b"libmpi") && !is_binding || file.starts_with(b"libannals") {
-            return;
-        }
+        let is_of_library = [&b"libmpi"[..], b"libmca_", b"mca_"];
+        let is_of_library = is_of_library.iter().any(|name| file.starts_with(name));
+        let caller = match is_of_library {
+            _ if is_binding => Caller::Binding,
+            true if file.windows(4).any(|part| part == b"fort") => Caller::Fortran,
+            true => return,
+            false if file.starts_with(b"libannals") => return,
+            false => Caller::Program {
+                base: info.dlpi_addr as usize,
+            },
+        };
         any_import(info, |import| {
-            (reading.work)(import, is_binding);
+            (reading.work)(import, caller);
             false
         });
     }));
     0
 }
 
-/// Returns the intercepting function for an import `PMPI_…`.
-fn own_function(import: &CStr) -> Option<usize> {
+/// Returns the number of the function of an import `PMPI_…`.
+fn profiled(import: &CStr) -> Option<usize> {
     let name = import.to_bytes().strip_prefix(b"P")?;
     if name.ends_with(b"_f2c") || name.ends_with(b"_c2f") {
         // Internal calls of the binding, which the program does not know.
         return None;
     }
-    addresses::intercepting(number_of(name)?)
+    number_of(name)
+}
+
+/// Returns the intercepting function for an import `PMPI_…`.
+fn own_function(import: &CStr) -> Option<usize> {
+    addresses::intercepting(profiled(import)?)
+}
+
+/// Notes that the program has found a function in the MPI library, past this one: `found` by a name.
+pub(crate) fn note_lookup(name: &CStr, found: usize) -> bool {
+    let Some(function) = number_of(name.to_bytes()).or_else(|| profiled(name)) else {
+        return false;
+    };
+    let is_past = found != 0 && addresses::intercepting(function) != Some(found);
+    is_past && own_hidden(name).is_none() && unseen::note(function, unseen::PAST)
 }
 
 /// Returns the number of the function that a caller has found here.

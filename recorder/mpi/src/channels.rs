@@ -144,7 +144,7 @@ impl Counter {
     }
 }
 
-/// Counters of a communicator in one direction. They are only added, and never freed: so readers need no lock.
+/// Counters of a communicator in one direction. They are only added, and freed with it: so readers need no lock.
 #[derive(Debug)]
 struct Counters {
     tables: [OnceLock<Box<[Counter]>>; TABLES.len()],
@@ -155,6 +155,12 @@ impl Counters {
         Self {
             tables: [const { OnceLock::new() }; TABLES.len()],
         }
+    }
+
+    /// Returns the bytes of its tables.
+    fn bytes(&self) -> usize {
+        let tables = self.tables.iter().filter_map(OnceLock::get);
+        tables.map(|table| size_of_val::<[Counter]>(table)).sum()
     }
 
     /// Returns the counter of a channel, or `None` if there are too many channels.
@@ -243,6 +249,11 @@ impl Channels {
             received: Counters::new(),
             is_unknown: AtomicBool::new(false),
         }
+    }
+
+    /// Returns the bytes of its tables.
+    pub(crate) fn bytes(&self) -> usize {
+        self.sent.bytes() + self.received.bytes()
     }
 
     #[inline(always)]

@@ -484,7 +484,7 @@ pub(crate) fn icollective<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         frame.leave_with(&mpi.types.icollective_end, values);
         return result;
     }
-    requests::put(request, record);
+    requests::start(request, record);
     frame.leave();
     result
 }
@@ -504,7 +504,7 @@ pub(crate) fn collective_init<const N: usize, S: Site>(call: Call<N, S>) -> usiz
             is_active: false,
             ..record(comm, values, requests::next_id())
         };
-        requests::put(call.place(call.at().request).handle(&mpi.abi, 0), record);
+        requests::start(call.place(call.at().request).handle(&mpi.abi, 0), record);
     }
     frame.leave();
     result

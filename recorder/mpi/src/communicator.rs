@@ -1,15 +1,29 @@
 //! A communicator, as events and requests refer to it.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::channels::Channels;
 
 /// Starts of a persistent collective operation are numbered from a multiple of 2 to the power of this.
 const PERSISTENT_SHIFT: u32 = 40;
 
+/// Whether communicators that are freed stay in memory, because it is not known what refers to them.
+static ARE_ALL_KEPT: AtomicBool = AtomicBool::new(false);
+
+/// Keeps the memory of all communicators from now on.
+#[cold]
+pub(crate) fn keep_all() {
+    ARE_ALL_KEPT.store(true, Ordering::Release);
+}
+
+/// Returns whether freed communicators stay in memory.
+pub(crate) fn are_all_kept() -> bool {
+    ARE_ALL_KEPT.load(Ordering::Acquire)
+}
+
 /// A communicator.
-/// Never freed: operations in progress may still refer to it.
+/// Operations in progress may still refer to it when the program has freed it: see `freed`.
 #[derive(Debug)]
 pub(crate) struct Communicator {
     /// Number of its object.
@@ -42,6 +56,10 @@ pub(crate) struct Communicator {
     /// The object of its partitioned messages, which match among themselves only.
     pub(crate) partitioned: OnceLock<u32>,
     pub(crate) degrees: OnceLock<(u32, u32)>,
+    /// Number of requests that have it. Counted only where several threads may call MPI concurrently.
+    pub(crate) requests: AtomicU32,
+    /// Its memory, by which it is freed. Null means that it is not in memory that can be freed.
+    pub(crate) memory: AtomicPtr<Self>,
 }
 
 impl Communicator {

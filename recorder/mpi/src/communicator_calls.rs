@@ -11,6 +11,7 @@ use crate::call::{Call, Frame, Site};
 use crate::communicator::Communicator;
 use crate::communicators::{KNOWN, Origin, duplicated, make};
 use crate::events;
+use crate::freed;
 use crate::requests::{self, Record, RequestKind};
 use crate::signatures::{FUNCTIONS, NO};
 use crate::state::Mpi;
@@ -137,7 +138,7 @@ pub(crate) fn comm_idup<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         if mpi.is_complete_at_once(request) {
             duplicated(mpi, &record);
         } else {
-            requests::put(request, record);
+            requests::start(request, record);
         }
     }
     frame.leave();
@@ -162,11 +163,15 @@ pub(crate) fn comm_free<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let known = KNOWN.remove(handle);
     events::unbind(handle, false);
     let result = call.forward();
-    if !is_success(result)
-        && let Some(known) = known
-    {
-        KNOWN.insert(handle, known);
-        events::bind(handle, known.object, false);
+    match known {
+        None => {}
+        // That of the world is stored elsewhere, too.
+        Some(_) if is_success(result) && handle == mpi.abi.comm_world => {}
+        Some(known) if is_success(result) => freed::free(known, frame.is_outermost()),
+        Some(known) => {
+            KNOWN.insert(handle, known);
+            events::bind(handle, known.object, false);
+        }
     }
     frame.leave();
     result

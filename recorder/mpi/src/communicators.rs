@@ -8,7 +8,8 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,7 @@ use crate::caller_memory::CallerMemory;
 use crate::channels::Channels;
 use crate::communicator::Communicator;
 use crate::events;
+use crate::freed;
 use crate::handles::HandleMap;
 use crate::pmpi::{GroupOf, Peer};
 use crate::requests::Record;
@@ -54,7 +56,13 @@ impl Mpi {
         if handle == self.abi.comm_world {
             return self.world();
         }
-        KNOWN.get(handle)
+        let known = KNOWN.get(handle);
+        if self.has_threads()
+            && let Some(known) = known
+        {
+            freed::hold(known);
+        }
+        known
     }
 
     /// Returns the communicator with this handle, which is valid: the library has just taken it.
@@ -412,8 +420,10 @@ pub(crate) fn make(mpi: &Mpi, handle: usize, origin: &Origin<'_>) -> Option<&'st
         channels: Channels::new(object),
         partitioned: OnceLock::new(),
         degrees: OnceLock::new(),
+        requests: AtomicU32::new(0),
+        memory: AtomicPtr::new(null_mut()),
     };
-    let communicator: &'static Communicator = Box::leak(Box::new(communicator));
+    let communicator = freed::leak(communicator);
     KNOWN.insert(handle, communicator);
     events::bind(handle, communicator.object, false);
     Some(communicator)

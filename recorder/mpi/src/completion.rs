@@ -52,7 +52,7 @@ fn fail(mpi: &Mpi, asked: Asked, now: usize, error: i32, status: usize) {
     } else {
         given_up(&record)
     };
-    keep_persistent(handle, record);
+    keep_persistent(handle, &record);
     raise(mpi, &outcome);
 }
 
@@ -60,7 +60,7 @@ fn fail(mpi: &Mpi, asked: Asked, now: usize, error: i32, status: usize) {
 #[inline(always)]
 fn leave_with_one(frame: Frame, mpi: &Mpi, asked: Asked, status: usize) {
     let outcome = outcome(mpi, &asked.record, status);
-    keep_persistent(asked.handle, asked.record);
+    keep_persistent(asked.handle, &asked.record);
     let types = &mpi.types;
     match outcome {
         RequestOutcome::Received(values) => frame.leave_with_here(&types.ireceive, values),
@@ -72,17 +72,26 @@ fn leave_with_one(frame: Frame, mpi: &Mpi, asked: Asked, status: usize) {
     }
 }
 
-fn keep_persistent(handle: usize, record: Record) {
+#[inline(always)]
+fn keep_persistent(handle: usize, record: &Record) {
     if record.is_persistent {
-        // Only the numbers of collective operations belong to the request.
-        let inactive = Record {
-            is_active: false,
-            is_cancelling: false,
-            sequence: record.sequence.wrapping_add(1),
-            ..record
-        };
-        requests::put(handle, inactive);
+        keep(handle, record);
+    } else {
+        requests::end(record);
     }
+}
+
+/// Inserts the record of a persistent request that has completed.
+#[inline(never)]
+fn keep(handle: usize, record: &Record) {
+    // Only the numbers of collective operations belong to the request.
+    let inactive = Record {
+        is_active: false,
+        is_cancelling: false,
+        sequence: record.sequence.wrapping_add(1),
+        ..*record
+    };
+    requests::put(handle, inactive);
 }
 
 /// Removes and returns the record of an active request.
@@ -252,7 +261,7 @@ impl Many {
 
 fn complete(mpi: &Mpi, asked: Asked, status: usize) {
     let outcome = outcome(mpi, &asked.record, status);
-    keep_persistent(asked.handle, asked.record);
+    keep_persistent(asked.handle, &asked.record);
     raise(mpi, &outcome);
 }
 
@@ -462,8 +471,10 @@ pub(crate) fn request_free<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     if let Some((mpi, handle, record)) = taken {
         match done {
             _ if !is_success(result) => requests::put(handle, record),
-            Some(outcome) => raise(mpi, &outcome),
-            None => {}
+            done => {
+                requests::end(&record);
+                done.iter().for_each(|outcome| raise(mpi, outcome));
+            }
         }
     }
     frame.leave();

@@ -26,6 +26,7 @@ use crate::p2p::{
 };
 use crate::rma::{rma, rma_request, win_free, win_new, win_sync};
 use crate::stack;
+use crate::unseen;
 
 include!(concat!(env!("OUT_DIR"), "/entry_points.rs"));
 
@@ -35,6 +36,7 @@ extern "C" fn prepare() {
     let _ = std::panic::catch_unwind(|| {
         addresses::provide(&WRAPPERS, &STACKED);
         callers::adopt();
+        annals_instrument::when_started(unseen::store);
         stack::register(false);
     });
 }

@@ -1,6 +1,7 @@
 //! The event types of MPI calls, and the elements that they have.
 
 use annals_recorder::names::element;
+use annals_recorder::names::property::MPI_LEFT_OUT;
 use annals_recorder::{EventType, EventTypeSpec, Recorder, RecorderError, Reference, Role, Text};
 
 /// A send or a receive: communicator, peer, tag, bytes, sequence number.
@@ -25,7 +26,18 @@ macro_rules! event_types {
         impl Types {
             /// Adds all event types to a recorder.
             pub(crate) fn add(recorder: &Recorder) -> Result<Self, RecorderError> {
-                Ok(Self { $($field: recorder.add_event_type(&$spec)?,)* })
+                let mut left_out = Vec::new();
+                let types = Self { $($field: {
+                    let spec = $spec;
+                    if recorder.leaves_out(&spec) {
+                        left_out.push(spec.name().to_owned());
+                    }
+                    recorder.add_event_type(&spec)?
+                },)* };
+                if !left_out.is_empty() {
+                    recorder.add_property(MPI_LEFT_OUT, &left_out.join(" "))?;
+                }
+                Ok(types)
             }
         }
     };

@@ -8,10 +8,10 @@
 //! handle, which is therefore the one that was stored before that value, or a later one. A later one
 //! is not this handle, because a handle is in one entry at most (`insert` removes it first). An entry
 //! that is being filled has a null value, and its filler owns it by the exchange of 0 for `TAKEN`.
-//! Values are never freed.
+//! Values live at least as long as they are in the table.
 #![expect(
     unsafe_code,
-    reason = "values hang on raw pointers, which are never freed"
+    reason = "values are raw pointers, which live as long as they are in the table"
 )]
 
 use std::collections::HashMap;
@@ -37,7 +37,7 @@ struct Entry<T> {
     value: AtomicPtr<T>,
 }
 
-/// A table of values that are never freed, by handle.
+/// A table of values by handle, which live as long as they are in the table.
 /// A thread inserts and removes only handles that the library has given to it; so no two threads do
 /// either with one handle at the same time.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl<T: Sync> HandleMap<T> {
         for entry in self.bucket(handle) {
             let value = entry.value.load(Ordering::Acquire);
             if !value.is_null() && entry.handle.load(Ordering::Relaxed) == handle {
-                // SAFETY: what `insert` was given, which is never freed.
+                // SAFETY: what `insert` was given; its handle is in use, so it is in the table.
                 return unsafe { value.as_ref() };
             }
         }
@@ -112,7 +112,7 @@ impl<T: Sync> HandleMap<T> {
             if !value.is_null() && entry.handle.load(Ordering::Relaxed) == handle {
                 entry.value.store(null_mut(), Ordering::Release);
                 entry.handle.store(0, Ordering::Release);
-                // SAFETY: what `insert` was given, which is never freed.
+                // SAFETY: what `insert` was given, and was in the table until now.
                 return unsafe { value.as_ref() };
             }
         }

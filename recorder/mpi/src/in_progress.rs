@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use annals_recorder::stack;
 use annals_recorder::{Depth, RegionId, say};
 
+use crate::communicator;
 use crate::library;
 use crate::state;
 
@@ -102,6 +103,7 @@ pub(crate) fn find_left(depth: u8, at: usize) -> Nested {
 fn report_fibers() {
     static IS_REPORTED: AtomicBool = AtomicBool::new(false);
     if !IS_REPORTED.swap(true, Ordering::Relaxed) {
+        communicator::keep_all();
         say(
             "fibers: a call of MPI was left on another stack than the thread's own; it ends with the next call",
         );

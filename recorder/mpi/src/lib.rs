@@ -15,11 +15,11 @@
 //! | what calls mean | `p2p`, `completion` → `outcome` → `collective`, `statuses`; `rma`, `files`, `communicator_calls`, `lifecycle` → `clocks` |
 //! | one call | `call`: forwarded as machine words, entered and left → `in_progress`: those that were left by unwinding |
 //! | beginning | `start` → `begun` |
-//! | communicators | `communicators`: names that all processes agree on, and ranks |
+//! | communicators | `communicators`: names that all processes agree on, and ranks → `freed` |
 //! | the library's own events and variables (MPI_T) | `events` → `performance` → `mpi_t` |
 //! | the state | `state` → `event_types`, `requests` → `communicator` → `channels`; `handles` |
 //! | the library | `callers`, `stack`; `pmpi`, `place` → `abi` → `library` |
-//! | ground | `addresses` → `signatures`; `settings` → `sync` |
+//! | ground | `unseen`, `addresses` → `signatures`; `settings` → `sync` |
 
 mod abi;
 mod addresses;
@@ -38,6 +38,7 @@ mod entry_points;
 mod event_types;
 mod events;
 mod files;
+mod freed;
 mod handles;
 mod in_progress;
 mod library;
@@ -57,6 +58,7 @@ mod start;
 mod state;
 mod statuses;
 mod sync;
+mod unseen;
 
 // Linked for the functions that it exports.
 use annals_capi as _;

@@ -138,6 +138,17 @@ fn find_after(name: &CStr) -> usize {
     }
 }
 
+/// Returns the address of the object that has the next function: a tool's, or the MPI library's.
+pub(crate) fn object_of_next(index: usize) -> Option<usize> {
+    let next = find_after(FUNCTIONS[index].name);
+    let next = std::ptr::with_exposed_provenance::<c_void>(next);
+    // SAFETY: plain data.
+    let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: any address may be asked for.
+    let is_found = unsafe { libc::dladdr(next, &raw mut found) } != 0;
+    is_found.then(|| found.dli_fbase.addr())
+}
+
 /// Returns whether a library other than this one has a function of this name.
 pub(crate) fn is_there(name: &CStr) -> bool {
     find_after(name) != 0

@@ -25,6 +25,7 @@ use annals_recorder::uncancelled;
 use crate::addresses;
 use crate::callers;
 use crate::library::{self, Lookup};
+use crate::unseen;
 
 /// Replaces the system's function of this name: continues at the function that `choose` returns.
 ///
@@ -96,7 +97,12 @@ unsafe extern "C" fn choose(handle: *mut c_void, name: *const c_char) -> Lookup 
             uncancelled(callers::adopt_loaded);
         }
         // SAFETY: the requirement of `dlsym`.
-        unsafe { is_hidden(handle, name) }
+        let is_hidden = unsafe { is_hidden(handle, name) };
+        if has_library && !is_hidden && !name.is_null() {
+            // SAFETY: the requirement of `dlsym`.
+            unsafe { note_past(handle, name) };
+        }
+        is_hidden
     });
     if is_hidden.unwrap_or(false) {
         find_nothing
@@ -129,6 +135,26 @@ unsafe fn is_hidden(handle: *mut c_void, name: *const c_char) -> bool {
     };
     // SAFETY: the caller's handle, and a C string.
     unsafe { library::system_lookup()(all, name.as_ptr()) }.addr() == own
+}
+
+/// Notes a lookup that finds a function of the MPI library past this one.
+///
+/// # Safety
+/// - The requirements of `dlsym` hold.
+unsafe fn note_past(handle: *mut c_void, name: *const c_char) {
+    // SAFETY: the requirement of `dlsym`: the name is a C string.
+    let symbol = unsafe { CStr::from_ptr(name) };
+    let bytes = symbol.to_bytes();
+    if !bytes.starts_with(b"MPI_") && !bytes.starts_with(b"PMPI_") {
+        return;
+    }
+    // SAFETY: the caller's handle, and a C string.
+    let found = unsafe { library::system_lookup()(handle, name) }.addr();
+    if callers::note_lookup(symbol, found)
+        && let Some(recorder) = annals_instrument::started()
+    {
+        uncancelled(|| unseen::store(recorder));
+    }
 }
 
 /// Finds nothing: no library after this one has the function. The system notes the error.

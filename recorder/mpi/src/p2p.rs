@@ -222,7 +222,7 @@ fn leave_sending<const N: usize, S: Site>(
     if mpi.is_complete_at_once(request) {
         frame.leave_with_here(&mpi.types.send_end, (record.id,));
     } else {
-        requests::put(request, record);
+        requests::start(request, record);
         frame.leave_here();
     }
 }
@@ -482,7 +482,7 @@ pub(crate) fn irecv<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         frame.leave_here();
         return result;
     };
-    requests::put(call.place(call.at().request).handle(&mpi.abi, 0), record);
+    requests::start(call.place(call.at().request).handle(&mpi.abi, 0), record);
     frame.leave_with_here(&mpi.types.receive_start, awaiting(&record));
     result
 }
@@ -629,7 +629,7 @@ pub(crate) fn isendrecv<const N: usize, S: Site>(call: Call<N, S>) -> usize {
             ..started
         }
     };
-    requests::put(call.place(call.at().request).handle(&mpi.abi, 0), record);
+    requests::start(call.place(call.at().request).handle(&mpi.abi, 0), record);
     frame.leave_with(&mpi.types.receive_start, awaiting(&record));
     result
 }
@@ -700,7 +700,7 @@ fn make_persistent<const N: usize, S: Site>(
             has_status: !is_partitioned,
             ..Record::DEFAULTS
         };
-        requests::put(call.place(call.at().request).handle(&mpi.abi, 0), record);
+        requests::start(call.place(call.at().request).handle(&mpi.abi, 0), record);
     }
     frame.leave();
     result
@@ -806,7 +806,7 @@ fn take_message<const N: usize, S: Site>(frame: Frame, mpi: &Mpi, call: &Call<N,
         frame.leave();
         return;
     };
-    requests::put(message_key(message), record);
+    requests::start(message_key(message), record);
     frame.leave_with(&mpi.types.receive_start, awaiting(&record));
 }
 
@@ -888,18 +888,17 @@ pub(crate) fn mrecv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let message = call.place(call.at().message).handle(&mpi.abi, 0);
     let record = requests::take(message_key(message));
     let result = call.forward();
-    let of = record.and_then(|record| Some((record, record.comm?)));
-    let got = of
+    let got = record
+        .and_then(|record| Some((record, record.comm?)))
         .filter(|_| mpi.has_received(result))
         .and_then(|(record, comm)| {
-            Some((record, received(mpi, comm, call.word(call.at().status))?))
-        });
-    match got {
-        Some((record, (peer, tag, bytes))) => {
+            let (peer, tag, bytes) = received(mpi, comm, call.word(call.at().status))?;
             let number = record.complete_receive(peer, tag, mpi.thread()) as i64;
-            let values = (record.object, peer, tag, bytes, number, record.id);
-            frame.leave_with(&mpi.types.ireceive, values);
-        }
+            Some((record.object, peer, tag, bytes, number, record.id))
+        });
+    record.iter().for_each(requests::end);
+    match got {
+        Some(values) => frame.leave_with(&mpi.types.ireceive, values),
         None => frame.leave(),
     }
     result
@@ -916,8 +915,12 @@ pub(crate) fn imrecv<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let message = call.place(call.at().message).handle(&mpi.abi, 0);
     let record = requests::take(message_key(message));
     let result = call.forward();
-    if let Some(record) = record.filter(|_| is_success(result)) {
-        requests::put(call.place(call.at().request).handle(&mpi.abi, 0), record);
+    if let Some(record) = record {
+        if is_success(result) {
+            requests::put(call.place(call.at().request).handle(&mpi.abi, 0), record);
+        } else {
+            requests::end(&record);
+        }
     }
     frame.leave();
     result

@@ -17,13 +17,13 @@
 )]
 
 use std::cell::{Cell, UnsafeCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::mem::MaybeUninit;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::channels::{Channel, UNKNOWN};
-use crate::communicator::Communicator;
+use crate::communicator::{self, Communicator};
 use crate::handles::hash;
 use crate::sync::lock;
 
@@ -222,7 +222,17 @@ static IS_MULTITHREADED: AtomicBool = AtomicBool::new(true);
 
 /// Sets whether several threads of the program may call MPI concurrently.
 pub(crate) fn set_multithreaded(is_multithreaded: bool) {
-    IS_MULTITHREADED.store(is_multithreaded, Ordering::Release);
+    static WAS_SET: AtomicBool = AtomicBool::new(false);
+    let before = IS_MULTITHREADED.swap(is_multithreaded, Ordering::AcqRel);
+    if WAS_SET.swap(true, Ordering::AcqRel) && before != is_multithreaded {
+        // Requests that were started before are not counted, or counted and no more discounted.
+        communicator::keep_all();
+    }
+}
+
+/// Returns whether several threads of the program may call MPI concurrently.
+pub(crate) fn are_multithreaded() -> bool {
+    IS_MULTITHREADED.load(Ordering::Acquire)
 }
 
 /// Whether a request was cancelled while another thread had its record: from then on, any may be.
@@ -260,7 +270,47 @@ impl Entry {
     }
 }
 
-/// Inserts the record of a request.
+/// Inserts the record of a request that was started or created, which [`end`] ends.
+#[inline(always)]
+pub(crate) fn start(handle: usize, record: Record) {
+    if IS_MULTITHREADED.load(Ordering::Relaxed)
+        && let Some(comm) = record.comm
+    {
+        comm.requests.fetch_add(1, Ordering::Relaxed);
+    }
+    put(handle, record);
+}
+
+/// Ends a request whose record was taken and is not inserted again.
+#[inline(always)]
+pub(crate) fn end(record: &Record) {
+    if IS_MULTITHREADED.load(Ordering::Relaxed)
+        && let Some(comm) = record.comm
+    {
+        comm.requests.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// Returns the addresses of the communicators of all requests; `None` where several threads may call MPI concurrently.
+pub(crate) fn communicators() -> Option<HashSet<usize>> {
+    if are_multithreaded() {
+        return None;
+    }
+    let address = |record: &Record| record.comm.map(|comm| std::ptr::from_ref(comm).addr());
+    let mut addresses = HashSet::new();
+    for entry in ENTRIES.iter().flatten() {
+        if entry.phase.load(Ordering::Acquire) == phase::OCCUPIED {
+            // SAFETY: no other thread is in a call (module docs), and it was filled before it was marked occupied.
+            let record = unsafe { (*entry.record.get()).assume_init() };
+            addresses.extend(address(&record));
+        }
+    }
+    let others = lock(&OTHERS);
+    addresses.extend(others.iter().flat_map(HashMap::values).filter_map(address));
+    Some(addresses)
+}
+
+/// Inserts the record of a request that is known already.
 #[inline]
 pub(crate) fn put(handle: usize, record: Record) {
     for entry in &ENTRIES[hash(handle) % BUCKETS] {

@@ -9,6 +9,8 @@ pub(crate) struct Function {
     pub(crate) name: &'static CStr,
     /// `p2p`, `coll`, `rma`, `io`, …
     pub(crate) group: &'static str,
+    /// Whether its calls may wait for another process, or another one for what they begin or complete.
+    pub(crate) waits: bool,
 }
 
 /// No argument.

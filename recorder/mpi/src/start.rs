@@ -14,6 +14,7 @@ use crate::settings::{self, Chosen};
 use crate::signatures::FUNCTIONS;
 use crate::stack;
 use crate::state::{self, Mpi};
+use crate::unseen;
 
 /// Returns the state, begun now if it was not, or `None` when it cannot be.
 #[cold]
@@ -72,6 +73,7 @@ fn start() -> Result<(), String> {
         }
     }
     let recorder = annals_instrument::recorder().ok_or("the recorder cannot be started")?;
+    unseen::store(recorder);
     let types = Types::add(recorder).map_err(|error| error.to_string())?;
     let pmpi = Pmpi::load();
     let version = library::version();

@@ -18,6 +18,7 @@ use crate::pmpi::Pmpi;
 use crate::requests;
 use crate::signatures::{COUNT, FUNCTIONS};
 use crate::stack;
+use crate::unseen;
 
 /// A region number that was not assigned yet.
 const UNKNOWN: u32 = u32::MAX;
@@ -171,6 +172,10 @@ impl Mpi {
         let regions = unsafe { &*self.regions.load(Ordering::Relaxed) };
         let place = &regions[index];
         if place.load(Ordering::Relaxed) == OFF {
+            // Where the program itself has switched all off, none is left out for good.
+            if std::ptr::eq(regions, &raw const REGIONS) {
+                unseen::store_left_out(self.recorder, index);
+            }
             return None;
         }
         let function = &FUNCTIONS[index];
@@ -179,6 +184,9 @@ impl Mpi {
             format!("mpi.{}", function.group),
         );
         let region = self.recorder.add_region_at(&name, "", 0, &group).ok()?;
+        if self.recorder.leaves_out_region(&name) {
+            unseen::store_left_out(self.recorder, index);
+        }
         place.store(region.get(), Ordering::Relaxed);
         Some(region)
     }

@@ -16,6 +16,7 @@ use crate::elements::{ElementKind, Elements};
 use crate::error::Result;
 use crate::event_type::{DynamicEventType, EventType, Metric};
 use crate::launcher;
+use crate::rules::{Subject, Verdict};
 use crate::spec::{ClockSpec, EventTypeSpec, SourceSpec};
 
 impl Recorder {
@@ -147,6 +148,19 @@ impl Recorder {
             recorder: self.shared().number,
             elements: PhantomData,
         })
+    }
+
+    /// Returns whether the rules of the recorder, as they are now, leave out events of a type of the program's threads.
+    pub fn leaves_out(&self, spec: &EventTypeSpec) -> bool {
+        let rules = &self.shared().rules;
+        let of_source = rules.verdict(Subject::Source, "threads", None);
+        let of_type = rules.verdict(Subject::Event, &spec.name, Some(spec.verbosity));
+        (of_source, of_type) != (Verdict::On, Verdict::On)
+    }
+
+    /// Returns whether the rules leave out the enters and leaves of regions of this name.
+    pub fn leaves_out_region(&self, name: &str) -> bool {
+        self.shared().rules.verdict(Subject::Region, name, None) == Verdict::Off
     }
 
     /// Adds an event type whose element types are known only now.

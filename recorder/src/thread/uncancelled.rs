@@ -47,7 +47,10 @@ pub fn uncancelled<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Prints a message for the user.
+/// Prints a message for the user. Takes no lock of the standard error output: in a forked child, a thread could hold it that only the
+/// parent has.
 pub fn say(what: impl std::fmt::Display) {
-    uncancelled(|| eprintln!("annals: {what}"));
+    let text = format!("annals: {what}\n");
+    // SAFETY: the text's bytes.
+    uncancelled(|| unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) });
 }

@@ -20,6 +20,14 @@ pub enum Deed {
     Send(u32, i64),
     /// From a rank, with a tag.
     Receive(u32, i64),
+    /// To a rank, with a tag and a request.
+    Isend(u32, i64, u32),
+    /// From a rank, with a tag and a request: the receive begins.
+    ReceiveStart(u32, i64, u32),
+    /// From a rank, with a tag and a request: the message is there.
+    Ireceive(u32, i64, u32),
+    /// The send with a request has ended.
+    SendEnd(u32),
     /// Operation, root.
     Begin(CollectiveOperation, u32),
     /// Operation, root.
@@ -45,9 +53,14 @@ pub struct Script {
     pub is_on_hosts: bool,
 }
 
+/// Returns the size of messages with a tag, bytes: the tag, if it is larger than 100.
+pub const fn bytes_of(tag: i64) -> i64 {
+    if tag > 100 { tag } else { 8 }
+}
+
 /// Regions of every script, by number; others follow. Those whose names begin with `MPI_` are of the group `mpi`, those
 /// whose names begin with `!$omp` of the group `openmp`.
-pub const REGIONS: [&str; 16] = [
+pub const REGIONS: [&str; 17] = [
     "main",
     "assemble",
     "solve",
@@ -64,6 +77,7 @@ pub const REGIONS: [&str; 16] = [
     "MPI_Comm_rank",
     "MPI_Iallreduce",
     "MPI_Wait",
+    "MPI_Ssend",
 ];
 
 /// Reference time at which scripts begin.
@@ -74,6 +88,10 @@ struct Types {
     leave: EventTypeId,
     send: EventTypeId,
     receive: EventTypeId,
+    isend: EventTypeId,
+    receive_start: EventTypeId,
+    ireceive: EventTypeId,
+    send_end: EventTypeId,
     begin: EventTypeId,
     end: EventTypeId,
     fence: EventTypeId,
@@ -89,6 +107,16 @@ impl Types {
         window.reference = Reference::Object;
         let number = |name| ElementSpec::new(name, ElementType::I64);
         let message = ["communicator", "peer", "tag", "bytes", "sequence"].map(number);
+        let requested = [
+            "communicator",
+            "peer",
+            "tag",
+            "bytes",
+            "sequence",
+            "request",
+        ]
+        .map(number);
+        let started = ["communicator", "peer", "tag", "request"].map(number);
         let collective = [
             "communicator",
             "operation",
@@ -105,6 +133,10 @@ impl Types {
             leave: builder.event_type("leave", Role::Leave, &[region]),
             send: builder.event_type("send", Role::Send, &message),
             receive: builder.event_type("receive", Role::Receive, &message),
+            isend: builder.event_type("isend", Role::Send, &requested),
+            receive_start: builder.event_type("receive_start", Role::ReceiveStart, &started),
+            ireceive: builder.event_type("ireceive", Role::Receive, &requested),
+            send_end: builder.event_type("send_end", Role::SendEnd, &[number("request")]),
             begin: builder.event_type("begin", Role::CollectiveBegin, &collective),
             end: builder.event_type("end", Role::CollectiveEnd, &collective),
             fence: builder.event_type(
@@ -137,9 +169,11 @@ fn numbers(deeds: &[(i64, Deed)]) -> Vec<i64> {
             | Deed::Leave(_)
             | Deed::Fence(_)
             | Deed::Acquire(_)
-            | Deed::Release(_) => return -1,
-            Deed::Send(peer, tag) => (0, peer, tag),
-            Deed::Receive(peer, tag) => (1, peer, tag),
+            | Deed::Release(_)
+            | Deed::ReceiveStart(..)
+            | Deed::SendEnd(_) => return -1,
+            Deed::Send(peer, tag) | Deed::Isend(peer, tag, _) => (0, peer, tag),
+            Deed::Receive(peer, tag) | Deed::Ireceive(peer, tag, _) => (1, peer, tag),
             Deed::Begin(..) => (2, 0, 0),
             Deed::End(..) => (3, 0, 0),
         };
@@ -293,7 +327,13 @@ impl Script {
             } else {
                 -1
             };
-            let message = |peer: u32, tag: i64| [0, peer.into(), tag, 8, sequence].map(Value::I64);
+            let message = |peer: u32, tag: i64| {
+                [0, peer.into(), tag, bytes_of(tag), sequence].map(Value::I64)
+            };
+            let requested = |peer: u32, tag: i64, request: u32| {
+                let bytes = bytes_of(tag);
+                [0, peer.into(), tag, bytes, sequence, request.into()].map(Value::I64)
+            };
             let collective = |operation: CollectiveOperation, root: u32| {
                 let (sends, receives) = moves(operation, root as usize == rank);
                 let (sent, received) = (8 * i64::from(sends), 8 * i64::from(receives));
@@ -308,6 +348,19 @@ impl Script {
                 Deed::Leave(name) => chunk.event(types.leave, tick, &region(name)),
                 Deed::Send(peer, tag) => chunk.event(types.send, tick, &message(peer, tag)),
                 Deed::Receive(peer, tag) => chunk.event(types.receive, tick, &message(peer, tag)),
+                Deed::Isend(peer, tag, request) => {
+                    chunk.event(types.isend, tick, &requested(peer, tag, request));
+                }
+                Deed::Ireceive(peer, tag, request) => {
+                    chunk.event(types.ireceive, tick, &requested(peer, tag, request));
+                }
+                Deed::ReceiveStart(peer, tag, request) => {
+                    let values = [0, peer.into(), tag, request.into()].map(Value::I64);
+                    chunk.event(types.receive_start, tick, &values);
+                }
+                Deed::SendEnd(request) => {
+                    chunk.event(types.send_end, tick, &[Value::I64(request.into())]);
+                }
                 Deed::Begin(op, root) => chunk.event(types.begin, tick, &collective(op, root)),
                 Deed::End(op, root) => chunk.event(types.end, tick, &collective(op, root)),
                 Deed::Fence(number) => {

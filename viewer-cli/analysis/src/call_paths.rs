@@ -68,6 +68,26 @@ impl CallPaths {
         regions
     }
 
+    /// Returns how many of a path's regions, the innermost ones, distinguish it from other paths that end with the same region; at
+    /// most `most`.
+    pub fn distinct(&self, path: u32, most: usize) -> usize {
+        let Some(region) = self.region(path) else {
+            return 0;
+        };
+        let mut distinct = 1;
+        let others = (1..self.nodes.len() as u32).filter(|other| *other != path);
+        for other in others.filter(|other| self.region(*other) == Some(region)) {
+            let (mut one, mut other, mut common) = (path, other, 0);
+            while common < most && one != Self::OUTSIDE && self.region(one) == self.region(other) {
+                (one, other) = (self.nodes[one as usize].0, self.nodes[other as usize].0);
+                common += 1;
+            }
+            let has_more = usize::from(one != Self::OUTSIDE);
+            distinct = distinct.max((common + has_more).min(most));
+        }
+        distinct
+    }
+
     /// Returns the names of a path's regions, from the outermost on.
     pub fn names(&self, path: u32, definitions: &Definitions) -> Vec<String> {
         let regions = self.regions(path).into_iter();

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::communicators::communicator_name;
 use crate::losses::concerns;
+use crate::mpi_coverage::MpiCoverage;
 use crate::parts::{GatheredSlices, Part, SlicedState, Source, fold_events_of};
 use crate::state::EventState;
 use crate::waits::{LongestWaits, Wait, WaitCause, location_of};
@@ -28,7 +29,7 @@ const MOST_OPEN: usize = 1 << 20;
 
 /// Length of the ranges in which persistent operations are numbered, one range for each request
 /// (SPEC.md, *Messages and collective operations*).
-const RANGE: u64 = 1 << 40;
+pub(crate) const RANGE: u64 = 1 << 40;
 
 /// Number of begins that the first slice gathers before it counts them.
 const GATHERED: usize = 1 << 16;
@@ -55,14 +56,14 @@ pub struct CollectiveRow {
     pub members: usize,
     /// Number of operations.
     pub count: u64,
-    /// Waiting time of all ranks.
-    pub wait_ns: i64,
+    /// Waiting time of all ranks. Like the other waits, `None` where the trace lacks calls of MPI.
+    pub wait_ns: Option<i64>,
     /// Mean time from the first begin to the last.
     pub mean_imbalance_ns: Option<i64>,
     /// Longest time from the first begin to the last.
-    pub max_imbalance_ns: i64,
+    pub max_imbalance_ns: Option<i64>,
     /// Waiting by rank.
-    pub ranks: Vec<CollectiveWait>,
+    pub ranks: Option<Vec<CollectiveWait>>,
     /// Whether a loss may have changed the row.
     pub is_uncertain: bool,
 }
@@ -72,10 +73,33 @@ pub struct CollectiveRow {
 pub struct Collectives {
     /// By operation and communicator, most waiting first.
     pub collectives: Vec<CollectiveRow>,
-    /// The longest waits of single members, the longest first.
-    pub longest_waits: Vec<Wait>,
+    /// The longest waits of single members, the longest first. `None` where the trace lacks calls of MPI.
+    pub longest_waits: Option<Vec<Wait>>,
+    /// What of MPI the trace does not have.
+    #[serde(skip_serializing_if = "MpiCoverage::is_whole")]
+    pub mpi: MpiCoverage,
     /// Operations that not all members began.
     pub incomplete: u64,
+    /// The last of these, of each communicator.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub last_incomplete: Vec<IncompleteCollective>,
+}
+
+/// An operation that not all members of its communicator began.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct IncompleteCollective {
+    /// Name of the operation.
+    pub operation: String,
+    /// Name of the communicator.
+    pub communicator: String,
+    /// Number of the operation among those of the communicator, from 1.
+    pub number: u64,
+    /// The ranks that began it, sorted.
+    pub begun: Vec<u32>,
+    /// The ranks that did not, of those that began another one of the communicator, sorted.
+    pub missing: Vec<u32>,
+    /// How many more members did not: they began none that is known.
+    pub others: u64,
 }
 
 /// A member's begin of a collective operation.
@@ -125,7 +149,8 @@ impl CollectiveInstance<'_> {
     }
 }
 
-fn operation_name(operation: Option<i128>) -> String {
+/// Returns the name of the operation with a code.
+pub fn operation_name(operation: Option<i128>) -> String {
     let code = operation.and_then(|code| u8::try_from(code).ok());
     match (operation, code.and_then(CollectiveOperation::from_code)) {
         (_, Some(operation)) => operation.name().to_owned(),
@@ -196,6 +221,30 @@ impl Communicator {
         number
     }
 
+    /// Describes an operation that not all members have begun.
+    fn incomplete(&self, place: u64, instance: &Instance) -> IncompleteCollective {
+        let has_begun = |number: usize| {
+            let mut begins = instance.begins.iter();
+            begins.any(|begin| begin.member as usize == number)
+        };
+        let ranks = |is_begun: bool| {
+            let each = self.begun.iter().enumerate();
+            let each = each.filter(|(number, _)| has_begun(*number) == is_begun);
+            let mut ranks: Vec<u32> = each.map(|(_, (rank, _))| *rank).collect();
+            ranks.sort_unstable();
+            ranks
+        };
+        let size = instance.size.unwrap_or(0).max(self.begun.len());
+        IncompleteCollective {
+            operation: operation_name(instance.operation),
+            communicator: self.name.clone(),
+            number: place % RANGE + 1,
+            begun: ranks(true),
+            missing: ranks(false),
+            others: (size - self.begun.len()) as u64,
+        }
+    }
+
     /// Drops the open operation with the smallest number.
     fn give_up_oldest(&mut self) {
         if let Some((number, _)) = self.open.pop_first() {
@@ -239,6 +288,7 @@ struct Gathered<V> {
     /// be counted.
     lossy: FxHashSet<u32>,
     incomplete: u64,
+    last_incomplete: Vec<IncompleteCollective>,
     /// Empty vectors for reuse.
     spare: Vec<Vec<CollectiveBegin>>,
 }
@@ -253,6 +303,7 @@ impl<V: FnMut(&CollectiveInstance<'_>)> Gathered<V> {
             open: 0,
             lossy: FxHashSet::default(),
             incomplete: 0,
+            last_incomplete: Vec::new(),
             spare: Vec::new(),
         }
     }
@@ -362,12 +413,18 @@ impl<V: FnMut(&CollectiveInstance<'_>)> Gathered<V> {
         for number in 0..self.communicators.len() {
             let communicator = &mut self.communicators[number];
             let members = communicator.begun.len();
-            for instance in std::mem::take(&mut communicator.open).into_values() {
+            let mut last = None;
+            for (place, instance) in std::mem::take(&mut communicator.open) {
                 if instance.size.is_none() && instance.begins.len() == members {
                     self.count(number, &instance, query);
                 } else {
                     self.incomplete += 1;
+                    last = Some((place, instance));
                 }
+            }
+            if let Some((place, instance)) = last {
+                let row = self.communicators[number].incomplete(place, &instance);
+                self.last_incomplete.push(row);
             }
         }
     }
@@ -691,6 +748,8 @@ fn collectives_of(
     let Some((gathered, summary)) = gather(reader, query, source, visit)? else {
         return Ok(None);
     };
+    let mpi = MpiCoverage::of(definitions);
+    let are_known = mpi.knows_waits();
     let is_lost = first_loss_of_collectives(definitions, &summary, query).is_some();
     let rows = gathered.tallies.iter();
     let rows = rows.map(|((operation, communicator), tally)| {
@@ -714,10 +773,11 @@ fn collectives_of(
             communicator: communicator.name.clone(),
             members: tally.members,
             count: tally.count,
-            wait_ns: tally.wait_ns,
-            mean_imbalance_ns: Some((tally.imbalance_ns / i128::from(tally.count.max(1))) as i64),
-            max_imbalance_ns: tally.max_imbalance_ns,
-            ranks: ranks.into_values().collect(),
+            wait_ns: are_known.then_some(tally.wait_ns),
+            mean_imbalance_ns: are_known
+                .then(|| (tally.imbalance_ns / i128::from(tally.count.max(1))) as i64),
+            max_imbalance_ns: are_known.then_some(tally.max_imbalance_ns),
+            ranks: are_known.then(|| ranks.into_values().collect()),
             is_uncertain: is_lost,
         }
     });
@@ -729,7 +789,9 @@ fn collectives_of(
     let found = Collectives {
         collectives: rows,
         incomplete: gathered.incomplete,
-        longest_waits: longest.into_sorted(),
+        last_incomplete: gathered.last_incomplete,
+        longest_waits: are_known.then(|| longest.into_sorted()),
+        mpi,
     };
     Ok(Some((found, summary)))
 }

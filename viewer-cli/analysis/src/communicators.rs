@@ -1,25 +1,18 @@
 //! Communicators of messages and collective operations, by name.
 
-use annals_format::{Definitions, ObjectId, Reference, StringId};
+use annals_format::{Definitions, Reference};
 use rustc_hash::FxHashMap;
 
-/// Returns the name of the communicator that the element `communicator` has as its value: that of the object or string to
-/// which it refers, otherwise the value itself.
+use crate::references::referred;
+
+/// Returns the name of the communicator that the element `communicator` has as its value: that of what it refers
+/// to, otherwise the value itself.
 pub(crate) fn communicator_name(
     definitions: &Definitions,
     reference: Reference,
     value: i128,
 ) -> String {
-    let number = u32::try_from(value).ok();
-    let name = number.and_then(|number| match reference {
-        Reference::Object => {
-            let object = definitions.objects.get(&ObjectId::new(number))?;
-            Some(definitions.string(object.name))
-        }
-        Reference::String => Some(definitions.string(StringId::new(number))),
-        _ => None,
-    });
-    name.map_or_else(|| value.to_string(), str::to_owned)
+    referred(definitions, reference, value).unwrap_or_else(|| value.to_string())
 }
 
 /// Numbers communicators by name: each process has its own object for one.

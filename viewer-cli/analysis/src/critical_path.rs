@@ -22,11 +22,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
 use self::releases::{Release, ReleaseWriter, ReleasesBackward};
+use crate::call_paths::CallPaths;
 use crate::state::{CallState, fold_calls};
 use crate::wait_states::{CommunicationTimes, LocationTimes};
 
 /// Number of stays whose work is counted in one pass.
 const MOST_STAYS: usize = 1 << 20;
+/// Number of regions that call the innermost one of a path. Of deeper paths, those after the outermost ones are left out.
+const MOST_CALLERS: usize = 24;
 /// Number of stays that are kept as the longest.
 const MOST_LONGEST: usize = 10;
 
@@ -47,11 +50,14 @@ pub struct CriticalPath {
     pub longest: Vec<PathStay>,
 }
 
-/// A region on the critical path. Times in nanoseconds, without those of the regions that it calls.
+/// A call path on the critical path. Times in nanoseconds, without those of the regions that it calls.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct PathRegion {
-    /// Its name. `None` outside of all regions.
+    /// Name of its innermost region. `None` outside of all regions.
     pub region: Option<String>,
+    /// Names of the regions of the call path, from the outermost on. Empty outside of all regions. Of a path of more than 25, the
+    /// first 24 and the last.
+    pub path: Vec<String>,
     /// Its time on the path.
     pub path_ns: i64,
     /// Share of that in the length of the path.
@@ -246,7 +252,9 @@ struct PathSums<'a> {
     to_ns: i64,
     /// By location.
     path_ns: Vec<i64>,
-    regions: FxHashMap<RegionId, RegionTime>,
+    paths: CallPaths,
+    /// By number of the call path.
+    sums: FxHashMap<u32, PathTime>,
     stays: u64,
     longest: Vec<PathStay>,
 }
@@ -258,9 +266,10 @@ impl<'a> PathSums<'a> {
             from_ns,
             to_ns,
             path_ns: vec![0; definitions.locations.len()],
-            regions: FxHashMap::default(),
+            sums: FxHashMap::default(),
             stays: 0,
             longest: Vec::new(),
+            paths: CallPaths::default(),
         }
     }
 
@@ -288,7 +297,8 @@ impl<'a> PathSums<'a> {
         let new = |_| PathTimes {
             window,
             stays: &by_location,
-            regions: Vec::new(),
+            paths: CallPaths::default(),
+            sums: Vec::new(),
         };
         // With the last event itself.
         let query = Query::new().within(Window {
@@ -296,10 +306,10 @@ impl<'a> PathSums<'a> {
             ..window
         });
         let (times, _) = fold_calls(reader, &query, new)?;
-        for (region, times) in times.regions.iter().enumerate() {
+        let numbers = self.paths.add(&times.paths);
+        for (number, times) in numbers.iter().zip(&times.sums) {
             if times.all_ns > 0 {
-                let region = RegionId::new(region as u32);
-                self.regions.entry(region).or_default().add(times);
+                self.sums.entry(*number).or_default().add(times);
             }
         }
         Ok(())
@@ -330,31 +340,32 @@ impl<'a> PathSums<'a> {
         let of_run = times.locations.iter().zip(&processes);
         let of_run = of_run.filter(|(times, _)| times.span_ns.is_some());
         let of_run: FxHashSet<ProcessId> = of_run.map(|(_, process)| *process).collect();
-        let row = |region: Option<String>, path_ns: i64, mean_ns: i64| PathRegion {
-            region,
+        let row = |path: Vec<String>, path_ns: i64, mean_ns: i64| PathRegion {
+            region: path.last().cloned(),
+            path,
             path_ns,
             share: share(path_ns),
             mean_ns,
             imbalance_ns: (path_ns - mean_ns).max(0),
         };
-        let named = self.regions.iter().filter(|(_, times)| times.path_ns > 0);
+        let named = self.sums.iter().filter(|(_, times)| times.path_ns > 0);
         let mut regions: Vec<PathRegion> = named
-            .map(|(region, times)| {
-                let name = self.definitions.region_name(*region);
+            .map(|(path, times)| {
+                let names = self.paths.names(*path, self.definitions);
                 let mean_ns = times.mean_ns(&processes, of_run.len());
-                row(Some(name), times.path_ns, mean_ns)
+                row(names, times.path_ns, mean_ns)
             })
             .collect();
-        let outside_ns = length_ns - self.regions.values().map(|of| of.path_ns).sum::<i64>();
+        let outside_ns = length_ns - self.sums.values().map(|of| of.path_ns).sum::<i64>();
         if outside_ns > 0 {
             let locations = times.locations.iter().filter(|of| of.span_ns.is_some());
             let locations = locations.count() as i64;
-            let inside_ns = self.regions.values().map(|of| of.all_ns).sum::<i64>();
+            let inside_ns = self.sums.values().map(|of| of.all_ns).sum::<i64>();
             let all_ns = i128::from(length_ns) * i128::from(locations) - i128::from(inside_ns);
             let mean_ns = all_ns.max(0) / i128::from(locations.max(1));
-            regions.push(row(None, outside_ns, mean_ns as i64));
+            regions.push(row(Vec::new(), outside_ns, mean_ns as i64));
         }
-        regions.sort_by(|a, b| (b.path_ns, &a.region).cmp(&(a.path_ns, &b.region)));
+        regions.sort_by(|a, b| (b.path_ns, &a.path).cmp(&(a.path_ns, &b.path)));
         let mut by_rank: FxHashMap<u32, i64> = FxHashMap::default();
         for (location, path_ns) in self.definitions.locations.values().zip(&self.path_ns) {
             let rank = self.definitions.rank_of(location.process);
@@ -380,18 +391,18 @@ impl<'a> PathSums<'a> {
     }
 }
 
-/// Time in a region, nanoseconds.
+/// Time in a call path, nanoseconds.
 #[derive(Clone, Debug, Default)]
-struct RegionTime {
+struct PathTime {
     /// On the path.
     path_ns: i64,
     /// In all locations.
     all_ns: i64,
-    /// A bit for each location, by number: whether it was in the region.
+    /// A bit for each location, by number: whether it was in the path.
     visitors: Vec<u64>,
 }
 
-impl RegionTime {
+impl PathTime {
     fn add(&mut self, other: &Self) {
         self.path_ns += other.path_ns;
         self.all_ns += other.all_ns;
@@ -424,18 +435,21 @@ impl RegionTime {
     }
 }
 
-/// Counts the time in regions, on the path and in all.
+/// Counts the time in call paths, on the critical path and in all.
 struct PathTimes<'a> {
     window: Window,
     /// By location: stays of the path, in order.
     stays: &'a [Vec<(i64, i64)>],
-    /// By number of the region.
-    regions: Vec<RegionTime>,
+    paths: CallPaths,
+    /// By number of the call path.
+    sums: Vec<PathTime>,
 }
 
 impl CallSink for PathTimes<'_> {
-    fn enter(&mut self, _: usize, _: &[Frame], _: RegionId, _: i64) -> u32 {
-        0
+    fn enter(&mut self, _: usize, frames: &[Frame], region: RegionId, _: i64) -> u32 {
+        let around = frames.iter().take(MOST_CALLERS).next_back();
+        let around = around.map_or(CallPaths::OUTSIDE, |frame| frame.tag);
+        self.paths.child(around, region)
     }
 
     fn spend(&mut self, location: usize, frames: &[Frame], from_ns: i64, to_ns: i64) {
@@ -448,11 +462,11 @@ impl CallSink for PathTimes<'_> {
         let touched = stays[first..].iter().take_while(|stay| stay.0 < to_ns);
         let parts = touched.map(|stay| stay.1.min(to_ns) - stay.0.max(from_ns));
         let path_ns: i64 = parts.sum();
-        let region = frame.region.index();
-        if region >= self.regions.len() {
-            self.regions.resize_with(region + 1, RegionTime::default);
+        let path = frame.tag as usize;
+        if path >= self.sums.len() {
+            self.sums.resize_with(path + 1, PathTime::default);
         }
-        let of = &mut self.regions[region];
+        let of = &mut self.sums[path];
         of.path_ns += path_ns;
         of.all_ns += all_ns;
         of.visit(location);
@@ -467,10 +481,12 @@ impl Sink for PathTimes<'_> {
 
 impl CallState for PathTimes<'_> {
     fn merge(&mut self, later: Self) {
-        let longer = self.regions.len().max(later.regions.len());
-        self.regions.resize_with(longer, RegionTime::default);
-        for (of, later) in self.regions.iter_mut().zip(&later.regions) {
-            of.add(later);
+        let numbers = self.paths.add(&later.paths);
+        let last = numbers.iter().max().map_or(0, |last| *last as usize);
+        let longer = self.sums.len().max(last + 1);
+        self.sums.resize_with(longer, PathTime::default);
+        for (number, later) in numbers.iter().zip(&later.sums) {
+            self.sums[*number as usize].add(later);
         }
     }
 }

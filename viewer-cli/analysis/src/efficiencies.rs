@@ -11,6 +11,8 @@
 //! | – serialisation | max U / Tᵢ | 1 − (Tᵢ − max U) / T |
 //! | – transfer | Tᵢ / T | Tᵢ / T |
 //! | parallel efficiency | mean U / T | mean U / T |
+//!
+//! Where nothing communicates, there is no communication, and neither of its parts.
 
 use serde::{Serialize, Serializer};
 
@@ -50,7 +52,7 @@ pub struct RunTimes {
     pub useful_max_ns: i64,
     /// Time of the run.
     pub run_ns: i64,
-    /// Time of the run on a network that needs no time. `None` if it is not known.
+    /// Time of the run on a network that needs no time. `None` if it is not known, or if nothing communicates.
     pub ideal_run_ns: Option<i64>,
 }
 
@@ -92,8 +94,8 @@ pub struct Efficiencies {
     pub model: EfficiencyModel,
     /// How evenly the useful work is distributed. `None` if there is none.
     pub load_balance: Option<f64>,
-    /// What is left after waiting and transfer.
-    pub communication: f64,
+    /// What is left after waiting and transfer. `None` if nothing communicates.
+    pub communication: Option<f64>,
     /// What is left after waiting for other ranks. `None` if the ideal time is not known.
     pub serialisation: Option<f64>,
     /// What is left after the transfer of data. `None` if the ideal time is not known.
@@ -121,7 +123,7 @@ impl Efficiencies {
         Self {
             model,
             load_balance,
-            communication: max / run,
+            communication: ideal.map(|_| max / run),
             serialisation,
             transfer: ideal.map(|ideal| ideal / run),
             parallel: mean / run,
@@ -144,7 +146,7 @@ mod tests {
         let times = RunTimes::of(&[80, 60, 40, 60], 100, Some(90)).expect("times");
         let found = Efficiencies::of(&times, EfficiencyModel::Multiplicative);
         assert_eq!(found.load_balance, Some(0.75));
-        assert!(is_near(found.communication, 0.8));
+        assert!(is_near(found.communication.expect("ideal"), 0.8));
         assert!(is_near(found.serialisation.expect("ideal"), 80.0 / 90.0));
         assert!(is_near(found.transfer.expect("ideal"), 0.9));
         assert!(is_near(found.parallel, 0.6));
@@ -161,6 +163,7 @@ mod tests {
         let times = RunTimes::of(&[0, 0], 100, None).expect("times");
         let found = Efficiencies::of(&times, EfficiencyModel::Multiplicative);
         assert_eq!((found.load_balance, found.serialisation), (None, None));
+        assert_eq!(found.communication, None);
         assert!(is_near(found.parallel, 0.0));
         assert_eq!(times.computation_scaling(&times, false), None);
     }
@@ -184,15 +187,15 @@ mod tests {
             let ideal = most + (more as f64 * share) as i64;
             let times = RunTimes::of(&useful, most + more, Some(ideal)).expect("times");
             let found = Efficiencies::of(&times, EfficiencyModel::Multiplicative);
-            if let (Some(balance), Some(serialisation), Some(transfer)) =
-                (found.load_balance, found.serialisation, found.transfer)
+            if let (Some(balance), Some(communication), Some(serialisation), Some(transfer)) =
+                (found.load_balance, found.communication, found.serialisation, found.transfer)
             {
-                prop_assert!(is_near(found.parallel, balance * found.communication));
-                prop_assert!(is_near(found.communication, serialisation * transfer));
+                prop_assert!(is_near(found.parallel, balance * communication));
+                prop_assert!(is_near(communication, serialisation * transfer));
             }
             let found = Efficiencies::of(&times, EfficiencyModel::Additive);
             let lost = |factor: Option<f64>| 1.0 - factor.expect("known");
-            let communication = 1.0 - found.communication;
+            let communication = lost(found.communication);
             prop_assert!(is_near(1.0 - found.parallel, lost(found.load_balance) + communication));
             prop_assert!(is_near(communication, lost(found.serialisation) + lost(found.transfer)));
         }

@@ -30,21 +30,28 @@ mod communicators;
 mod critical_path;
 mod distribution;
 mod efficiencies;
+mod event_loop;
+mod findings;
 mod intervals;
 mod locations;
 mod losses;
 mod lost_time;
 mod messages;
 mod metrics;
+mod mpi_coverage;
 mod mpi_functions;
 mod mpi_window;
+mod oversubscription;
 mod overview;
 mod parts;
 mod patterns;
+mod recording_cost;
+mod references;
 mod region_kinds;
 mod region_rows;
 mod region_statistics;
 mod state;
+mod thread_work;
 mod time_profile;
 mod wait_states;
 mod waits;
@@ -53,33 +60,43 @@ pub use bins::{bin_of, bin_start, bounded};
 pub use call_paths::CallPaths;
 pub use call_tree::{TreeCounter, TreeNode, call_tree};
 pub use collectives::{
-    CollectiveBegin, CollectiveInstance, CollectiveRow, CollectiveWait, Collectives, collectives,
-    collectives_of_parts, first_loss_of_collectives, for_each_collective, gather_collectives,
+    CollectiveBegin, CollectiveInstance, CollectiveRow, CollectiveWait, Collectives,
+    IncompleteCollective, collectives, collectives_of_parts, first_loss_of_collectives,
+    for_each_collective, gather_collectives, operation_name,
 };
 pub use colour::{Colour, region_colour};
 pub use critical_path::{CriticalPath, PathRank, PathRegion, PathStay};
 pub use distribution::{Bins, Extent, Values};
 pub use efficiencies::{Efficiencies, EfficiencyModel, RunTimes};
+pub use event_loop::{LoopRow, event_loop, task_locations};
+pub use findings::{
+    Ending, Finding, FindingKind, Findings, Life, Position, Stay, WaitFor, WaitKind, bad_end,
+    findings,
+};
 pub use intervals::{
     IntervalPair, IntervalPoint, IntervalRow, Intervals, MOST_OPEN_INTERVALS, intervals,
 };
 pub use locations::LocationNames;
 pub use losses::concerns;
 pub use lost_time::{
-    CauseRow, ExtraWork, LostTime, LostTimeOptions, PhaseRow, RankTimes, WaitStateRow, WorstWait,
-    lost_time,
+    CauseRow, ExtraWork, LEAST_SHARE, LostTime, LostTimeOptions, PhaseRow, RankTimes, ThreadTimes,
+    WaitStateRow, WorstWait, lost_time,
 };
 pub use messages::{
     MessageLosses, MessagePairRow, Messages, for_each_message, gather_messages, messages,
     messages_of_parts,
 };
 pub use metrics::{MetricPoint, MetricRow, metrics};
-pub use mpi_window::{without_start_and_end, without_start_and_end_of_all};
+pub use mpi_coverage::MpiCoverage;
+pub use mpi_window::{PartOfRun, part_of_run, starts_or_ends_mpi};
+pub use oversubscription::Oversubscription;
 pub use overview::{BinTimes, CallOverview, LongCall, MOST_LONG_CALLS, call_overview};
 pub use parts::Part;
 pub use patterns::{
     Family, MemberPart, PartWait, collective_waits, late_receiver, late_sender, wrong_order,
 };
+pub use recording_cost::{CostSums, EventCost, RecordingCost, call_cost_ns};
+pub use references::referred;
 pub use region_kinds::{RegionKind, RegionKinds, ThreadConstruct};
 pub use region_rows::{
     OutsideTime, RegionNames, RegionRow, RegionSums, RegionTimes, RunTime, region_times, run_times,
@@ -88,10 +105,11 @@ pub use region_statistics::{
     Group, Grouping, RegionStats, Statistics, count_region_statistics, region_statistics,
 };
 pub use state::{CallState, EventState, fold_calls, fold_events};
+pub use thread_work::{RegionWork, is_mostly_silent, silent_times, thread_work};
 pub use time_profile::{TimeProfile, time_profile};
 pub use wait_states::{
     CommunicationTimes, Delay, LocationTimes, PhaseTimes, WaitObserver, WaitPattern, WaitState,
-    wait_states,
+    WorkSum, wait_states, wait_states_once,
 };
 pub use waits::{LateSide, LongestWaits, MessageWait, MessageWaits, Wait, WaitCause};
 

@@ -4,21 +4,37 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use annals_format::{Definitions, Histogram, ProcessId, RegionId, StringId};
+use annals_format::{Definitions, Histogram, LocationId, ProcessId, RegionId, StringId};
 use annals_merger::{MessageCounts, Query, ReadSummary, Reader, Result, Window};
 use rustc_hash::{FxHashMap, FxHashSet};
-use serde::Serialize;
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
 
+use crate::bins::bounded;
 use crate::communicators::{CommunicatorNumbers, communicator_name};
 use crate::critical_path::{CriticalPath, PathObserver, path_of};
 use crate::efficiencies::{Efficiencies, EfficiencyModel, RunTimes};
+use crate::event_loop::{LoopRow, event_loop, task_locations};
+use crate::locations::LocationNames;
+use crate::mpi_coverage::MpiCoverage;
+use crate::oversubscription::Oversubscription;
 use crate::region_kinds::RegionKinds;
+use crate::thread_work::{is_mostly_silent, thread_work};
 use crate::wait_states::{
     CommunicationTimes, Delay, PhaseTimes, WaitObserver, WaitPattern, WaitState, wait_states,
 };
 
 /// Number of single waits that are kept.
 const MOST_WORST: usize = 10;
+/// Causes with a smaller share of the time of all threads that count are not named.
+pub const LEAST_SHARE: f64 = 0.01;
+/// A rank works longer than its peers if it is by more than their median divided by this, or by more than noise: the median
+/// divided by [`LEAST_NOISE`], twice their median deviation, and twice the standard deviation of the work itself.
+const MUCH: i64 = 4;
+/// The median of the peers divided by this is noise, whatever their deviation.
+const LEAST_NOISE: i64 = 50;
+/// Number of regions of a call path that may be needed to distinguish it.
+const MOST_CALLERS: usize = 3;
 /// Number of call paths that are kept of a cause.
 const MOST_PATHS: usize = 3;
 
@@ -32,7 +48,8 @@ pub struct LostTimeOptions {
 }
 
 /// The lost time of a run. Times in nanoseconds; shares of the time of all threads that count.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Default, Debug, Serialize)]
+#[serde(remote = "Self")]
 pub struct LostTime {
     /// Trace time of the first event.
     pub from_ns: i64,
@@ -41,15 +58,23 @@ pub struct LostTime {
     /// Times of the ranks.
     pub ranks: Vec<RankTimes>,
     /// Number of threads whose times count: those that communicate or work in teams; if a rank has none, all of its
-    /// threads together count as one.
+    /// threads together count as one; of a single rank, those of `thread_times`.
     pub threads: u64,
     /// Their useful times.
     #[serde(skip)]
     pub useful_ns: Vec<i64>,
+    /// Of a single rank without threads that communicate or work in teams: its threads that work, if there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub thread_times: Vec<ThreadTimes>,
+    /// Tasks that kept the event loop from others, those with the longest time first. `None` without tasks of an event loop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event_loop: Option<Vec<LoopRow>>,
     /// Efficiencies of both models. Empty if the run has no time.
     pub efficiencies: Vec<Efficiencies>,
     /// Waits by pattern and call path, the longest first.
     pub wait_states: Vec<WaitStateRow>,
+    /// Time in MPI of all threads that count that no pattern explains: transfers, and what the library does.
+    pub other_mpi_ns: i64,
     /// Waits by the rank that caused them, the most expensive first.
     pub causes: Vec<CauseRow>,
     /// The longest single waits.
@@ -58,6 +83,11 @@ pub struct LostTime {
     pub messages: MessageCounts,
     /// Number of threads that are in a call of MPI at the end of the window: what they wait for is not known.
     pub unfinished: u64,
+    /// A host that had fewer processors than threads that count. `None` if there is none.
+    pub oversubscription: Option<Oversubscription>,
+    /// What of MPI the trace does not have. If waits are not known, nor is anything else here but the time: no other field is serialised.
+    #[serde(skip_serializing_if = "MpiCoverage::is_whole")]
+    pub mpi: MpiCoverage,
     /// Phases in the order of their numbers. Empty unless they are wanted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<PhaseRow>,
@@ -67,6 +97,19 @@ pub struct LostTime {
     /// The critical path. `None` unless it is wanted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub critical_path: Option<CriticalPath>,
+}
+
+impl Serialize for LostTime {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        if self.mpi.knows_waits() {
+            return Self::serialize(self, serializer);
+        }
+        let mut known = serializer.serialize_struct("LostTime", 3)?;
+        known.serialize_field("from_ns", &self.from_ns)?;
+        known.serialize_field("to_ns", &self.to_ns)?;
+        known.serialize_field("mpi", &self.mpi)?;
+        known.end()
+    }
 }
 
 impl LostTime {
@@ -102,13 +145,13 @@ pub struct PhaseRow {
 }
 
 impl PhaseRow {
-    fn of(times: &PhaseTimes) -> Self {
+    fn of(times: &PhaseTimes, communicates: bool) -> Self {
         let run = RunTimes {
             ranks: times.locations,
             useful_sum_ns: times.useful_sum_ns,
             useful_max_ns: times.useful_max_ns,
             run_ns: times.run_ns.max(1),
-            ideal_run_ns: Some(times.ideal_run_ns),
+            ideal_run_ns: communicates.then_some(times.ideal_run_ns),
         };
         Self {
             phase: times.number,
@@ -138,9 +181,26 @@ pub struct RankTimes {
     /// Largest amount by which that may differ because of losses: the calls in which it may have waited longer or shorter, and
     /// the time in which events of the rank were lost.
     pub uncertain_ns: i64,
+    /// The part of its useful time between calls that tested and found nothing complete: it may work then, or poll.
+    pub polling_ns: i64,
     /// The costs of its causes (see [`LostTime::causes`]): time that ranks waited because of its extra work, or because it
     /// received its messages in the wrong order.
     pub caused_ns: i64,
+}
+
+/// Work of a thread. Times in nanoseconds.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct ThreadTimes {
+    /// Its name.
+    pub thread: String,
+    /// Time in regions in which it did not wait, as far as that is recorded, and without silent time.
+    pub useful_ns: i64,
+    /// The region in which it worked longer than the mean of the others, by most.
+    pub region: String,
+    /// By how much.
+    pub region_more_ns: i64,
+    #[serde(skip)]
+    location: LocationId,
 }
 
 /// The waits of a pattern in a call path and a communicator. Times in nanoseconds.
@@ -197,8 +257,17 @@ pub struct CauseRow {
     pub direct_ns: i64,
     /// Of late senders: the part in which another message could have been received.
     pub wrong_order_ns: i64,
-    /// Largest amount by which the cost may differ because of losses.
+    /// The part of the direct waits that its extra work does not reach: what else made it late is not known.
+    pub unexplained_ns: i64,
+    /// The other rank for which others may have waited instead, if that is most of the direct waits: whether their sends waited
+    /// for their receives is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub or_rank: Option<u32>,
+    /// Largest amount by which the cost may differ because of losses, errors of clocks and what is not known.
     pub uncertain_ns: i64,
+    /// Whether it did not work longer than its peers in the place of its extra work, in all: which rank is late there changes, or
+    /// all take turns.
+    pub is_like_peers: bool,
     /// Share of the cost in the time of all threads that count.
     pub share: f64,
     /// Where its extra work was, most first.
@@ -210,6 +279,9 @@ pub struct CauseRow {
 pub struct ExtraWork {
     /// Names of the regions of the call path, from the outermost on. Empty outside of all regions.
     pub path: Vec<String>,
+    /// How many of them, the innermost ones, distinguish it from other call paths that end with the same region; at most three.
+    #[serde(skip)]
+    pub distinct: usize,
     /// What others waited because of it, nanoseconds.
     pub cost_ns: i64,
 }
@@ -272,6 +344,9 @@ struct DirectSum {
     wrong_order_ns: i64,
     avoidable_ns: i64,
     uncertain_ns: i64,
+    unexplained_ns: i64,
+    /// By location for which they may have waited instead.
+    or_ns: FxHashMap<u32, i64>,
 }
 
 impl DirectSum {
@@ -449,13 +524,19 @@ impl WaitObserver for Sums<'_> {
         let key = (delay.wait.pattern, delay.wait.region);
         let direct = of.direct.entry(key).or_default();
         direct.add(delay.wait, delay.cost_ns);
+        let explained_ns: i64 = delay.extra.iter().map(|of| of.1).sum();
+        direct.unexplained_ns += delay.cost_ns - explained_ns;
+        if let Some(other) = delay.wait.or_cause {
+            *direct.or_ns.entry(other).or_default() += delay.cost_ns;
+        }
         for (path, cost_ns) in delay.extra {
             *of.extra.entry(*path).or_default() += cost_ns;
         }
     }
 }
 
-/// Finds the lost time of a run, in the query's window. `None` if the definitions are not those of a whole trace.
+/// Finds the lost time of a run, in the query's window. `None` if the definitions are not those of a whole trace. If waits are not
+/// known, because the trace lacks calls of MPI, there is nothing but that and the time.
 ///
 /// The useful time of a rank is the time between its first and its last event outside of calls of MPI in which it was not
 /// idle (see [`RegionKinds`](crate::RegionKinds)). The critical path is that of the whole run in the window, whatever else
@@ -469,15 +550,35 @@ pub fn lost_time(
     options: &LostTimeOptions,
 ) -> Result<Option<(LostTime, ReadSummary)>> {
     let definitions = reader.definitions();
-    let mut sums = Sums::new(definitions);
-    if options.critical_path {
-        sums.path = Some(PathObserver::new()?);
+    let mpi = MpiCoverage::of(definitions);
+    if !mpi.knows_waits() {
+        let window = bounded(reader, query.window());
+        let lost = LostTime {
+            from_ns: window.from_ns,
+            to_ns: window.to_ns.min(reader.end_ns()).max(window.from_ns),
+            mpi,
+            ..LostTime::default()
+        };
+        return Ok(Some((lost, reader.summary()?)));
     }
-    let Some((mut sums, times)) = wait_states(reader, query, &options.phases, sums)? else {
+    let new_sums = || {
+        let mut sums = Sums::new(definitions);
+        if options.critical_path {
+            sums.path = Some(PathObserver::new()?);
+        }
+        Ok(sums)
+    };
+    let Some((mut sums, times)) = wait_states(reader, query, &options.phases, new_sums)? else {
         return Ok(None);
     };
     let observer = sums.path.take();
-    let mut lost = of_sums(&sums, &times, definitions, query.window());
+    let (event_loop, thread_times) = match works_alone(&sums, &times) {
+        true => (event_loop(reader, query)?, thread_times(reader, query)?),
+        false => (None, Vec::new()),
+    };
+    let mut lost = of_sums(&sums, &times, definitions, query.window(), thread_times);
+    lost.event_loop = event_loop;
+    lost.mpi = mpi;
     if let Some(observer) = observer {
         lost.critical_path = Some(path_of(reader, query.window(), observer, &times)?);
     }
@@ -489,6 +590,7 @@ fn of_sums(
     times: &CommunicationTimes,
     definitions: &Definitions,
     window: Window,
+    thread_times: Vec<ThreadTimes>,
 ) -> LostTime {
     let spans = || times.locations.iter().filter_map(|times| times.span_ns);
     let from_ns = spans()
@@ -503,7 +605,7 @@ fn of_sums(
         .min(window.to_ns)
         .max(from_ns);
     let run_ns = to_ns - from_ns;
-    let mut threads = counted_threads(sums, times, window, run_ns);
+    let mut threads = counted_threads(sums, times, window, run_ns, &thread_times);
     // What ranks have started is none of them.
     let helpers = definitions.helpers();
     threads.retain(|thread| !helpers.contains_key(&thread.process));
@@ -538,32 +640,48 @@ fn of_sums(
             idle_ns: mean(|thread| thread.idle_ns),
             wait_ns: waited_ns / number,
             uncertain_ns: uncertain_ns.saturating_add(hidden_ns) / number,
+            polling_ns: mean(|thread| thread.polling_ns),
             caused_ns: caused_ns.get(&rank).copied().unwrap_or(0) / number,
         });
     }
     ranks.sort_by_key(|times| times.rank);
     let useful_ns: Vec<i64> = threads.iter().map(|thread| thread.useful_ns).collect();
     let ideal_end_ns = threads.iter().map(|thread| thread.ideal_end_ns).max();
-    let ideal_ns = ideal_end_ns.map(|end_ns| end_ns - from_ns);
+    // Where nothing communicates, no network makes a difference.
+    let communicates = times.locations.iter().any(|of| of.mpi_ns > 0);
+    let ideal_ns = ideal_end_ns.filter(|_| communicates);
+    let ideal_ns = ideal_ns.map(|end_ns| end_ns - from_ns);
     let run_times = RunTimes::of(&useful_ns, run_ns, ideal_ns);
+    let wait_states = wait_state_rows(sums, times, definitions, share);
+    let in_mpi = wait_states.iter().filter(|row| row.pattern.is_of_mpi());
+    let waited_ns: i64 = in_mpi.map(|row| row.wait_ns).sum();
+    let mpi_ns: i64 = threads.iter().map(|thread| thread.mpi_ns).sum();
     let models = [EfficiencyModel::Multiplicative, EfficiencyModel::Additive];
     let efficiencies = run_times.iter();
     let efficiencies =
         efficiencies.flat_map(|times| models.map(|model| Efficiencies::of(times, model)));
+    let phases = times.phases.iter();
+    let phases = phases.map(|phase| PhaseRow::of(phase, communicates));
+    let processes = threads.iter().map(|thread| thread.process);
     LostTime {
         from_ns,
         to_ns,
         efficiencies: efficiencies.collect(),
         threads: threads.len() as u64,
         useful_ns,
-        wait_states: wait_state_rows(sums, times, definitions, share),
+        other_mpi_ns: (mpi_ns - waited_ns).max(0),
+        wait_states,
         causes,
         worst: worst_waits(sums, times, definitions),
         messages: times.messages,
         unfinished: times.locations.iter().filter(|of| of.is_unfinished).count() as u64,
-        phases: times.phases.iter().map(PhaseRow::of).collect(),
+        phases: phases.collect(),
+        thread_times,
         phases_left_out: times.phases_left_out,
         critical_path: None,
+        oversubscription: Oversubscription::of(definitions, processes),
+        mpi: MpiCoverage::default(),
+        event_loop: None,
         ranks,
     }
 }
@@ -574,18 +692,96 @@ struct Thread {
     useful_ns: i64,
     mpi_ns: i64,
     idle_ns: i64,
+    polling_ns: i64,
     /// When it would end on an ideal network.
     ideal_end_ns: i64,
 }
 
+/// Returns whether the locations are of a single rank, and none communicates or works in a team.
+fn works_alone(sums: &Sums<'_>, times: &CommunicationTimes) -> bool {
+    let helpers = sums.definitions.helpers();
+    let each = times.locations.iter().zip(&sums.process_of);
+    let mut counted =
+        each.filter(|(of, process)| of.span_ns.is_some() && !helpers.contains_key(process));
+    let Some((first, alone)) = counted.next() else {
+        return false;
+    };
+    first.calls == 0 && counted.all(|(of, process)| of.calls == 0 && process == alone)
+}
+
+/// Returns the work of the threads of a single rank, in the order of their locations. Those that mostly waited for the ends of
+/// others are left out. Empty if fewer than two worked.
+fn thread_times(reader: &Reader, query: &Query) -> Result<Vec<ThreadTimes>> {
+    let definitions = reader.definitions();
+    let mut work: BTreeMap<LocationId, BTreeMap<RegionId, i64>> = BTreeMap::new();
+    let mut silent_ns: BTreeMap<LocationId, i64> = BTreeMap::new();
+    // Tasks take turns on a thread.
+    let tasks = task_locations(reader)?;
+    let of_threads = thread_work(reader, query)?.into_iter();
+    for ((location, region), of) in of_threads.filter(|((id, _), _)| !tasks.contains(id)) {
+        let regions = work.entry(location).or_default();
+        regions.insert(region, of.exclusive_ns - of.silent_ns);
+        *silent_ns.entry(location).or_default() += of.silent_ns;
+    }
+    work.retain(|location, regions| {
+        let useful_ns: i64 = regions.values().sum();
+        useful_ns > 0 && !is_mostly_silent(silent_ns[location], useful_ns + silent_ns[location])
+    });
+    let number = work.len() as i64;
+    if number < 2 {
+        return Ok(Vec::new());
+    }
+    let mut sums: BTreeMap<RegionId, i64> = BTreeMap::new();
+    for (region, ns) in work.values().flatten() {
+        *sums.entry(*region).or_default() += ns;
+    }
+    let names = LocationNames::new(definitions);
+    let rows = work.iter().map(|(location, regions)| {
+        let more = regions
+            .iter()
+            .map(|(region, ns)| (ns - (sums[region] - ns) / (number - 1), *region));
+        let (region_more_ns, region) = more.max().unwrap_or((0, RegionId::new(0)));
+        ThreadTimes {
+            thread: names.get(*location).to_owned(),
+            useful_ns: regions.values().sum(),
+            region: definitions.region_name(region),
+            region_more_ns,
+            location: *location,
+        }
+    });
+    Ok(rows.collect())
+}
+
 /// Returns the threads whose times count: those that communicate or work in teams. If a process has none, all of its
-/// threads together count as one, with their mean times.
+/// threads together count as one, with their mean times; of a single rank, those of `thread_times` count, if there are any.
 fn counted_threads(
     sums: &Sums<'_>,
     times: &CommunicationTimes,
     window: Window,
     run_ns: i64,
+    thread_times: &[ThreadTimes],
 ) -> Vec<Thread> {
+    if !thread_times.is_empty() {
+        let numbers: BTreeMap<LocationId, usize> = sums
+            .definitions
+            .locations
+            .keys()
+            .copied()
+            .zip(0..)
+            .collect();
+        let threads = thread_times.iter().map(|thread| {
+            let number = numbers[&thread.location];
+            Thread {
+                process: sums.process_of[number],
+                useful_ns: thread.useful_ns,
+                mpi_ns: 0,
+                idle_ns: run_ns - thread.useful_ns,
+                polling_ns: 0,
+                ideal_end_ns: window.to_ns,
+            }
+        });
+        return threads.collect();
+    }
     let mut seen = FxHashSet::default();
     let mut by_process: BTreeMap<ProcessId, (bool, Vec<Thread>)> = BTreeMap::new();
     for (times, process) in times.locations.iter().zip(&sums.process_of) {
@@ -598,6 +794,7 @@ fn counted_threads(
             useful_ns: (window.clip(first_ns, last_ns) - times.mpi_ns - times.idle_ns).max(0),
             mpi_ns: times.mpi_ns,
             idle_ns: times.idle_ns,
+            polling_ns: times.polling_ns,
             ideal_end_ns: last_ns.min(window.to_ns) - times.saved_ns,
         };
         if let Some(in_regions_ns) = times.in_regions_ns.filter(|_| !is_first) {
@@ -623,6 +820,7 @@ fn counted_threads(
                 useful_ns: mean(|thread| thread.useful_ns),
                 mpi_ns: mean(|thread| thread.mpi_ns),
                 idle_ns: mean(|thread| thread.idle_ns),
+                polling_ns: mean(|thread| thread.polling_ns),
                 ideal_end_ns,
             }),
             _ => threads.extend(own),
@@ -682,6 +880,7 @@ fn cause_rows(
 ) -> Vec<CauseRow> {
     let mut rows = Vec::new();
     let calls = call_counts(sums, times);
+    let work = Work::of(sums, times);
     for (unit, of) in &sums.causes {
         let main = of.direct.iter().max_by_key(|((pattern, region), direct)| {
             (direct.cost_ns, Reverse((*pattern, *region)))
@@ -700,13 +899,21 @@ fn cause_rows(
         let extra_ns: i128 = of.extra.values().map(|cost_ns| i128::from(*cost_ns)).sum();
         let most_ns = extra_ns.min(direct_ns.into());
         let part = |cost_ns: i64| i128::from(cost_ns) * most_ns / extra_ns.max(1);
-        let extra = of.extra.iter().map(|(path, cost_ns)| ExtraWork {
-            path: times.paths.names(*path, definitions),
-            cost_ns: part(*cost_ns) as i64,
+        let mut largest: Vec<(u32, i64)> = of.extra.iter().map(|(path, ns)| (*path, *ns)).collect();
+        let is_large = share(cost_ns) >= LEAST_SHARE;
+        let names = |path| times.paths.names(path, definitions);
+        largest.sort_by_cached_key(|(path, ns)| (Reverse(*ns), names(*path)));
+        largest.truncate(MOST_PATHS);
+        let largest_path = largest.first().map(|(path, _)| *path);
+        let extra = largest.into_iter().map(|(path, cost_ns)| ExtraWork {
+            path: names(path),
+            distinct: if is_large {
+                times.paths.distinct(path, MOST_CALLERS)
+            } else {
+                1
+            },
+            cost_ns: part(cost_ns) as i64,
         });
-        let mut extra: Vec<ExtraWork> = extra.collect();
-        extra.sort_by(|a, b| b.cost_ns.cmp(&a.cost_ns).then_with(|| a.path.cmp(&b.path)));
-        extra.truncate(MOST_PATHS);
         let waiting = of.waiting.iter().map(|location| sums.process(*location));
         let waiting: FxHashSet<ProcessId> = waiting.collect();
         rows.push(CauseRow {
@@ -724,9 +931,15 @@ fn cause_rows(
             cost_ns,
             direct_ns,
             wrong_order_ns: each().map(|direct| direct.wrong_order_ns).sum(),
-            uncertain_ns: each().map(|direct| direct.uncertain_ns).sum(),
+            uncertain_ns: each()
+                .map(|direct| direct.uncertain_ns.saturating_add(direct.unexplained_ns))
+                .sum(),
+            unexplained_ns: each().map(|direct| direct.unexplained_ns).sum(),
+            or_rank: or_location(of, direct_ns)
+                .map(|location| definitions.rank_of(sums.process(location))),
+            is_like_peers: largest_path.is_some_and(|path| !work.is_longer(*unit, path)),
             share: share(cost_ns),
-            extra,
+            extra: extra.collect(),
         });
     }
     rows.extend(wrong_order_rows(sums, &calls, definitions, share));
@@ -735,6 +948,68 @@ fn cause_rows(
         key(a).cmp(&key(b)).then_with(|| a.thread.cmp(&b.thread))
     });
     rows
+}
+
+/// The work of causes in call paths.
+struct Work {
+    /// By call path and cause: the sum, and its standard deviation, nanoseconds.
+    by_path: FxHashMap<u32, FxHashMap<u32, (i64, f64)>>,
+    /// Number of causes that there may be.
+    units: usize,
+}
+
+impl Work {
+    fn of(sums: &Sums<'_>, times: &CommunicationTimes) -> Self {
+        let mut by_path: FxHashMap<u32, FxHashMap<u32, (i64, f64)>> = FxHashMap::default();
+        for ((location, path), work) in &times.work {
+            let of_path = by_path.entry(*path).or_default();
+            let of = of_path.entry(sums.unit(*location)).or_default();
+            *of = (of.0 + work.sum_ns, of.1.hypot(work.deviation_ns()));
+        }
+        let seen = (0..).zip(&times.locations);
+        let seen = seen.filter(|(_, times)| times.span_ns.is_some());
+        let units: FxHashSet<u32> = seen.map(|(location, _)| sums.unit(location)).collect();
+        Self {
+            by_path,
+            units: units.len(),
+        }
+    }
+
+    /// Returns whether a cause worked longer in a call path than its peers, by more than they differ from each other.
+    fn is_longer(&self, unit: u32, path: u32) -> bool {
+        let Some(of_path) = self.by_path.get(&path) else {
+            return true;
+        };
+        let (own_ns, deviation_ns) = of_path.get(&unit).copied().unwrap_or_default();
+        let others = of_path.iter().filter(|(other, _)| **other != unit);
+        let mut others: Vec<i64> = others.map(|(_, (ns, _))| *ns).collect();
+        others.resize(others.len().max(self.units.saturating_sub(1)), 0);
+        let median_ns = lower_median(&mut others);
+        let mut deviations: Vec<i64> = others.iter().map(|ns| (ns - median_ns).abs()).collect();
+        let noise_ns = (2 * lower_median(&mut deviations))
+            .max(median_ns / LEAST_NOISE)
+            .max((2.0 * deviation_ns) as i64);
+        let more_ns = own_ns - median_ns;
+        more_ns > noise_ns || more_ns > median_ns / MUCH
+    }
+}
+
+/// Returns the lower median of some numbers. 0 of none.
+fn lower_median(of: &mut [i64]) -> i64 {
+    of.sort_unstable();
+    of.get(of.len().saturating_sub(1) / 2).copied().unwrap_or(0)
+}
+
+/// Returns the location for which others may have waited instead, if that is at least half of the direct waits.
+fn or_location(of: &CauseSum, direct_ns: i64) -> Option<u32> {
+    let mut sums: FxHashMap<u32, i64> = FxHashMap::default();
+    for (location, ns) in of.direct.values().flat_map(|direct| &direct.or_ns) {
+        *sums.entry(*location).or_default() += ns;
+    }
+    let most = sums
+        .into_iter()
+        .max_by_key(|(location, ns)| (*ns, Reverse(*location)))?;
+    (2 * most.1 >= direct_ns).then_some(most.0)
 }
 
 /// Returns the rows of ranks that received in the wrong order. What others waited because of that is in the row with the
@@ -774,6 +1049,9 @@ fn wrong_order_rows(
             direct_ns: sum.cost_ns,
             wrong_order_ns: sum.cost_ns,
             uncertain_ns: sum.uncertain_ns,
+            unexplained_ns: 0,
+            or_rank: None,
+            is_like_peers: false,
             share: share(cost_ns),
             extra: Vec::new(),
         });

@@ -19,6 +19,7 @@ use annals_merger::{
 use serde::{Deserialize, Serialize};
 
 use crate::losses::concerns;
+use crate::mpi_coverage::MpiCoverage;
 use crate::parts::{GatheredSlices, Part, SlicedState, Source, fold_calls_of};
 use crate::state::CallState;
 use crate::waits::{LateSide, LongestWaits, MessageWaits, Wait};
@@ -43,13 +44,14 @@ pub struct MessagePairRow {
     /// Longest latency.
     pub max_latency_ns: Option<i64>,
     /// Messages whose receiver waited for the send.
-    pub late_senders: u64,
+    /// Like the other waits, `None` where the trace lacks calls of MPI.
+    pub late_senders: Option<u64>,
     /// Total waiting time of these receivers.
-    pub late_sender_wait_ns: i64,
+    pub late_sender_wait_ns: Option<i64>,
     /// Messages whose sender waited for the receiver.
-    pub late_receivers: u64,
+    pub late_receivers: Option<u64>,
     /// Total waiting time of these senders.
-    pub late_receiver_wait_ns: i64,
+    pub late_receiver_wait_ns: Option<i64>,
     /// Whether a loss may have changed the row.
     pub is_uncertain: bool,
 }
@@ -59,8 +61,11 @@ pub struct MessagePairRow {
 pub struct Messages {
     /// By pair of ranks, most waiting first, then most bytes.
     pub pairs: Vec<MessagePairRow>,
-    /// The longest waits for single messages, the longest first.
-    pub longest_waits: Vec<Wait>,
+    /// The longest waits for single messages, the longest first. `None` where the trace lacks calls of MPI.
+    pub longest_waits: Option<Vec<Wait>>,
+    /// What of MPI the trace does not have.
+    #[serde(skip_serializing_if = "MpiCoverage::is_whole")]
+    pub mpi: MpiCoverage,
     /// Messages whose receive lies in a call. For other messages, it is not known whether a process
     /// waited.
     pub received_in_calls: u64,
@@ -494,6 +499,8 @@ fn messages_of(
         return Ok(None);
     };
     let losses = MessageLosses::new(definitions, &summary, query);
+    let mpi = MpiCoverage::of(definitions);
+    let are_known = mpi.knows_waits();
     let rows = tallies
         .iter()
         .map(|((from_rank, to_rank), tally)| MessagePairRow {
@@ -505,22 +512,22 @@ fn messages_of(
             mean_latency_ns: tally.latency.mean(),
             p95_latency_ns: tally.latency.percentile(95),
             max_latency_ns: tally.latency.max(),
-            late_senders: tally.late_senders.0,
-            late_sender_wait_ns: tally.late_senders.1,
-            late_receivers: tally.late_receivers.0,
-            late_receiver_wait_ns: tally.late_receivers.1,
+            late_senders: are_known.then_some(tally.late_senders.0),
+            late_sender_wait_ns: are_known.then_some(tally.late_senders.1),
+            late_receivers: are_known.then_some(tally.late_receivers.0),
+            late_receiver_wait_ns: are_known.then_some(tally.late_receivers.1),
             is_uncertain: losses.may_have_changed(*from_rank, *to_rank, i64::MAX),
         });
     let mut pairs: Vec<MessagePairRow> = rows.collect();
     pairs.sort_by_key(|row| {
-        let wait_ns = row
-            .late_sender_wait_ns
-            .saturating_add(row.late_receiver_wait_ns);
+        let waits = [row.late_sender_wait_ns, row.late_receiver_wait_ns];
+        let wait_ns = waits.into_iter().flatten().fold(0, i64::saturating_add);
         (Reverse((wait_ns, row.bytes)), row.from_rank, row.to_rank)
     });
     let found = Messages {
         pairs,
-        longest_waits: longest.into_sorted(),
+        longest_waits: are_known.then(|| longest.into_sorted()),
+        mpi,
         received_in_calls: known_calls,
         counts,
     };

@@ -8,8 +8,16 @@ pub(crate) struct MpiFunction {
     /// Sends may end before they are received (`MPI_Isend`, `MPI_Start`, buffered and ready sends), or the call waits for a
     /// receive as well (`MPI_Sendrecv`).
     pub(crate) is_non_blocking: bool,
+    /// Sends and receives, and waits for both (`MPI_Sendrecv`).
+    pub(crate) is_exchange: bool,
+    /// Its sends end when they are received, whatever their size (`MPI_Ssend`).
+    pub(crate) is_synchronous: bool,
+    /// Its sends end without being received: buffered and ready ones.
+    pub(crate) is_local: bool,
     /// Receives were begun by an earlier call.
     pub(crate) is_completion: bool,
+    /// Begins something and does not wait for it: `MPI_I…`, `MPI_Start`, and what begins requests otherwise.
+    pub(crate) is_immediate: bool,
     /// Does not wait.
     pub(crate) is_test: bool,
     /// Ends MPI.
@@ -27,7 +35,20 @@ impl MpiFunction {
         let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| function.starts_with(prefix));
         Self {
             is_non_blocking: starts(&["is", "ib", "ir", "bsend", "rsend", "sendrecv", "start"]),
+            is_exchange: starts(&["sendrecv"]),
+            is_synchronous: starts(&["ssend", "issend"]),
+            is_local: starts(&["bsend", "ibsend", "rsend", "irsend"]),
             is_completion: starts(&["wait", "test"]),
+            is_immediate: starts(&[
+                "i",
+                "start",
+                "rput",
+                "rget",
+                "raccumulate",
+                "rsend",
+                "file_i",
+            ]) || function.ends_with("_init")
+                || function.ends_with("_begin"),
             is_test: starts(&["test", "iprobe", "improbe"]),
             is_finalize: starts(&["finalize", "session_finalize"]) && !starts(&["finalized"]),
         }

@@ -39,7 +39,7 @@ impl ThreadConstruct {
     /// the name.
     fn of(group: &str, name: &str) -> Option<Self> {
         let (main, word) = group.split_once('.').unwrap_or((group, ""));
-        if !matches!(main, "openmp" | "pthread") {
+        if !matches!(main, "openmp" | "pthread" | "asyncio") {
             return None;
         }
         let name = name.to_ascii_lowercase();
@@ -82,7 +82,7 @@ impl ThreadConstruct {
 /// | kind | regions |
 /// |---|---|
 /// | MPI | of the group `mpi` or of one below it, as `mpi.p2p`; without a group, named `MPI_…` or `PMPI_…` in any case |
-/// | idle | of the groups `openmp` and `pthread`, in which threads wait: see [`ThreadConstruct`] |
+/// | idle | of the groups `openmp`, `pthread` and `asyncio`, in which threads or tasks wait: see [`ThreadConstruct`] |
 /// | idle | of the group `state`: states of a Paraver trace other than *running* |
 /// | useful | all others |
 #[derive(Clone, Debug)]
@@ -160,6 +160,7 @@ mod tests {
             ("openmp", "!$omp critical @a.c:1", RegionKind::Idle),
             ("openmp", "!$omp critical sblock @a.c:1", RegionKind::Useful),
             ("openmp", "omp_unset_lock", RegionKind::Useful),
+            ("asyncio.wait", "await", RegionKind::Idle),
             ("state", "I/O", RegionKind::Idle),
             ("", "größe", RegionKind::Useful),
         ];

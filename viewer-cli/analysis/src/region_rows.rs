@@ -9,8 +9,10 @@ use annals_format::{
 use annals_merger::{Query, ReadSummary, Reader, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::event_loop::{is_await, task_locations};
 use crate::locations::LocationNames;
 use crate::region_statistics::{Group, Grouping, RegionStats, Statistics, region_statistics};
+use crate::thread_work::{is_mostly_silent, silent_times};
 
 /// One region, of all locations, of a rank or of a location. Times in nanoseconds.
 #[derive(Clone, Debug, Serialize)]
@@ -63,9 +65,18 @@ pub struct RegionRow {
     pub uncertain_calls_is_lower_bound: bool,
     /// Whether a loss may have changed the times.
     pub time_is_uncertain: bool,
+    /// The part of the exclusive time in which it may only have waited for threads to end (see [`thread_work`](crate::thread_work)).
+    // Not in JSON: answers from parts of a run do not have it.
+    #[serde(skip)]
+    pub silent_ns: i64,
 }
 
 impl RegionRow {
+    /// Returns whether most of its time is silent.
+    pub const fn may_wait(&self) -> bool {
+        is_mostly_silent(self.silent_ns, self.exclusive_ns)
+    }
+
     /// Returns what distinguishes rows of regions that have all names in common, such as functions of several builds: so that their
     /// order does not depend on numbers of regions.
     fn counts(&self) -> impl Ord {
@@ -163,9 +174,17 @@ pub fn run_times(
         query.takes_stream(stream.stream)
             && rows.any(|row| row.recorded != 0 && enters(row.event_type))
     });
-    let locations: BTreeSet<LocationId> = entered
+    let mut locations: BTreeSet<LocationId> = entered
         .filter_map(|stream| definitions.streams.get(&stream.stream)?.location)
         .collect();
+    if grouping != Grouping::Location {
+        // Tasks take turns on a thread: those of a process count once, if none of its threads does.
+        let tasks = task_locations(reader)?;
+        let process = |id: &LocationId| definitions.locations.get(id).map(|of| of.process);
+        let threads = locations.iter().filter(|id| !tasks.contains(id));
+        let mut counted: BTreeSet<_> = threads.map(process).collect();
+        locations.retain(|id| !tasks.contains(id) || counted.insert(process(id)));
+    }
     let kept_to_ns = definitions.kept_to_ns();
     let mut times: BTreeMap<Group, RunTime> = BTreeMap::new();
     for location in locations {
@@ -197,7 +216,8 @@ pub fn region_times(
     query: &Query,
     grouping: Grouping,
 ) -> Result<(RegionTimes, ReadSummary)> {
-    let (sums, summary) = RegionSums::of(reader, query, grouping)?;
+    let (mut sums, summary) = RegionSums::of(reader, query, grouping)?;
+    sums.silent_ns = silent_times(reader, query, grouping, &sums.statistics)?;
     let takes = |region| query.takes_region(region);
     Ok((sums.into_times(reader.definitions(), takes), summary))
 }
@@ -210,6 +230,8 @@ pub struct RegionSums {
     run_times: BTreeMap<Group, RunTime>,
     /// Whether events are lost that the user wanted.
     has_loss: bool,
+    /// Silent times, of the regions that have any: see [`silent_times`]. They are not passed on.
+    silent_ns: BTreeMap<(Group, RegionId), i64>,
 }
 
 /// Sums of all ranks of a group, and the names of regions, in the form in which they are passed on.
@@ -304,6 +326,7 @@ impl RegionSums {
             statistics,
             run_times: run_times(reader, query, grouping)?,
             has_loss: losses.any(|loss| !loss.cause.is_suppressed()),
+            silent_ns: BTreeMap::new(),
         };
         Ok((sums, summary))
     }
@@ -400,6 +423,7 @@ impl RegionSums {
             statistics,
             run_times: run_times.into_iter().collect(),
             has_loss: encoded.has_loss,
+            silent_ns: BTreeMap::new(),
         })
     }
 
@@ -412,8 +436,10 @@ impl RegionSums {
         let names = LocationNames::new(definitions);
         let (stats, mut outside) = (self.statistics, self.run_times);
         let run_ns: i64 = outside.values().map(|time| time.time_ns).sum();
-        for ((group, _), of_region) in &stats {
-            if let Some(time) = outside.get_mut(group) {
+        for ((group, region), of_region) in &stats {
+            if let Some(time) = outside.get_mut(group)
+                && !is_await(definitions, *region)
+            {
                 *time = time.outside_of([&of_region.counted]);
             }
         }
@@ -451,7 +477,11 @@ impl RegionSums {
             })
             .map(|((group, region), stats)| {
                 let (rank, location) = place_of(definitions, &names, group);
-                row(definitions, rank, location, region, &stats, run_ns)
+                let row = row(definitions, rank, location, region, &stats, run_ns);
+                RegionRow {
+                    silent_ns: self.silent_ns.get(&(group, region)).copied().unwrap_or(0),
+                    ..row
+                }
             })
             .collect();
         rows.sort_by(|a, b| {
@@ -518,6 +548,7 @@ fn row(
         uncertain_calls: stats.uncertain_calls,
         uncertain_calls_is_lower_bound: stats.uncertain_is_lower_bound,
         time_is_uncertain: stats.counted.is_time_uncertain,
+        silent_ns: 0,
     }
 }
 

@@ -8,17 +8,21 @@ mod barriers;
 mod clock_errors;
 mod delays;
 mod engine;
+mod exchanges;
 mod fences;
+mod open_calls;
 mod operations;
 mod orphans;
 mod phases;
+mod protocols;
+mod sends;
 mod synchronisation_events;
 mod teams;
 mod threads;
 
 use std::sync::{Arc, Mutex};
 
-use annals_format::{Definitions, OrderedChunk, Reference, RegionId, Role};
+use annals_format::{Definitions, OrderedChunk, ProcessId, Reference, RegionId, Role};
 use annals_merger::calls::{CallSink, Close, Frame};
 use annals_merger::{
     CallAround, MessageCounts, MessageEvents, MessageExtractor, Query, ReadSummary, Reader, Result,
@@ -30,7 +34,9 @@ use serde::{Serialize, Serializer};
 use self::engine::{Engine, PhaseEdge, Step, ThreadStep};
 use self::orphans::Orphans;
 pub use self::phases::PhaseTimes;
-use self::synchronisation_events::{FenceTypes, LockEvent, LockTypes};
+use self::protocols::{Known, Learned};
+pub(crate) use self::synchronisation_events::WINDOW_SYNC;
+use self::synchronisation_events::{FenceTypes, LockEvent, LockTypes, SendEndTypes};
 use self::teams::FenceKey;
 use crate::call_paths::CallPaths;
 use crate::losses::concerns;
@@ -73,7 +79,31 @@ pub enum WaitPattern {
 }
 
 impl WaitPattern {
-    /// Returns its name in JSON and in tables.
+    /// Returns whether calls of MPI wait so.
+    pub(crate) const fn is_of_mpi(self) -> bool {
+        !matches!(self, Self::ThreadBarrier | Self::Lock)
+    }
+
+    /// Returns the words for it in sentences and tables: those of the manual.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::LateSender => "late sender",
+            Self::WrongOrder => "wrong order",
+            Self::LateReceiver => "late receiver",
+            Self::Barrier => "wait at barrier",
+            Self::BarrierCompletion => "barrier completion",
+            Self::AllToAll => "wait at N x N",
+            Self::AllToAllCompletion => "N x N completion",
+            Self::LateBroadcast => "late broadcast",
+            Self::EarlyReduce => "early reduce",
+            Self::EarlyScan => "early scan",
+            Self::Fence => "wait at fence",
+            Self::ThreadBarrier => "wait at thread barrier",
+            Self::Lock => "wait for lock",
+        }
+    }
+
+    /// Returns its name in JSON and in tables of data.
     pub const fn name(self) -> &'static str {
         match self {
             Self::LateSender => "late-sender",
@@ -112,6 +142,9 @@ pub struct WaitState {
     pub location: u32,
     /// Number of the location for which it waited. `None` if that is not known.
     pub cause: Option<u32>,
+    /// Number of the location for which it may have waited instead: whether the send of the call waited for its receive is not
+    /// known.
+    pub or_cause: Option<u32>,
     /// The element `communicator` of the message or the operation, and what it refers to.
     pub communicator: Option<(Reference, u64)>,
     /// Trace time at which it began to wait, nanoseconds.
@@ -184,6 +217,33 @@ pub struct LocationTimes {
     pub calls: u64,
     /// Whether it is in a call of MPI at the end of the window: what it waits for is not known.
     pub is_unfinished: bool,
+    /// Time outside of MPI between calls that tested and found nothing complete, nanoseconds. It counts as useful.
+    pub polling_ns: i64,
+}
+
+/// Work of a location in a call path: the pieces between communicating calls.
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
+pub struct WorkSum {
+    /// Number of pieces.
+    pub pieces: u64,
+    /// Their sum, nanoseconds.
+    pub sum_ns: i64,
+    /// The sum of their squares, nanoseconds squared.
+    pub squares: f64,
+}
+
+impl WorkSum {
+    fn add(&mut self, work_ns: i64) {
+        self.pieces += 1;
+        self.sum_ns += work_ns;
+        self.squares += (work_ns as f64).powi(2);
+    }
+
+    /// Returns the standard deviation of the sum, nanoseconds, if the pieces are independent of each other.
+    pub fn deviation_ns(&self) -> f64 {
+        let mean = self.sum_ns as f64 / self.pieces.max(1) as f64;
+        (self.squares - mean * self.sum_ns as f64).max(0.0).sqrt()
+    }
 }
 
 /// The result of [`wait_states`].
@@ -193,6 +253,8 @@ pub struct CommunicationTimes {
     pub locations: Vec<LocationTimes>,
     /// Number of calls with messages or collective operations in the window, by number of the location and region.
     pub calls: FxHashMap<(u32, RegionId), u64>,
+    /// Work outside of MPI, by number of the location and call path.
+    pub work: FxHashMap<(u32, u32), WorkSum>,
     /// Phases in the order of their numbers.
     pub phases: Vec<PhaseTimes>,
     /// Number of phases that are not among them, because there are too many.
@@ -222,9 +284,40 @@ struct Shared<'a> {
     has_teams: bool,
     locks: LockTypes,
     fences: FenceTypes,
+    send_ends: SendEndTypes,
+    /// By location: its process.
+    processes: Vec<ProcessId>,
 }
 
-impl Shared<'_> {
+impl<'a> Shared<'a> {
+    /// Prepares a reading. `None` if the definitions are not those of a whole trace.
+    fn of(reader: &'a Reader, query: &Query, phases: &[RegionId]) -> Result<Option<Self>> {
+        let definitions = reader.definitions();
+        let whole = reader.summary()?;
+        let Some(extractor) = MessageExtractor::with_collectives(definitions, &whole) else {
+            return Ok(None);
+        };
+        let kinds = RegionKinds::of(definitions);
+        let locations = definitions.locations.values();
+        let processes = locations.map(|location| location.process);
+        let shared = Self {
+            definitions,
+            has_mpi: kinds.has(RegionKind::Mpi),
+            has_teams: kinds.has_teams(),
+            kinds,
+            functions: Arc::new(MpiFunctions::of(definitions)),
+            extractor: Arc::new(extractor),
+            window: query.window(),
+            has_losses: !whole.losses.is_empty(),
+            is_phase: is_phase(phases),
+            locks: LockTypes::of(definitions),
+            fences: FenceTypes::of(definitions),
+            send_ends: SendEndTypes::of(definitions),
+            processes: processes.collect(),
+        };
+        Ok(Some(shared))
+    }
+
     /// Returns whether threads are blocked in a region, until others have done something.
     fn blocks(&self, region: RegionId) -> bool {
         let construct = self.kinds.construct(region);
@@ -314,6 +407,8 @@ struct SliceLocation {
     /// Work since the last step: call paths, and nanoseconds.
     work: Vec<(u32, i64)>,
     times: LocationTimes,
+    /// When the last test was left that found nothing complete. `None` if another call has communicated since.
+    tested_ns: Option<i64>,
     orphans: Orphans,
 }
 
@@ -623,6 +718,17 @@ impl<V: WaitObserver> SliceState<'_, V> {
         self.steps.push(Step::Fence { at, call, key });
     }
 
+    /// Takes that the send with a request ends in the call that is open.
+    fn end_send(&mut self, location: usize, call: CallAround, request: (ProcessId, u64)) {
+        let at = self.next_event();
+        let open = self.locations[location].open.as_mut();
+        let had_events = open.is_none_or(|open| std::mem::replace(&mut open.has_events, true));
+        if !had_events {
+            self.step_of_work(location, at);
+        }
+        self.steps.push(Step::SendEnd { at, call, request });
+    }
+
     /// Hands out what a thread does with others, after its work up to then.
     fn step_of_thread(&mut self, location: usize, step: ThreadStep) {
         let at = self.next_event();
@@ -687,6 +793,13 @@ impl<V: WaitObserver> SliceState<'_, V> {
             return;
         };
         let of = &mut self.locations[location];
+        let is_test = self.shared.functions.get(open.call.region).is_test;
+        if let Some(tested_ns) = of.tested_ns.filter(|_| is_test) {
+            of.times.polling_ns += self.shared.window.clip(tested_ns, open.call.entered_ns);
+        }
+        if is_test || open.has_events {
+            of.tested_ns = (!open.has_events).then_some(left_ns);
+        }
         if self.shared.kinds.get(open.call.region) == RegionKind::Mpi {
             of.times.mpi_ns += self.shared.window.clip(open.call.entered_ns, left_ns);
         }
@@ -756,6 +869,13 @@ impl<V: WaitObserver> Sink for SliceState<'_, V> {
             is_uncertain: frame.is_none_or(|frame| frame.is_uncertain),
             ..open.call
         };
+        if let Some(request) = self.shared.send_ends.request(chunk, event) {
+            let request = (self.shared.processes[location], request);
+            self.end_send(location, call, request);
+            return;
+        }
+        let of = &mut self.locations[location];
+        let Some(open) = &mut of.open else { return };
         let Some(number) = self.events.set_call(event, call) else {
             return;
         };
@@ -796,6 +916,7 @@ impl<V: WaitObserver> CallState for SliceState<'_, V> {
             let (times, later) = (&mut times.times, &later.times);
             times.mpi_ns += later.mpi_ns;
             times.idle_ns += later.idle_ns;
+            times.polling_ns += later.polling_ns;
             times.is_unfinished |= later.is_unfinished;
             times.in_regions_ns = match (times.in_regions_ns, later.in_regions_ns) {
                 (Some(one), Some(other)) => Some(one + other),
@@ -814,7 +935,10 @@ impl<V: WaitObserver> CallState for SliceState<'_, V> {
 ///
 /// Each call of one of the regions `phases`, outside of others of them, is a phase.
 ///
-/// Returns the observer as it is then; `None` if the definitions are not those of a whole trace.
+/// Whether large sends wait for their receives is learned from the messages. If with what the last ones show waits would be
+/// other ones, all is read again. Each time `new_observer` makes the observer.
+///
+/// Returns the last observer as it is then; `None` if the definitions are not those of a whole trace.
 ///
 /// # Errors
 /// If the storage fails.
@@ -822,41 +946,73 @@ pub fn wait_states<V: WaitObserver>(
     reader: &Reader,
     query: &Query,
     phases: &[RegionId],
-    observer: V,
+    new_observer: impl Fn() -> Result<V>,
 ) -> Result<Option<(V, CommunicationTimes)>> {
-    let definitions = reader.definitions();
-    let whole = reader.summary()?;
-    let Some(extractor) = MessageExtractor::with_collectives(definitions, &whole) else {
+    let Some(shared) = Shared::of(reader, query, phases)? else {
         return Ok(None);
     };
-    let kinds = RegionKinds::of(definitions);
-    let shared = Shared {
-        definitions,
-        has_mpi: kinds.has(RegionKind::Mpi),
-        has_teams: kinds.has_teams(),
-        kinds,
-        functions: Arc::new(MpiFunctions::of(definitions)),
-        extractor: Arc::new(extractor),
-        window: query.window(),
-        has_losses: !whole.losses.is_empty(),
-        is_phase: is_phase(phases),
-        locks: LockTypes::of(definitions),
-        fences: FenceTypes::of(definitions),
+    match read(&shared, reader, query, None, new_observer()?)? {
+        Some((_, _, learned)) if learned.is_contradicted => {
+            let again = read(&shared, reader, query, Some(learned.known), new_observer()?)?;
+            Ok(again.map(|(observer, times, _)| (observer, times)))
+        }
+        found => Ok(found.map(|(observer, times, _)| (observer, times))),
+    }
+}
+
+/// Finds the waits as [`wait_states`] does, for an observer that cannot be made again: what is learned of sends is learned in
+/// a reading before.
+///
+/// # Errors
+/// If the storage fails.
+pub fn wait_states_once<V: WaitObserver>(
+    reader: &Reader,
+    query: &Query,
+    phases: &[RegionId],
+    observer: V,
+) -> Result<Option<(V, CommunicationTimes)>> {
+    let Some(shared) = Shared::of(reader, query, phases)? else {
+        return Ok(None);
     };
+    let first = read(&shared, reader, query, None, Unheard)?;
+    let known = first.map(|(_, _, learned)| learned.known);
+    let again = read(&shared, reader, query, known, observer)?;
+    Ok(again.map(|(observer, times, _)| (observer, times)))
+}
+
+/// Hears nothing.
+struct Unheard;
+
+impl WaitObserver for Unheard {
+    fn wait(&mut self, _: &WaitState) {}
+    fn wrong_order(&mut self, _: &WaitState, _: i64) {}
+    fn avoidable(&mut self, _: &WaitState, _: i64) {}
+    fn delay(&mut self, _: &Delay<'_>) {}
+}
+
+/// Reads a trace with what was learned of sends in an earlier reading. Returns what was learned in this one.
+fn read<V: WaitObserver>(
+    shared: &Shared<'_>,
+    reader: &Reader,
+    query: &Query,
+    learned: Option<Known>,
+    observer: V,
+) -> Result<Option<(V, CommunicationTimes, Learned)>> {
+    let definitions = shared.definitions;
     let observer = Mutex::new(Some(observer));
     let take_observer = |slice| match observer.lock() {
         Ok(mut observer) if slice == 0 => observer.take(),
         _ => None,
     };
     let new = |slice| SliceState {
-        shared: &shared,
+        shared,
         paths: CallPaths::default(),
         events: MessageEvents::default(),
         steps: Vec::new(),
         work: Vec::new(),
         locations: vec![SliceLocation::default(); definitions.locations.len()],
         last_event: None,
-        engine: take_observer(slice).map(|observer| Engine::new(&shared, query, observer)),
+        engine: take_observer(slice).map(|observer| Engine::new(shared, query, learned, observer)),
     };
     let from_start = Query::new().within(Window {
         from_ns: i64::MIN,
@@ -870,18 +1026,19 @@ pub fn wait_states<V: WaitObserver>(
     };
     let hidden = state.locations.iter().map(|of| of.orphans.intervals());
     let hidden = hidden.collect();
-    hide_losses(&mut locations, hidden, query, &summary, &shared);
+    hide_losses(&mut locations, hidden, query, &summary, shared);
     let (observer, outcome) = engine.finish(&mut locations);
     let times = CommunicationTimes {
         locations,
         calls: outcome.calls,
+        work: outcome.work,
         phases: outcome.phases,
         phases_left_out: outcome.phases_left_out,
         paths: outcome.paths,
         messages: outcome.messages,
         summary,
     };
-    Ok(Some((observer, times)))
+    Ok(Some((observer, times, outcome.learned)))
 }
 
 fn is_phase(phases: &[RegionId]) -> Vec<bool> {

@@ -6,6 +6,7 @@ use annals_format::{Definitions, LocationId, RegionId, StreamId};
 use annals_merger::{Message, MessageSide};
 use serde::Serialize;
 
+use crate::mpi_coverage::MpiCoverage;
 use crate::mpi_functions::MpiFunctions;
 
 /// Number of waits that [`LongestWaits`] keeps.
@@ -108,6 +109,8 @@ impl MessageWait {
 #[derive(Clone, Debug)]
 pub struct MessageWaits {
     functions: MpiFunctions,
+    /// Whether waits are known.
+    are_known: bool,
 }
 
 impl MessageWaits {
@@ -115,12 +118,19 @@ impl MessageWaits {
     pub fn new(definitions: &Definitions) -> Self {
         Self {
             functions: MpiFunctions::of(definitions),
+            are_known: MpiCoverage::of(definitions).knows_waits(),
         }
+    }
+
+    /// Returns whether waits are known: the trace lacks no calls of MPI.
+    pub const fn are_known(&self) -> bool {
+        self.are_known
     }
 
     /// Returns how long either side of a message waited for the other: the receiver from the enter of the call around the
     /// receive to the send; the sender from the send to the enter of the receiver's call, as long as it is in the call around
-    /// its send, unless that does not wait, or waits for a receive as well. Sides without a known call do not count.
+    /// its send, unless that does not wait, or waits for a receive as well. Sides without a known call do not count. Nothing where
+    /// the trace lacks calls of MPI.
     pub fn of(&self, message: &Message) -> impl Iterator<Item = MessageWait> {
         let (send, receive) = (message.send, message.receive);
         let tag = message.tag();
@@ -157,7 +167,8 @@ impl MessageWaits {
             wait(LateSide::Receiver, send.time_ns, until_ns, sending.region)
         });
         let both = [of_receiver, of_sender].into_iter().flatten();
-        both.filter(|wait| wait.to_ns > wait.from_ns)
+        let are_known = self.are_known;
+        both.filter(move |wait| are_known && wait.to_ns > wait.from_ns)
     }
 }
 

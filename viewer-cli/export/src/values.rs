@@ -2,10 +2,7 @@
 
 use std::io::Write;
 
-use annals_format::{
-    Definitions, Element, FIRST_REMOTE, LocationId, ObjectId, Reference, RegionId, SourceId,
-    StringId, Value,
-};
+use annals_format::{Definitions, Element, Value};
 
 use annals_merger::Event;
 
@@ -20,31 +17,7 @@ pub fn put_json(line: &mut Vec<u8>, text: &str) {
 /// Returns the name of the definition that an integer refers to. `None` means that it is a plain
 /// value.
 pub fn referred(definitions: &Definitions, element: &Element, value: Value<'_>) -> Option<String> {
-    let number = u32::try_from(value.as_integer()?).ok()?;
-    let d = definitions;
-    match element.reference {
-        Reference::None => None,
-        // A number of this process's alone.
-        Reference::Rank if number >= FIRST_REMOTE && !d.remote_members.is_empty() => {
-            Some(format!("process {} of other worlds", number - FIRST_REMOTE))
-        }
-        Reference::Rank => None,
-        Reference::String => Some(d.string(StringId::new(number)).to_owned()),
-        Reference::Region => Some(d.region_name(RegionId::new(number))),
-        Reference::Location => {
-            let location = d.locations.get(&LocationId::new(number))?;
-            Some(d.string(location.name).to_owned())
-        }
-        Reference::Source => {
-            let source = d.sources.get(&SourceId::new(number))?;
-            Some(d.string(source.name).to_owned())
-        }
-        Reference::EventType => Some(d.event_type_name(annals_format::EventTypeId::new(number))),
-        Reference::Object => {
-            let object = d.objects.get(&ObjectId::new(number))?;
-            Some(d.string(object.name).to_owned())
-        }
-    }
+    annals_analysis::referred(definitions, element.reference, value.as_integer()?)
 }
 
 /// Returns bytes as hexadecimal digits.

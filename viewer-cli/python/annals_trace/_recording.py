@@ -53,6 +53,10 @@ class Recorder:
         )
         self._regions: dict[tuple[str, str, int], Any] = {}
         self._monitors = False
+        if "asyncio" in sys.modules:
+            from . import _tasks
+
+            _tasks.follow()
         if self._native.is_own:
             self.add_property("python", sys.version.split()[0])
         _current = self

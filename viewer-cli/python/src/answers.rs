@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use annals_analysis::{
-    Collectives, Grouping, LostTimeOptions, Messages, Part, RegionNames, RegionSums, region_times,
+    Collectives, CostSums, Grouping, LostTime, LostTimeOptions, Messages, Part, PartOfRun,
+    RecordingCost, RegionNames, RegionSums, region_times,
 };
 use annals_merger::{EventFilter, MergeError, Query, ReadSummary, Reader, Symbols};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -52,6 +53,30 @@ fn collectives(
     json(&found.map_err(of_read)?.ok_or_else(|| absent(why))?.0)
 }
 
+/// The answer of `why`.
+#[derive(serde::Serialize)]
+struct Why {
+    #[serde(flatten)]
+    lost: LostTime,
+    part: PartOfRun,
+    recording_cost: Option<RecordingCost>,
+}
+
+/// Makes the answer of `why`.
+fn why(reader: &Reader) -> PyResult<String> {
+    let (query, part) =
+        annals_analysis::part_of_run(reader, &Query::new(), false).map_err(of_read)?;
+    let found = annals_analysis::lost_time(reader, &query, &LostTimeOptions::default());
+    let why = "the definitions of this input are incomplete: merge its recordings first";
+    let (lost, outcome) = found.map_err(of_read)?.ok_or_else(|| absent(why))?;
+    let costs = CostSums::of(reader.definitions(), outcome.totals.iter());
+    json(&Why {
+        lost,
+        part,
+        recording_cost: costs.share(),
+    })
+}
+
 /// Returns the answer of `regions`, `messages`, `collectives` or `why`.
 #[pyfunction]
 pub(crate) fn answer(
@@ -70,15 +95,7 @@ pub(crate) fn answer(
             }
             "messages" => messages(annals_analysis::messages(&reader, &query)),
             "collectives" => collectives(annals_analysis::collectives(&reader, &query)),
-            "why" => {
-                let query = annals_analysis::without_start_and_end_of_all(&reader, &query);
-                let options = LostTimeOptions::default();
-                let query = query.map_err(of_read)?;
-                let found = annals_analysis::lost_time(&reader, &query, &options);
-                let why =
-                    "the definitions of this input are incomplete: merge its recordings first";
-                json(&found.map_err(of_read)?.ok_or_else(|| absent(why))?.0)
-            }
+            "why" => why(&reader),
             _ => Err(absent("what: regions, messages, collectives or why")),
         }
     })

@@ -46,6 +46,8 @@ mod _native {
     #[pymodule_export]
     use super::recording::recorder::{EventType, NativeRecorder, Region};
     #[pymodule_export]
+    use super::recording::tasks::task_step;
+    #[pymodule_export]
     use super::table::Table;
     #[pymodule_export]
     use super::trace::{Trace, open};

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import sys
 from pathlib import Path
 
@@ -110,6 +111,7 @@ def test_decorators(tmp_path: Path) -> None:
         "named": 5,
         "__main__.coroutine": 1,
         "__main__.asynchronous": 3,
+        "await": 1,
     }
 
 
@@ -136,6 +138,52 @@ def test_tasks_have_locations_of_their_own(tmp_path: Path) -> None:
     assert int(dropped["count"].sum()) == 2 * 4 * (200 - 128)
     begun = trace.events("asyncio.task").to_pandas()
     assert len(begun) == 128 + 5
+
+
+def test_a_task_that_awaits_does_not_work(tmp_path: Path) -> None:
+    trace = record(
+        tmp_path,
+        "import asyncio, time\n"
+        "@annals_trace.traced(name='crunch')\n"
+        "async def crunch():\n"
+        "    await asyncio.sleep(0.05)\n"
+        "    with annals_trace.region('parse'): time.sleep(0.2)\n"
+        "@annals_trace.traced(name='tick')\n"
+        "async def tick():\n"
+        "    for _ in range(10): await asyncio.sleep(0.02)\n"
+        "async def main():\n"
+        "    tasks = [asyncio.create_task(tick(), name=f'ticker {n}') for n in range(3)]\n"
+        "    tasks.append(asyncio.create_task(crunch(), name='cruncher'))\n"
+        "    await asyncio.gather(*tasks)\n"
+        "with annals_trace.Recorder(sys.argv[1]):\n"
+        "    asyncio.run(main())\n",
+    )
+    regions = trace.regions().to_pandas().groupby("region", observed=True)
+    exclusive = regions["exclusive_ns"].sum()
+    assert 0.2e9 <= exclusive["parse"] < 0.3e9
+    assert exclusive["tick"] < 0.05e9 and exclusive["crunch"] < 0.05e9
+    assert exclusive["await"] > 0.5e9
+    said = trace_cli("why", tmp_path / "run").stdout
+    assert re.match(
+        r"Task cruncher kept the event loop from 3 other tasks for 2\d\d\.\d ms, \d\d\.\d % of the run; most of it is in parse\.", said
+    ), said
+    assert "communication" not in said
+
+
+def test_locations_have_the_names_of_threads(tmp_path: Path) -> None:
+    trace = record(
+        tmp_path,
+        "import threading\n"
+        "recorder = annals_trace.Recorder(sys.argv[1])\n"
+        "def work():\n"
+        "    before = open('/proc/thread-self/comm').read()\n"
+        "    with recorder.region('work'): pass\n"
+        "    assert open('/proc/thread-self/comm').read() == before\n"
+        "for name in ('loader', 'ThreadPoolExecutor-0_3'):\n"
+        "    thread = threading.Thread(target=work, name=name); thread.start(); thread.join()\n"
+        "recorder.finish()\n",
+    )
+    assert set(trace.calls().to_pandas().location.astype(str)) == {"loader", "Thread..tor-0_3"}
 
 
 def test_a_region_inside_itself_and_exceptions(tmp_path: Path) -> None:

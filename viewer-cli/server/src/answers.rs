@@ -5,12 +5,16 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use annals_analysis::{
-    Grouping, LocationNames, LostTimeOptions, RegionKind, RegionKinds, for_each_collective,
-    for_each_message, lost_time, metrics, region_colour, region_times,
+    Grouping, LocationNames, LostTimeOptions, PartOfRun, RegionKind, RegionKinds,
+    for_each_collective, for_each_message, lost_time, metrics, operation_name, part_of_run,
+    referred, region_colour, region_times,
 };
 use annals_format::names::element;
-use annals_format::{Definitions, EventTypeId, LaneKind, LocationId, RegionId, Role, StreamId};
-use annals_merger::{Call, Close, Query, Result, Window};
+use annals_format::{
+    Definitions, Element, EventTypeId, LaneKind, LocationId, RegionId, Role, StreamId,
+    Value as EventValue,
+};
+use annals_merger::{Call, Close, Event, Query, Result, Window};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
@@ -112,6 +116,9 @@ pub(crate) fn lanes(trace: &ServedTrace) -> Result<Value> {
     });
     let of_overview = trace.damage();
     let complete = summary.complete && of_overview.is_empty();
+    let (part, chosen) = part_of_run(&trace.reader, &Query::new(), false)?;
+    let part = (chosen == PartOfRun::WithoutStartAndEnd)
+        .then(|| [time(part.window().from_ns), time(part.window().to_ns)]);
     let damage = summary.damage.iter().take(20);
     let damage = damage.map(|(_, problem)| format!("byte {}: {}", problem.offset, problem.what));
     let damage = damage.chain(of_overview);
@@ -119,6 +126,7 @@ pub(crate) fn lanes(trace: &ServedTrace) -> Result<Value> {
         "name": trace.name,
         "from_ns": time(trace.reader.first_ns().min(trace.reader.end_ns())),
         "to_ns": time(trace.reader.end_ns()),
+        "parallel_part": part,
         "events": trace.reader.events_before(i64::MAX).to_string(),
         "complete": complete,
         "damage": damage.collect::<Vec<String>>(),
@@ -234,15 +242,23 @@ pub(crate) fn waits(
     let Some((lost, _)) = lost_time(&trace.reader, &query, &LostTimeOptions::default())? else {
         return Ok(json!({"waits": [], "wait_states": [], "causes": []}));
     };
+    if !lost.mpi.knows_waits() {
+        return Ok(json!({"mpi": lost.mpi}));
+    }
     let waits = waits_of(&trace.reader, &query, MOST_ITEMS)?;
     let waits = waits.iter().map(|wait| {
         json!({
             "location": wait.location, "from_ns": time(wait.from_ns), "wait_ns": wait.wait_ns,
-            "pattern": wait.pattern, "for": wait.cause,
+            "pattern": wait.pattern, "wait_state": wait.pattern.words(), "for": wait.cause,
         })
     });
     let causes = lost.causes.iter().take(MOST_ROWS);
     let states = lost.wait_states.iter().take(MOST_ROWS);
+    let states = states.map(|row| {
+        let mut state = json!(row);
+        state["wait_state"] = row.pattern.words().into();
+        state
+    });
     Ok(json!({
         "waits": waits.collect::<Vec<Value>>(),
         "wait_states": states.collect::<Vec<_>>(),
@@ -535,11 +551,16 @@ fn events_between(
     query
         .set_window(window)
         .set_locations(trace.reader.definitions(), &BTreeSet::from([location]));
+    let definitions = trace.reader.definitions();
     let mut events = Vec::new();
     trace.reader.for_each_event(&query, |event| {
-        let values = event
-            .values()
-            .map(|(name, value)| json!([name, short(&value.to_string())]));
+        let elements = event.definition().map_or(&[][..], |d| &d.elements);
+        let values = elements.iter().enumerate().filter_map(|(at, element)| {
+            let value = event.element(at);
+            let name = definitions.string(element.name);
+            let text = text_of_element(definitions, event, element, value);
+            (value != EventValue::Absent).then(|| json!([name, short(&text)]))
+        });
         let region = event.region_name();
         events.push(json!({
             "time_ns": time(event.time()), "name": event.name(), "region": region,
@@ -551,6 +572,25 @@ fn events_between(
         }
     })?;
     Ok(events)
+}
+
+/// Returns the value of an element for people: what it refers to, and collective operations, by name.
+fn text_of_element(
+    definitions: &Definitions,
+    event: &Event<'_>,
+    element: &Element,
+    value: EventValue<'_>,
+) -> String {
+    let number = value.as_integer();
+    let name = number.and_then(|number| referred(definitions, element.reference, number));
+    let role = event.definition().map(|event_type| event_type.role);
+    let is_collective = matches!(role, Some(Role::CollectiveBegin | Role::CollectiveEnd));
+    let is_operation = is_collective && definitions.string(element.name) == element::OPERATION;
+    match name {
+        Some(name) => name,
+        None if is_operation => operation_name(number),
+        None => value.to_string(),
+    }
 }
 
 /// Returns the losses of a window: those with the most events first.

@@ -41,8 +41,11 @@ impl WaitObserver for LongestWaits {
 /// # Errors
 /// If the storage fails.
 pub(crate) fn waits_of(reader: &Reader, query: &Query, most: usize) -> Result<Vec<WaitState>> {
-    let kept = Vec::new();
-    let found = wait_states(reader, query, &[], LongestWaits { most, kept })?;
+    let longest = || {
+        let kept = Vec::new();
+        Ok(LongestWaits { most, kept })
+    };
+    let found = wait_states(reader, query, &[], longest)?;
     let Some((mut longest, _)) = found else {
         return Ok(Vec::new());
     };

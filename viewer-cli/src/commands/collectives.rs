@@ -8,8 +8,7 @@ use clap::Args;
 use super::{InputArguments, warn_of_damage};
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding, UsageError};
-use crate::time;
-use crate::views::{collective_sentence, collective_table};
+use crate::views::{collective_sentence, collective_table, incomplete_collectives, mpi_note};
 
 /// Collective operations: the last member to arrive, and how long the others waited.
 ///
@@ -74,17 +73,15 @@ pub fn run(arguments: &CollectivesArguments, out: &mut dyn Write) -> anyhow::Res
         });
         output::csv(out, &columns, rows)?;
     } else {
+        if let Some(note) = mpi_note(&found.mpi) {
+            writeln!(out, "{note}")?;
+        }
         let table = collective_table(&found.collectives);
         writeln!(out, "{}\n", collective_sentence(&found))?;
         out.write_all(table.render(arguments.input.screen()).as_bytes())?;
-        match found.incomplete {
-            0 => {}
-            1 => writeln!(out, "1 operation was not begun by all members")?,
-            count => {
-                let count = time::grouped(count);
-                writeln!(out, "{count} operations were not begun by all members")?;
-            }
-        }
+        out.write_all(incomplete_collectives(&found).as_bytes())?;
     }
-    Ok(Finding::loss(outcome.has_skipped_now))
+    Ok(Finding::loss(
+        outcome.has_skipped_now || found.mpi.has_loss(),
+    ))
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use annals_analysis::{Grouping, RegionStats, region_statistics};
-use annals_merger::{ReadSummary, Reader};
+use annals_merger::{ReadSummary, Reader, Window};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
@@ -205,7 +205,7 @@ pub fn run(arguments: &DiffArguments, out: &mut dyn Write) -> anyhow::Result<Fin
     if arguments.threshold.is_nan() || arguments.threshold < 0.0 {
         return Err(UsageError("--threshold must not be below 0".to_owned()).into());
     }
-    let (first, _) = arguments.input.open_window(&arguments.window)?;
+    let (first, window) = arguments.input.open_window(&arguments.window)?;
     let second = InputArguments {
         input: arguments.other.clone(),
         ..arguments.input.clone()
@@ -247,6 +247,11 @@ pub fn run(arguments: &DiffArguments, out: &mut dyn Write) -> anyhow::Result<Fin
         };
         output::json(out, &diff)?;
     } else {
+        let part = match window == Window::ALL {
+            true => "Both whole runs",
+            false => "The window of both runs",
+        };
+        writeln!(out, "{part}, by region\n")?;
         let mut table = Table::new(&[
             ("region", Align::Name),
             ("change", Align::Left),
@@ -280,5 +285,6 @@ pub fn run(arguments: &DiffArguments, out: &mut dyn Write) -> anyhow::Result<Fin
     Ok(Finding {
         has_loss: of_first.has_skipped_now || of_second.has_skipped_now,
         has_failed: arguments.check && is_worse,
+        ..Finding::FINE
     })
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use annals_format::{ANY_EVENT_TYPE, Cause, EventTypeId, StreamId, TraceChunk, TraceLoss};
-use annals_merger::{Places, ReadSummary, Reader, Sums, Window};
+use annals_merger::{Places, Query, ReadSummary, Reader, Sums, Window};
 use clap::Args;
 use serde::Serialize;
 
@@ -20,7 +20,7 @@ use crate::views::{LossRow, loss_row, loss_text, summed, unrecorded_children};
 /// With --check, every count is verified against the events themselves: exit code 0 when
 /// raised = recorded + dropped + suppressed holds everywhere and nothing was lost, 3 when it holds and
 /// something was lost, 1 when it does not hold. Where the disk was full, the first line says when, and rows are added up as with
-/// --sum.
+/// --sum. With --check, or where the trace has an index, sends and receives whose peer is not known are counted, too.
 #[derive(Clone, Debug, Args)]
 pub struct DroppedArguments {
     #[command(flatten)]
@@ -66,6 +66,9 @@ struct Dropped {
     skipped: Vec<LossRow>,
     totals: Sums,
     complete: bool,
+    /// Sends and receives whose peer is not known. Absent where the input has no messages, or they were not read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    messages_without_peer: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     check: Option<CheckResult>,
 }
@@ -120,6 +123,19 @@ fn check(opened: &Reader) -> anyhow::Result<(CheckResult, ReadSummary)> {
         mismatches,
     };
     Ok((result, outcome))
+}
+
+/// Returns the number of sends and receives whose peer is not known. `None` if there are no messages, or if all events would have to
+/// be read for it and are not.
+fn without_peer(opened: &Reader, is_read: bool) -> anyhow::Result<Option<u64>> {
+    if let Some(overview) = opened.message_overview() {
+        return Ok(Some(overview.totals.without_peer));
+    }
+    if !is_read {
+        return Ok(None);
+    }
+    let found = annals_analysis::messages(opened, &Query::new())?;
+    Ok(found.map(|(messages, _)| messages.counts.without_peer))
 }
 
 fn mismatch(
@@ -177,6 +193,7 @@ pub fn run(arguments: &DroppedArguments, out: &mut dyn Write) -> anyhow::Result<
     }
     let totals = Sums::of(&outcome.totals);
     let complete = outcome.complete && opened.rejected().is_empty();
+    let without_peer = without_peer(&opened, arguments.check)?;
     if arguments.input.json {
         let places = Places::of(opened.definitions());
         let rows = |is_wanted: fn(Cause) -> bool| {
@@ -191,6 +208,7 @@ pub fn run(arguments: &DroppedArguments, out: &mut dyn Write) -> anyhow::Result<
             skipped: rows(Cause::is_of_reader),
             totals,
             complete,
+            messages_without_peer: without_peer,
             check: check.clone(),
         };
         output::json(out, &result)?;
@@ -219,8 +237,20 @@ pub fn run(arguments: &DroppedArguments, out: &mut dyn Write) -> anyhow::Result<
             totals.skipped,
             totals.truncated
         )?;
-        if let Some(children) = unrecorded_children(opened.definitions().unrecorded_children()) {
+        let definitions = opened.definitions();
+        let (count, are_followed) = (
+            definitions.unrecorded_children(),
+            definitions.follows_forks(),
+        );
+        if let Some(children) = unrecorded_children(count, are_followed) {
             writeln!(out, "{children}")?;
+        }
+        if let Some(without_peer) = without_peer.filter(|count| *count != 0) {
+            writeln!(
+                out,
+                "{} sends and receives are recorded whose peer is not known: they are no messages of the trace",
+                time::grouped(without_peer)
+            )?;
         }
         if let Some(check) = &check {
             print_check(check, out)?;
@@ -231,6 +261,7 @@ pub fn run(arguments: &DroppedArguments, out: &mut dyn Write) -> anyhow::Result<
         Some(check) => Finding {
             has_loss,
             has_failed: !check.balanced,
+            ..Finding::FINE
         },
         None => Finding::loss(outcome.has_skipped_now),
     })

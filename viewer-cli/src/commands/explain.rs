@@ -178,7 +178,12 @@ fn write_text(found: &ExplanationRow, out: &mut dyn Write) -> std::io::Result<()
             safe(&event.event),
         )?;
     }
-    let gap = time::duration(found.gap_ns);
+    let gap = time::duration(found.gap_ns.saturating_abs());
+    let order = match found.gap_ns {
+        0 => "at the time of the first".to_owned(),
+        1.. => format!("{gap} after the first"),
+        _ => format!("{gap} before the first"),
+    };
     let bound = match found.bound_ns {
         Some(bound) => format!(
             "wrong by at most {}",
@@ -186,7 +191,7 @@ fn write_text(found: &ExplanationRow, out: &mut dyn Write) -> std::io::Result<()
         ),
         None => "with an unknown error".to_owned(),
     };
-    let apart = format!("their clocks are {gap} apart, {bound}");
+    let apart = format!("by its clock, the second event is {order}, {bound}");
     match found.rule {
         "same-stream" => writeln!(out, "same stream: in the order in which it has them")?,
         "clock-gap" => writeln!(out, "clock gap: {apart}")?,

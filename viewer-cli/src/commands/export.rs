@@ -12,7 +12,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{InputArguments, warn_of_damage};
-use crate::file::ForceArgument;
+use crate::file::{ForceArgument, saying_replaced};
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding, UsageError};
 use crate::table::safe;
@@ -150,7 +150,7 @@ Until it is complete, a file is called OUT.PID.tmp, and so is a new directory of
 all its files in one step. In an existing directory, tables are written below export.PID.tmp and moved out of it when all
 are complete, one after the other: a reader at that moment may find tables of two exports, but no incomplete one. A
 killed process leaves only names that end in .tmp, a full disk nothing. All is synced to the disk before it gets its name.
-An existing file is replaced only if it is of the same format, or with --force.
+An existing file is replaced only if it is of the same format, or with --force; the command says so.
 
 Perfetto: a process for each rank, a thread for each location with calls as slices; below it a track for each source with
 points as instants, and one for each metric; messages are flows; a loss is an instant of the category `loss` on a packet
@@ -308,11 +308,13 @@ pub fn run(arguments: &ExportArguments, out: &mut dyn Write) -> anyhow::Result<F
     warn_of_much_text(format, arguments, events);
     let bar = progress(opened.events_before(window.to_ns), arguments.quiet);
     let query = arguments.filter.query(opened.definitions(), window)?;
-    let exported = annals_export::export(&opened, &query, format, &settings, to, &mut |events| {
-        bar.set_position(events)
-    });
-    bar.finish_and_clear();
-    let exported = exported?;
+    let exported = saying_replaced(to, arguments.quiet, || {
+        let exported = annals_export::export(&opened, &query, format, &settings, to, &mut |n| {
+            bar.set_position(n);
+        });
+        bar.finish_and_clear();
+        exported
+    })?;
     warn_of_damage(&opened, &exported.outcome);
     tell_of_messages(&exported);
     if !arguments.quiet {

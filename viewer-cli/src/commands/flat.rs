@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use annals_analysis::{
-    Group, Grouping, LocationNames, RegionStats, RunTime, Statistics, region_statistics, run_times,
+    Group, Grouping, LocationNames, RegionStats, RunTime, Statistics, is_mostly_silent,
+    region_statistics, run_times, silent_times, starts_or_ends_mpi, task_locations,
 };
 use annals_format::{Definitions, RegionId};
 use annals_merger::{Query, ReadSummary, Reader, Window};
@@ -18,7 +19,7 @@ use crate::names::shorten;
 use crate::output::{self, Finding};
 use crate::table::{Align, Table, safe};
 use crate::time;
-use crate::views::{OUTSIDE, SENTENCE_NAME};
+use crate::views::{OUTSIDE, SENTENCE_NAME, start_and_end_sentence, waits_mark};
 
 /// Load balance: time in each region by rank or location.
 ///
@@ -36,9 +37,9 @@ pub struct FlatArguments {
     #[command(flatten)]
     filter: FilterArguments,
 
-    /// Unit of comparison: ranks or locations
-    #[arg(long, value_name = "WHAT", default_value = "rank")]
-    by: By,
+    /// Unit of comparison; of a single rank with several locations, locations, otherwise ranks
+    #[arg(long, value_name = "WHAT")]
+    by: Option<By>,
 
     /// Time with the regions that were called
     #[arg(long)]
@@ -69,6 +70,8 @@ struct Share {
     uncertain_calls: u64,
     inclusive_ns: i64,
     exclusive_ns: i64,
+    #[serde(skip)]
+    silent_ns: i64,
     time_is_uncertain: bool,
 }
 
@@ -87,6 +90,8 @@ struct FlatRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     slowest_location: Option<String>,
     time_is_uncertain: bool,
+    /// Whether most of its time may only be a wait for the ends of threads.
+    may_wait: bool,
     shares: Vec<Share>,
 }
 
@@ -120,6 +125,7 @@ fn share(
         uncertain_calls: stats.uncertain_calls,
         inclusive_ns: stats.counted.inclusive_ns,
         exclusive_ns: stats.counted.exclusive_ns,
+        silent_ns: 0,
         time_is_uncertain: stats.counted.is_time_uncertain,
     }
 }
@@ -169,6 +175,7 @@ fn table(
     opened: &Reader,
     statistics: &Statistics,
     run_times: &BTreeMap<Group, RunTime>,
+    silent: &BTreeMap<(Group, RegionId), i64>,
     filter: &Query,
     is_inclusive: bool,
 ) -> (usize, Vec<FlatRow>) {
@@ -183,7 +190,10 @@ fn table(
     for ((group, region), stats) in statistics {
         if filter.takes_region(*region) && (is_seen(stats) || stats.uncertain_calls != 0) {
             let shares = regions.entry(*region).or_default();
-            shares.push(share(opened.definitions(), &names, *group, stats));
+            shares.push(Share {
+                silent_ns: silent.get(&(*group, *region)).copied().unwrap_or(0),
+                ..share(opened.definitions(), &names, *group, stats)
+            });
         }
     }
     let time = |share: &Share| {
@@ -221,6 +231,10 @@ fn table(
             slowest_rank: slowest.rank,
             slowest_location: slowest.location,
             time_is_uncertain: shares.iter().any(|share| share.time_is_uncertain),
+            may_wait: is_mostly_silent(
+                shares.iter().map(|share| share.silent_ns).sum(),
+                shares.iter().map(|share| share.exclusive_ns).sum(),
+            ),
             shares,
         })
     });
@@ -233,22 +247,42 @@ fn read(
     arguments: &FlatArguments,
     opened: &Reader,
     window: Window,
-) -> anyhow::Result<(usize, Vec<FlatRow>, ReadSummary)> {
+    by: &str,
+    grouping: Grouping,
+) -> anyhow::Result<(usize, Vec<FlatRow>, String, ReadSummary)> {
     let filter = arguments.filter.query(opened.definitions(), window)?;
-    let grouping = match arguments.by {
-        By::Rank => Grouping::Rank,
-        By::Location => Grouping::Location,
-    };
     let (found, outcome) = region_statistics(opened, &filter, grouping)?;
     let run_times = run_times(opened, &filter, grouping)?;
-    let (groups, mut rows) = table(opened, &found, &run_times, &filter, arguments.inclusive);
+    let silent = silent_times(opened, &filter, grouping, &found)?;
+    let (groups, mut rows) = table(
+        opened,
+        &found,
+        &run_times,
+        &silent,
+        &filter,
+        arguments.inclusive,
+    );
+    let whole = match window == Window::ALL {
+        true => "the whole run",
+        false => "the window",
+    };
+    let sentence = sentence(by, whole, groups, &rows);
+    let start_and_end = found
+        .iter()
+        .filter(|((_, region), _)| starts_or_ends_mpi(&opened.definitions().region_name(*region)));
+    let start_and_end = start_and_end
+        .map(|(_, stats)| stats.counted.exclusive_ns)
+        .sum();
+    let run_ns = run_times.values().map(|time| time.time_ns).sum();
+    let sentence = sentence + &start_and_end_sentence(start_and_end, run_ns, whole);
     rows.truncate(arguments.top.unwrap_or(usize::MAX));
-    Ok((groups, rows, outcome))
+    Ok((groups, rows, sentence, outcome))
 }
 
 /// Returns in one sentence in which region ranks or locations differ most, by the time that the slowest takes more than the
 /// mean.
-fn sentence(by: &str, groups: usize, rows: &[FlatRow]) -> String {
+fn sentence(by: &str, whole: &str, groups: usize, rows: &[FlatRow]) -> String {
+    let rows = || rows.iter().filter(|row| !starts_or_ends_mpi(&row.name));
     let excess = |row: &&FlatRow| row.max_ns - row.mean_ns;
     let slowest = |row: &FlatRow| match &row.slowest_location {
         Some(location) => format!("rank {} {}", row.slowest_rank, safe(location)),
@@ -259,22 +293,24 @@ fn sentence(by: &str, groups: usize, rows: &[FlatRow]) -> String {
         let mark = if row.time_is_uncertain { "about " } else { "" };
         format!("{mark}{}", time::duration(row.max_ns))
     };
-    let longest = rows.iter().max_by_key(|row| row.max_ns);
+    // What may only have waited for work is named after it.
+    let longest = rows().max_by_key(|row| (!row.may_wait && row.max_ns > 0, row.max_ns));
     let Some(longest) = longest.filter(|row| row.max_ns > 0) else {
-        return "No time was spent in regions.".to_owned();
+        return format!("In {whole}, no time was spent in regions.");
     };
     if groups < 2 {
         return format!(
-            "With one {by} there is nothing to compare: {} spent most time, {}, in {}.",
+            "With one {by} there is nothing to compare: in {whole}, {} spent most time, {}, in {}.",
             slowest(longest),
             max(longest),
             name(longest)
         );
     }
-    match rows.iter().max_by_key(excess).filter(|row| excess(row) > 0) {
-        None => format!("All {groups} {by}s spent equal times in every region."),
+    let work = rows().filter(|row| !row.may_wait);
+    match work.max_by_key(excess).filter(|row| excess(row) > 0) {
+        None => format!("In {whole}, all {groups} {by}s spent equal times in every region."),
         Some(row) => format!(
-            "The {by}s differ most in {}: {} spent {} in it, {} more than the mean of {} over {groups} {by}s.",
+            "In {whole}, the {by}s differ most in {}: {} spent {} in it, {} more than the mean of {} over {groups} {by}s.",
             name(row),
             slowest(row),
             max(row),
@@ -290,16 +326,29 @@ fn sentence(by: &str, groups: usize, rows: &[FlatRow]) -> String {
 /// If the input cannot be read, a filter matches nothing, or the output cannot be written.
 pub fn run(arguments: &FlatArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
     let (opened, window) = arguments.input.open_window(&arguments.window)?;
-    let (groups, mut regions, outcome) = read(arguments, &opened, window)?;
+    let definitions = opened.definitions();
+    let tasks = task_locations(&opened)?;
+    let by = arguments.by.unwrap_or_else(|| {
+        let threads = definitions.locations.values();
+        let threads = threads.filter(|of| !tasks.contains(&of.id));
+        let mut processes = threads.map(|of| of.process);
+        let first = processes.next();
+        let mut others = processes.peekable();
+        match others.peek().is_some() && others.all(|of| Some(of) == first) {
+            true => By::Location,
+            false => By::Rank,
+        }
+    });
+    let (by, grouping) = match by {
+        By::Rank => ("rank", Grouping::Rank),
+        By::Location => ("location", Grouping::Location),
+    };
+    let (groups, mut regions, sentence, outcome) = read(arguments, &opened, window, by, grouping)?;
     if arguments.input.json || arguments.csv {
         // It is no region; `regions --json` has it apart.
         regions.retain(|row| row.name != OUTSIDE);
     }
     warn_of_damage(&opened, &outcome);
-    let by = match arguments.by {
-        By::Rank => "rank",
-        By::Location => "location",
-    };
     if arguments.input.json {
         let time = if arguments.inclusive {
             "inclusive"
@@ -354,7 +403,7 @@ pub fn run(arguments: &FlatArguments, out: &mut dyn Write) -> anyhow::Result<Fin
             let location = row.slowest_location.as_deref().map(safe);
             let location = location.map_or_else(String::new, |name| format!(" {name}"));
             table.row(vec![
-                safe(&row.name),
+                safe(&row.name) + waits_mark(&row.name, row.may_wait),
                 time::grouped(row.calls),
                 format!("{mark}{}", time::duration(row.min_ns)),
                 format!("{mark}{}", time::duration(row.mean_ns)),
@@ -364,7 +413,7 @@ pub fn run(arguments: &FlatArguments, out: &mut dyn Write) -> anyhow::Result<Fin
                 format!("rank {}{location}", row.slowest_rank),
             ]);
         }
-        writeln!(out, "{}\n", sentence(by, groups, &regions))?;
+        writeln!(out, "{sentence}\n")?;
         out.write_all(table.render(arguments.input.screen()).as_bytes())?;
     }
     Ok(Finding::loss(outcome.has_skipped_now))

@@ -18,7 +18,7 @@ use crate::output::{self, Finding, UsageError};
 use crate::svg::{Anchor, Svg};
 use crate::table::safe;
 use crate::time;
-use crate::views::counted;
+use crate::views::{counted, numbered};
 
 /// How long calls took (--region), or which values events had, as a histogram.
 ///
@@ -219,8 +219,8 @@ impl Histogram {
         let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |v| self.value(v));
         let _ = writeln!(
             text,
-            "{mark}{} values of {}: min {}, mean {}, max {}",
-            self.count,
+            "{mark}{} of {}: min {}, mean {}, max {}",
+            numbered(self.count, "value"),
             safe(&self.of),
             number(self.min),
             number(self.mean),
@@ -280,7 +280,7 @@ impl Histogram {
             18.0,
             13.0,
             Anchor::Start,
-            &format!("{}: {mark}{} values", self.of, self.count),
+            &format!("{}: {mark}{}", self.of, numbered(self.count, "value")),
         );
         for (number, bin) in self.bins.iter().enumerate() {
             let tall = (floor - top) * bin.count as f64 / most as f64;

@@ -20,5 +20,5 @@ pub fn run(arguments: &InputArguments, out: &mut dyn Write) -> anyhow::Result<Fi
     } else {
         out.write_all(info.render(arguments.screen()).as_bytes())?;
     }
-    Ok(Finding::loss(outcome.has_skipped_now))
+    Ok(Finding::loss(outcome.has_skipped_now || info.lacks_mpi()))
 }

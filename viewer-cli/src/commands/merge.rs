@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use super::export::{progress, tell_of_messages};
 use super::useful_jobs;
-use crate::file::{ForceArgument, trace_beside};
+use crate::file::{ForceArgument, saying_replaced, trace_beside};
 use crate::filter::{EventFilterArguments, FilterArguments, WindowArguments};
-use crate::merge_summary::{Asked, of_ends, of_merge};
+use crate::merge_summary::{Asked, of_ends, of_merge, remove_live_files};
 use crate::output::{Finding, UsageError};
 use crate::table::safe_lines;
+use crate::views::numbered;
 use annals_export::{Format, Settings, check_built_in, export};
 use annals_format::CompressionLevel;
 use annals_merger::{
@@ -228,13 +229,13 @@ pub fn run(mut arguments: MergeArguments) -> anyhow::Result<Finding> {
         return plan_only(&arguments);
     }
     arguments.choose_output()?;
-    let has_loss = match arguments.join {
-        true => join(&arguments)?,
-        false => {
-            let report = merge(&arguments)?;
-            report.has_loss() || report.inputs.iter().any(|input| !input.damage.is_empty())
+    let has_loss = saying_replaced(arguments.output(), arguments.quiet, || {
+        if arguments.join {
+            return join(&arguments);
         }
-    };
+        let report = merge(&arguments)?;
+        Ok(report.has_loss() || report.inputs.iter().any(|input| !input.damage.is_empty()))
+    })?;
     Ok(Finding::loss(has_loss))
 }
 
@@ -272,10 +273,10 @@ fn plan_only(arguments: &MergeArguments) -> anyhow::Result<Finding> {
     if !arguments.quiet {
         let path = arguments.write_plan.as_deref().unwrap_or(Path::new(""));
         let text = format!(
-            "{}: {} recordings, about {} events\n",
+            "{}: {}, about {}\n",
             path.display(),
-            planned.recording_ids().count(),
-            planned.expected_events()
+            numbered(planned.recording_ids().count(), "recording"),
+            numbered(planned.expected_events(), "event")
         );
         let _ = std::io::stderr().write_all(safe_lines(&text).as_bytes());
     }
@@ -296,11 +297,11 @@ fn join(arguments: &MergeArguments) -> anyhow::Result<bool> {
     if !arguments.quiet {
         let _ = writeln!(
             std::io::stderr(),
-            "{}: {} events of {} slices, {} bytes",
+            "{}: {} of {}, {}",
             arguments.output().display(),
-            sums.present(),
-            joined.slices,
-            joined.bytes
+            numbered(sums.present(), "event"),
+            numbered(joined.slices, "slice"),
+            numbered(joined.bytes, "byte")
         );
     }
     Ok(!joined.complete || sums.dropped != 0 || sums.skipped != 0 || sums.truncated != 0)
@@ -458,6 +459,11 @@ fn merge(arguments: &MergeArguments) -> anyhow::Result<Report> {
     bar.finish_and_clear();
     let merged = merged?;
     tell(&merged.report, Some(merged.bytes), format, arguments)?;
+    let is_whole = !arguments.is_filtered() && arguments.slice.is_none();
+    if format == OutputFormat::Annals && is_whole {
+        let _ =
+            std::io::stderr().write_all(safe_lines(&remove_live_files(&merged.report)).as_bytes());
+    }
     Ok(merged.report)
 }
 
@@ -597,10 +603,10 @@ fn summary(
 ) -> String {
     let size = bytes.map_or_else(String::new, |bytes| format!(", {bytes} bytes"));
     let headline = format!(
-        "{}: {} events of {} recordings{size}\n",
+        "{}: {} of {}{size}\n",
         arguments.output().display(),
-        report.totals.present(),
-        report.inputs.len(),
+        numbered(report.totals.present(), "event"),
+        numbered(report.inputs.len(), "recording"),
     );
     let asked = Asked {
         output: arguments.output(),

@@ -16,7 +16,9 @@ use crate::output::{self, Finding};
 use crate::svg::{Anchor, Svg};
 use crate::table::Screen;
 use crate::time;
-use crate::views::{counted, message_counts_text, message_sentence, message_table};
+use crate::views::{
+    counted, message_counts_text, message_sentence, message_table, mpi_note, numbered,
+};
 
 /// Messages by pair of ranks: bytes, latency, and waits of both sides.
 ///
@@ -110,9 +112,10 @@ fn svg(rows: &[MessagePairRow]) -> String {
         );
         let mark = if *is_uncertain { "~" } else { "" };
         let title = format!(
-            "{} to {}: {mark}{count} messages, {mark}{}",
+            "{} to {}: {mark}{}, {mark}{}",
             from * each,
             to * each,
+            numbered(*count, "message"),
             time::bytes(*bytes)
         );
         let (x, y) = (left + size * f64::from(*to), top + size * f64::from(*from));
@@ -172,7 +175,8 @@ fn render(messages: &Messages, top: usize, screen: Screen) -> String {
     use std::fmt::Write as _;
     let shown = messages.pairs.len().min(top);
     let table = message_table(&messages.pairs[..shown]);
-    let mut text = message_sentence(messages) + "\n";
+    let note = mpi_note(&messages.mpi).map(|note| note + "\n");
+    let mut text = note.unwrap_or_default() + &message_sentence(messages) + "\n";
     if !table.is_empty() {
         text = format!("{text}\n{}", table.render(screen));
     }
@@ -214,5 +218,7 @@ pub fn run(arguments: &MessagesArguments, out: &mut dyn Write) -> anyhow::Result
     } else if arguments.svg.is_none() {
         out.write_all(render(&messages, top, arguments.input.screen()).as_bytes())?;
     }
-    Ok(Finding::loss(outcome.has_skipped_now))
+    Ok(Finding::loss(
+        outcome.has_skipped_now || messages.mpi.has_loss(),
+    ))
 }

@@ -25,6 +25,7 @@ pub mod report;
 pub mod serve;
 pub mod slice;
 pub mod sources;
+pub mod stuck;
 pub mod suggest_filter;
 pub mod timeline;
 pub mod tui;
@@ -44,7 +45,7 @@ use crate::filter::WindowArguments;
 use crate::merge_summary::ends_early;
 use crate::table::{Screen, safe};
 use crate::time;
-pub(crate) use crate::views::{opt_duration, percent};
+pub(crate) use crate::views::{are, numbered, opt_duration, percent};
 
 /// Arguments of every command that reads.
 #[derive(Clone, Debug, Args)]
@@ -168,7 +169,10 @@ pub(crate) fn warn_of_damage(opened: &Reader, outcome: &ReadSummary) {
         .filter(|loss| loss.cause.is_of_reader());
     let lost = lost.map(|loss| loss.count).fold(0, u64::saturating_add);
     if lost != 0 {
-        eprintln!("{lost} events cannot be read: see `trace-cli dropped`");
+        eprintln!(
+            "{} cannot be read: see `trace-cli dropped`",
+            numbered(lost, "event")
+        );
     }
 }
 
@@ -218,8 +222,10 @@ fn unreadable_chunks(opened: &Reader, outcome: &ReadSummary) -> Vec<(PathBuf, Pr
                     offset,
                     length: 0,
                     what: format!(
-                        "{error}; {} events of rank {}{location} are lost",
-                        chunk.header.event_count, input.rank
+                        "{error}; {} of rank {}{location} {} lost",
+                        numbered(chunk.header.event_count, "event"),
+                        input.rank,
+                        are(chunk.header.event_count)
                     ),
                 };
                 found.push((input.path.clone(), problem));

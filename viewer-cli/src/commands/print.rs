@@ -1,10 +1,11 @@
 //! `trace-cli print`: events in global order.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 
 use annals_format::{Definitions, Element, TraceLoss};
-use annals_merger::{Event, Item, Places};
+use annals_merger::{Event, Item, Places, Query, ReadSummary, Reader, Window};
 use clap::Args;
 
 use super::{InputArguments, warn_of_damage};
@@ -30,6 +31,10 @@ pub struct PrintArguments {
     /// Most events to print
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
+
+    /// Print the last N lines only, events and losses: what is before them is not read, as far as possible
+    #[arg(long, value_name = "N", conflicts_with = "limit")]
+    last: Option<usize>,
 
     /// Format of a line: names in braces are replaced by their values
     ///
@@ -144,8 +149,28 @@ struct Printer<'a> {
 /// # Errors
 /// If the input cannot be read or the output not be written.
 pub fn run(arguments: &PrintArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
-    let (opened, window) = arguments.input.open_window(&arguments.window)?;
+    let (mut opened, window) = arguments.input.open_window(&arguments.window)?;
     let query = arguments.filter.query(opened.definitions(), window)?;
+    if let Some(count) = arguments.last {
+        return print_last(arguments, &mut opened, &query, count, out);
+    }
+    let summary = print(arguments, &opened, &query, out, |_| {})?;
+    // `None`: the limit is reached.
+    let Some(summary) = summary else {
+        return Ok(Finding::FINE);
+    };
+    warn_of_damage(&opened, &summary);
+    Ok(Finding::loss(summary.has_skipped_now))
+}
+
+/// Prints the events and losses of a query, each with one write. `note` gets the time of each before.
+fn print(
+    arguments: &PrintArguments,
+    opened: &Reader,
+    query: &Query,
+    out: &mut dyn Write,
+    mut note: impl FnMut(i64),
+) -> anyhow::Result<Option<ReadSummary>> {
     let mut printer = Printer {
         definitions: opened.definitions(),
         places: Places::of(opened.definitions()),
@@ -161,9 +186,12 @@ pub fn run(arguments: &PrintArguments, out: &mut dyn Write) -> anyhow::Result<Fi
         out,
     };
     let mut failure = None;
-    let summary = opened.for_each_item(&query, |item| {
+    let summary = opened.for_each_item(query, |item| {
         let printed = match item {
-            Item::Event(event) => printer.event(&event),
+            Item::Event(event) => {
+                note(event.time());
+                printer.event(&event)
+            }
             Item::Loss(loss) => printer.loss(loss),
         };
         printed.unwrap_or_else(|error| {
@@ -171,15 +199,93 @@ pub fn run(arguments: &PrintArguments, out: &mut dyn Write) -> anyhow::Result<Fi
             ControlFlow::Break(())
         })
     })?;
-    if let Some(error) = failure {
-        return Err(error.into());
+    match failure {
+        Some(error) => Err(error.into()),
+        None => Ok(summary),
     }
-    // `None`: the limit is reached.
-    let Some(summary) = summary else {
-        return Ok(Finding::FINE);
-    };
-    warn_of_damage(&opened, &summary);
-    Ok(Finding::loss(summary.has_skipped_now))
+}
+
+/// The newest of what is written, each write one piece.
+struct Newest {
+    pieces: VecDeque<Vec<u8>>,
+    most: usize,
+}
+
+impl Write for Newest {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        if self.pieces.len() == self.most {
+            self.pieces.pop_front();
+        }
+        if self.most != 0 {
+            self.pieces.push_back(piece.to_owned());
+        }
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Prints the last events and losses of a query, reading from the end in growing parts.
+fn print_last(
+    arguments: &PrintArguments,
+    opened: &mut Reader,
+    query: &Query,
+    count: usize,
+    out: &mut dyn Write,
+) -> anyhow::Result<Finding> {
+    /// Newest chunks of each stream of recordings, and parts of the time of a trace.
+    const PARTS: [(usize, u32); 4] = [(2, 12), (16, 8), (128, 4), (usize::MAX, 0)];
+    let whole = query.window();
+    let (first_ns, end_ns) = (opened.first_ns().max(whole.from_ns), opened.end_ns());
+    for (chunks, shift) in PARTS {
+        opened.keep_newest_chunks(chunks, BTreeSet::new());
+        // From then on, all events of all streams are read.
+        let mut from_ns = opened
+            .newest_from()
+            .iter()
+            .map(|(_, from_ns)| *from_ns)
+            .max();
+        let mut part = query.clone();
+        if opened.origin().kind == "trace" && shift != 0 {
+            let span = end_ns.saturating_sub(first_ns).max(0);
+            from_ns = Some(end_ns.saturating_sub(span >> shift).max(whole.from_ns));
+            part = query.within(Window {
+                from_ns: from_ns.unwrap_or(whole.from_ns),
+                ..whole
+            });
+        }
+        let mut newest = Newest {
+            pieces: VecDeque::new(),
+            most: count,
+        };
+        let mut times = VecDeque::new();
+        let note = |time_ns| {
+            if times.len() == count {
+                times.pop_front();
+            }
+            times.push_back(time_ns);
+        };
+        let summary = print(arguments, opened, &part, &mut newest, note)?;
+        let is_all = from_ns.is_none_or(|from_ns| from_ns <= whole.from_ns);
+        let has_all = times.len() >= count
+            && times
+                .front()
+                .is_none_or(|first| from_ns.is_none_or(|from_ns| *first >= from_ns));
+        if is_all || has_all || chunks == usize::MAX {
+            newest
+                .pieces
+                .iter()
+                .try_for_each(|piece| out.write_all(piece))?;
+            let has_skipped = summary.is_some_and(|summary| {
+                warn_of_damage(opened, &summary);
+                summary.has_skipped_now
+            });
+            return Ok(Finding::loss(has_skipped));
+        }
+    }
+    unreachable!("the last part is all")
 }
 
 impl Printer<'_> {

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use annals_format::{Cause, Definitions, Ended};
+use annals_analysis::CostSums;
+use annals_format::{Cause, Definitions, Ended, units};
 use annals_merger::{MergeOptions, Program, Symbols, no_progress};
 use annals_recorder::{
     Compression, Options, RANKED_PROCESS, RANKED_PROCESS_LEN, RECORDED_BY, RecorderError,
@@ -17,16 +18,18 @@ use annals_recorder::{
 use anyhow::Context;
 use clap::Args;
 
+use crate::doctor::cost;
 use crate::file::trace_beside;
 use crate::function_rules::{FunctionRules, programs};
 use crate::gather::{self, Completion, Ends, Gathered, Known};
 use crate::launch::{self, Launched};
-use crate::merge_summary::{Asked, of_merge};
+use crate::merge_summary::{Asked, of_merge, remove_live_files};
 use crate::output::UsageError;
 use crate::preload::{library, preload};
+use crate::roll_call::RollCall;
 use crate::table::{safe, safe_lines};
 use crate::time;
-use crate::views::{counted, unrecorded_children};
+use crate::views::{counted, numbered, recording_cost_words, unrecorded_children};
 use crate::watch::{Processes, Watch};
 
 /// Runs a program so that it is recorded
@@ -70,6 +73,11 @@ pub struct RecordArguments {
     /// ranks, only in the form where `record` precedes the launcher
     #[arg(long)]
     merge: bool,
+
+    /// When no rank has moved for this time, print once where each is and which ones it waits for, as `trace-cli stuck` does. Only in the
+    /// form where `record` precedes the launcher
+    #[arg(long, value_name = "TIME", value_parser = units::parse_time)]
+    stuck_after: Option<i64>,
 
     /// Print only errors
     #[arg(short, long)]
@@ -173,6 +181,8 @@ settings! {
     clock, "ANNALS_CLOCK", "CLOCK";
     /// Time between calibration points, as 1s [ANNALS_CALIBRATION]
     calibration, "ANNALS_CALIBRATION", "TIME";
+    /// Children made by fork: `count` them, or `follow` and record them [ANNALS_FORK]
+    fork, "ANNALS_FORK", "WHAT";
     /// Directory for the live file [ANNALS_LIVE_DIR]
     live_dir, "ANNALS_LIVE_DIR", "DIR";
     /// Name of the run [ANNALS_RUN]
@@ -193,6 +203,31 @@ const MERGE_OF_ONE_RANK: &str = "--merge: this is one rank of several, and each 
      the launcher after it (trace-cli record --merge -- mpirun ...), or merge the directory when all have ended \
      (trace-merge)";
 
+impl RecordArguments {
+    /// Checks that what needs all ranks is not asked of one of them.
+    fn check_is_whole_job(&self, options: &Options) -> Result<(), UsageError> {
+        let why = match (self.merge, self.stuck_after) {
+            (true, _) => MERGE_OF_ONE_RANK,
+            (false, Some(_)) => ROLL_CALL_OF_ONE_RANK,
+            (false, None) => return Ok(()),
+        };
+        match is_one_rank_of_several(options) {
+            true => Err(UsageError(why.to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    /// Begins to look whether the ranks move, if that is asked for.
+    fn roll_call(&self, directory: &Path) -> Option<RollCall> {
+        let after_ns = self.stuck_after.filter(|after_ns| *after_ns > 0)?;
+        RollCall::begin(directory, Duration::from_nanos(after_ns.unsigned_abs())).ok()
+    }
+}
+
+/// Why `--stuck-after` is refused to a rank.
+const ROLL_CALL_OF_ONE_RANK: &str = "--stuck-after: this is one rank of several: put the launcher after it \
+     (trace-cli record --stuck-after 5m -- mpirun ...), or look with `trace-cli stuck`";
+
 /// Runs the command.
 ///
 /// # Errors
@@ -200,14 +235,13 @@ const MERGE_OF_ONE_RANK: &str = "--merge: this is one rank of several, and each 
 pub fn run(arguments: &RecordArguments) -> anyhow::Result<ProgramEnd> {
     let symbols = Symbols::of_host_and(&arguments.symbols)?;
     let options = options(&arguments.settings)?;
-    if arguments.merge && is_one_rank_of_several(&options) {
-        return Err(UsageError(MERGE_OF_ONE_RANK.to_owned()).into());
-    }
+    arguments.check_is_whole_job(&options)?;
     let library = library()?;
     let output = &arguments.output;
     let is_new = !output.exists();
     let directory = create_directory(arguments, &options)?;
-
+    // Not at the end: until a run is gathered, nothing may come in between.
+    let cost = cost::quick().ok();
     let started = SystemTime::now();
     let since_1970 = started.duration_since(UNIX_EPOCH).unwrap_or_default();
     let token = format!("{}-{}", std::process::id(), since_1970.as_nanos());
@@ -222,24 +256,21 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<ProgramEnd> {
         gather::tell(&format!("trace-cli: --filter: {}\n", safe(why)));
     }
     let expanded = directory.join(format!(".filter-{token}"));
-    if let Some(text) = rules.expanded() {
-        std::fs::write(&expanded, text)
-            .with_context(|| format!("cannot write {}", expanded.display()))?;
-        let mut setting = OsString::from("@");
-        setting.push(&expanded);
-        command.env("ANNALS_FILTER", setting);
-    }
+    pass_expanded(&rules, &expanded, &mut command)?;
     command.env("LD_PRELOAD", preload(&library)?);
     // Without it, less is known of how they end.
     let watch = Watch::begin(&directory).ok();
+    let roll_call = arguments.roll_call(&directory);
     let launched = launch::run(&mut command);
+    let run_ns = started.elapsed().unwrap_or_default().as_nanos() as i64;
+    drop(roll_call);
     let _ = std::fs::remove_file(&expanded);
     if launched.is_err() && is_new {
         // Made for nothing; what others have put there meanwhile keeps it.
         let _ = std::fs::remove_dir(&directory);
     }
-    let program = Path::new(&arguments.command[0]);
-    let launched = launched.with_context(|| format!("cannot run {}", program.display()))?;
+    let program = Path::new(&arguments.command[0]).display();
+    let launched = launched.with_context(|| format!("cannot run {program}"))?;
     let status = launched.exit.status;
     let ends = ends_of(launched, watch);
     // Clocks of file systems may be coarse, or late.
@@ -248,6 +279,7 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<ProgramEnd> {
     let with = Completion {
         symbols: &symbols,
         ends: &ends,
+        cost,
         compresses: options.compression == Compression::Later,
         // Other ranks may still work.
         threads: usize::from(options.rank.is_some()),
@@ -273,6 +305,7 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<ProgramEnd> {
             programs: &programs,
             status,
             buffer_bytes: options.buffer_bytes,
+            run_ns,
         };
         gather::tell(&report(&gathered, &run, output));
         for rule in rules.unmatched().filter(|_| !gathered.is_empty()) {
@@ -281,21 +314,30 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<ProgramEnd> {
     }
     let recordings: Vec<PathBuf> = gathered.iter().map(|one| one.path.clone()).collect();
     if is_new && recordings.is_empty() {
-        // Removes it only if it is empty.
-        let _ = std::fs::remove_dir(&directory);
+        let _ = std::fs::remove_dir(&directory); // Only if it is empty.
     }
     if arguments.merge && !recordings.is_empty() {
-        has_failed |= !merge_and_tell(&recordings, arguments);
+        has_failed |= !merge_and_tell(&recordings, arguments, &ends.others);
     }
-    let is_below_launcher = options.rank.is_some();
     let code = match launch::exit_code(status) {
-        0 if has_failed && !is_below_launcher => 1,
+        0 if has_failed && options.rank.is_none() => 1, // Not below a launcher.
         code => code,
     };
     Ok(ProgramEnd {
         code,
         signal: status.signal(),
     })
+}
+
+/// Has `command` read the filter from `file` if the rules were expanded.
+fn pass_expanded(rules: &FunctionRules, file: &Path, command: &mut Command) -> anyhow::Result<()> {
+    if let Some(text) = rules.expanded() {
+        std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        let mut setting = OsString::from("@");
+        setting.push(file);
+        command.env("ANNALS_FILTER", setting);
+    }
+    Ok(())
 }
 
 /// Creates the directory of the recordings, and sees to what is there already. Returns its absolute path.
@@ -363,11 +405,22 @@ fn tell_unreadable(unreadable: &[gather::Unreadable]) {
 }
 
 /// Merges the recordings of this run and reports what became of them. Returns whether they were merged.
-fn merge_and_tell(recordings: &[PathBuf], arguments: &RecordArguments) -> bool {
+fn merge_and_tell(
+    recordings: &[PathBuf],
+    arguments: &RecordArguments,
+    processes: &Processes,
+) -> bool {
     match merge(recordings, &arguments.output) {
         Ok(_) if arguments.quiet => true,
         Ok(told) => {
             gather::tell(&told);
+            if processes.are_left() {
+                gather::tell(&format!(
+                    "trace-cli: a process that the program has started still runs; the trace lacks what it records from now on: \
+                     merge again when it has ended (trace-merge {})\n",
+                    safe_path(&arguments.output)
+                ));
+            }
             true
         }
         Err(error) => {
@@ -396,13 +449,14 @@ fn merge(recordings: &[PathBuf], output: &Path) -> anyhow::Result<String> {
         is_slice: false,
     };
     let headline = format!(
-        "trace-cli: merged {} events into {}, {}\n",
-        report.totals.present(),
+        "trace-cli: merged {} into {}, {}\n",
+        numbered(report.totals.present(), "event"),
         safe_path(&trace),
         time::bytes(merged.bytes),
     );
     // The ends of the processes were already reported with their recordings.
-    Ok(headline + &safe_lines(&of_merge(&report, asked)))
+    let lines = of_merge(&report, asked) + &remove_live_files(&report);
+    Ok(headline + &safe_lines(&lines))
 }
 
 /// Returns whether a launcher has started this process as one of several ranks. Slurm sets rank 0 for a batch script,
@@ -485,9 +539,8 @@ fn parent_start_unix_ns() -> Option<i64> {
     const TICKS_PER_SECOND: i64 = 100;
     let parent = std::os::unix::process::parent_id();
     let stat = std::fs::read_to_string(format!("/proc/{parent}/stat")).ok()?;
-    // The command's name, field 2, may hold spaces and parentheses; field 22 is the start.
-    let (_, behind_name) = stat.rsplit_once(')')?;
-    let ticks: i64 = behind_name.split_whitespace().nth(19)?.parse().ok()?;
+    let offsets = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+    let ticks = annals_format::host::process_start(&stat, &offsets)? as i64;
     let system = std::fs::read_to_string("/proc/stat").ok()?;
     let mut lines = system.lines();
     let boot_s: i64 = lines
@@ -541,6 +594,42 @@ struct Run<'a> {
     status: ExitStatus,
     /// Bytes of buffer of each process.
     buffer_bytes: usize,
+    /// How long the program ran, nanoseconds.
+    run_ns: i64,
+}
+
+/// Returns whether a program of this name compiles C, C++ or Fortran: as `g++`, `clang-14`, `aarch64-linux-gnu-gcc-12` or `mpicc`.
+fn is_compiler(name: &str) -> bool {
+    const NAMES: [&str; 21] = [
+        "cc",
+        "c++",
+        "CC",
+        "gcc",
+        "g++",
+        "gfortran",
+        "clang",
+        "clang++",
+        "flang",
+        "flang-new",
+        "icx",
+        "icpx",
+        "ifx",
+        "ftn",
+        "nvc",
+        "nvc++",
+        "nvfortran",
+        "mpicc",
+        "mpicxx",
+        "mpic++",
+        "mpifort",
+    ];
+    let is_version = |text: &str| text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let name = match name.rsplit_once('-') {
+        Some((name, version)) if is_version(version) => name,
+        _ => name,
+    };
+    let last = name.rsplit('-').next().unwrap_or(name);
+    NAMES.contains(&name) || NAMES.contains(&last)
 }
 
 /// Returns why nothing was recorded.
@@ -549,6 +638,12 @@ fn nothing_recorded(run: &Run<'_>, output: &Path) -> String {
         .file_name()
         .unwrap_or(&run.command[0]);
     let name = safe(&name.to_string_lossy());
+    if is_compiler(&name) && run.status.success() {
+        return format!(
+            "nothing was recorded: {name} is a compiler, not the program to be recorded: compile first, with -g \
+             -finstrument-functions, and then record what that made: trace-cli record -- ./a.out"
+        );
+    }
     if !run.status.success() {
         return format!(
             "nothing was recorded: {name} failed ({}) before any process that it ran could be recorded",
@@ -648,7 +743,7 @@ fn larger_buffer(
         "  {} were dropped because the buffer of {now} was full. To keep them, choose:\n    \
          --buffer {mebibytes}M        more memory for each process\n    \
          --overflow block    the program waits for the writer instead\n    \
-         trace-cli suggest-filter {output}    leaves out short, frequent regions\n",
+         trace-cli suggest-filter {output}    a filter, and compiler flags, that leave out short, frequent functions\n",
         counted(lost, "event")
     ))
 }
@@ -704,11 +799,11 @@ fn report(gathered: &[Gathered], run: &Run<'_>, output: &Path) -> String {
         };
         let _ = writeln!(
             text,
-            "  {}: {rank}pid {}, {}: {} events, {dropped}, {}",
+            "  {}: {rank}pid {}, {}: {}, {dropped}, {}",
             safe(&name),
             one.pid,
             one.how_ended(),
-            one.events,
+            numbered(one.events, "event"),
             time::bytes(one.bytes)
         );
         if !one.is_kill_safe {
@@ -724,7 +819,7 @@ fn report(gathered: &[Gathered], run: &Run<'_>, output: &Path) -> String {
                  are not there any more (see --symbols)"
             );
         }
-        if let Some(children) = unrecorded_children(one.unrecorded_children) {
+        if let Some(children) = unrecorded_children(one.unrecorded_children, one.follows_forks) {
             let _ = writeln!(text, "    {children}");
         }
         for problem in &one.problems {
@@ -739,6 +834,11 @@ fn report(gathered: &[Gathered], run: &Run<'_>, output: &Path) -> String {
         }
     }
     text.extend(ways_out(gathered, run, output));
+    let mut costs = CostSums::default();
+    gathered.iter().for_each(|one| costs.merge(&one.costs));
+    if let Some(cost) = costs.share_of(run.run_ns) {
+        let _ = writeln!(text, "trace-cli: {}", recording_cost_words(cost));
+    }
     text
 }
 
@@ -780,7 +880,9 @@ mod tests {
             is_kill_safe: true,
             functions: (0, 0),
             problems: Vec::new(),
+            costs: CostSums::default(),
             unrecorded_children: 0,
+            follows_forks: false,
             not_compressed: None,
         }
     }
@@ -792,6 +894,7 @@ mod tests {
             programs: &[],
             status: ExitStatus::from_raw(0),
             buffer_bytes: 1 << 20,
+            run_ns: 1,
         };
         let told = |of_all: &[Gathered]| report(of_all, &run, Path::new("run"));
         let text = told(&[gathered(1000, &[("buffer-full", 5000)]), gathered(9, &[])]);
@@ -818,6 +921,7 @@ mod tests {
             programs: &[],
             status: ExitStatus::from_raw(0),
             buffer_bytes: 1 << 20,
+            run_ns: 1,
         };
         let told = |of_all: &[Gathered]| report(of_all, &run, Path::new("run"));
         let full = gathered(1000, &[("buffer-full", 5000), ("storage", 70)]);
@@ -847,6 +951,7 @@ mod tests {
                 programs: &[],
                 status: ExitStatus::from_raw(0),
                 buffer_bytes: 16 << 20,
+                run_ns: 1,
             };
             report(&[one], &run, Path::new("run"))
         };

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::output::Finding;
 use crate::table::safe;
+use crate::views::numbered;
 
 /// Folds the live files of killed processes into their recordings.
 ///
@@ -97,7 +98,11 @@ pub fn run(arguments: &RecoverArguments, out: &mut dyn Write) -> anyhow::Result<
             let path = line.path.display().to_string();
             write!(out, "{}: {}", safe(&path), line.state)?;
             if line.output.is_some() {
-                write!(out, ", with {} events of its live file", line.events)?;
+                write!(
+                    out,
+                    ", with {} of its live file",
+                    numbered(line.events, "event")
+                )?;
             }
             match line.why {
                 Some(why) => writeln!(out, ": {}", safe(&why))?,
@@ -108,6 +113,7 @@ pub fn run(arguments: &RecoverArguments, out: &mut dyn Write) -> anyhow::Result<
     Ok(Finding {
         has_loss,
         has_failed: has_failed && !has_loss,
+        ..Finding::FINE
     })
 }
 
@@ -140,8 +146,10 @@ fn recover_one(path: PathBuf, arguments: &RecoverArguments) -> anyhow::Result<Li
     if let Some(problem) = input.recording.damage().next() {
         line.is_damaged = true;
         line.why = Some(format!(
-            "damaged at byte {}, {} bytes: {}",
-            problem.offset, problem.length, problem.what
+            "damaged at byte {}, {}: {}",
+            problem.offset,
+            numbered(problem.length, "byte"),
+            problem.what
         ));
     }
     if input.live_path.is_some() {

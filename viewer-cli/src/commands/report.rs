@@ -3,14 +3,14 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use annals_merger::Window;
+use annals_analysis::part_of_run;
 use clap::Args;
 
 use super::{InputArguments, warn_of_damage};
 use crate::file::{ForceArgument, HTML, refuse_dash};
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding, UsageError};
-use crate::report::{RunFigures, Subject, WindowChoice, page_of_run, page_of_two_runs};
+use crate::report::{RunFigures, Subject, page_of_run, page_of_two_runs};
 use crate::table::safe;
 use crate::time;
 use crate::views::why_sentence;
@@ -58,17 +58,8 @@ fn figures(arguments: &ReportArguments, path: &Path) -> anyhow::Result<RunFigure
         ..arguments.input.clone()
     };
     let (opened, window) = input.open_window(&arguments.window)?;
-    let mut query = arguments.filter.query(opened.definitions(), window)?;
-    let mut choice = match window == Window::ALL {
-        true => WindowChoice::Whole,
-        false => WindowChoice::Given,
-    };
-    if !arguments.all && choice == WindowChoice::Whole {
-        query = annals_analysis::without_start_and_end_of_all(&opened, &query)?;
-        if query.window() != Window::ALL {
-            choice = WindowChoice::WithoutStartAndEnd;
-        }
-    }
+    let query = arguments.filter.query(opened.definitions(), window)?;
+    let (query, choice) = part_of_run(&opened, &query, arguments.all)?;
     let filter = arguments.filter.in_words();
     let subject = Subject {
         opened: &opened,
@@ -124,7 +115,8 @@ pub fn run(arguments: &ReportArguments, out: &mut dyn Write) -> anyhow::Result<F
         Some(second) => page_of_two_runs(&first, second),
     };
     arguments.force.write(path, page.as_bytes(), HTML)?;
-    let has_skipped = first.has_skipped_now || second.as_ref().is_some_and(|of| of.has_skipped_now);
+    let has_loss = |of: &RunFigures| of.has_skipped_now || of.lost_time.mpi.has_loss();
+    let has_loss = has_loss(&first) || second.as_ref().is_some_and(has_loss);
     let is_terminal_output = path != Path::new("/dev/stdout");
     if arguments.input.json {
         match &second {
@@ -132,6 +124,9 @@ pub fn run(arguments: &ReportArguments, out: &mut dyn Write) -> anyhow::Result<F
             Some(second) => output::json(out, &[&first, second])?,
         }
     } else if is_terminal_output {
+        if let Some(end) = &first.end {
+            writeln!(out, "{}", safe(end))?;
+        }
         writeln!(out, "{}", why_sentence(&first.lost_time))?;
         if let Some(second) = &second {
             writeln!(out, "{}", why_sentence(&second.lost_time))?;
@@ -139,5 +134,5 @@ pub fn run(arguments: &ReportArguments, out: &mut dyn Write) -> anyhow::Result<F
         let size = time::bytes(page.len() as u64);
         writeln!(out, "{}: {size}", safe(&path.display().to_string()))?;
     }
-    Ok(Finding::loss(has_skipped))
+    Ok(Finding::loss(has_loss))
 }

@@ -14,6 +14,7 @@ use crate::file::ForceArgument;
 use crate::filter::{EventFilterArguments, WindowArguments};
 use crate::output::{self, Finding, UsageError};
 use crate::time;
+use crate::views::numbered;
 
 /// A part of a trace as a separate trace.
 ///
@@ -187,11 +188,11 @@ fn tell(parts: Vec<SliceFile>, is_json: bool, out: &mut dyn Write) -> anyhow::Re
     for part in &parts {
         writeln!(
             out,
-            "{}: {} events, {}, {} regions open where it begins",
+            "{}: {}, {}, {} open where it begins",
             part.path.display(),
-            part.events,
+            numbered(part.events, "event"),
             time::bytes(part.bytes),
-            part.open_regions
+            numbered(part.open_regions, "region")
         )?;
     }
     Ok(finding)

@@ -6,14 +6,15 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use annals_analysis::{Grouping, RegionStats, count_region_statistics};
+use annals_analysis::{Grouping, RegionStats, call_cost_ns, count_region_statistics};
 use annals_format::Definitions;
-use annals_merger::{ReadSummary, Reader, Sums, Window};
+use annals_merger::{Compiler, CompilerFamily, ReadSummary, Reader, Sums, Symbols, Window};
 use clap::Args;
 use globset::Glob;
 use serde::Serialize;
 
 use super::{InputArguments, opt_duration, percent, warn_of_damage};
+use crate::compiler_flags::{CompilerFlags, SourceFunction, compiler_flags};
 use crate::file::{FILTER, ForceArgument};
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::names::shorten;
@@ -21,6 +22,7 @@ use crate::output::{self, Finding};
 use crate::rule::{RegionRule, comment};
 use crate::table::{Align, Screen, Table, safe};
 use crate::time;
+use crate::views::{numbered, shell_word};
 
 /// Short, frequent regions, and the filter that leaves them out.
 ///
@@ -29,7 +31,8 @@ use crate::time;
 /// events saved are the enters and leaves that are there. Bytes saved are an estimate: events saved
 /// times the bytes of the input on disk, divided by its events. It is too high where other events are
 /// larger, such as those with text, and for short recordings, which are definitions for the most part.
-/// How much time the program saves is not estimated.
+/// How much time the program saves is not estimated. For functions compiled with -finstrument-functions, flags
+/// follow with which their compiler leaves out those that take less than four times what recording a call costs.
 ///
 /// The window, --rank, --source and --location choose what is counted, and shares are those of what
 /// they choose (--event changes nothing here); a rule holds for the whole run. Rules match names: regions of the same
@@ -118,6 +121,8 @@ struct Suggestions {
     bytes_per_event: Option<f64>,
     /// The filter's text.
     filter: String,
+    /// What leaves compiled functions out of the program, by compiler. Empty if there are none to leave out.
+    compiler_flags: Vec<CompilerFlags>,
     /// The message when there is nothing to suggest.
     #[serde(skip)]
     most_frequent: Option<(String, RegionStats)>,
@@ -183,6 +188,10 @@ fn suggest(
     let most_frequent = most_frequent
         .filter(|(_, stats)| stats.ruled_events != 0)
         .map(|(name, stats)| ((*name).to_owned(), (*stats).clone()));
+    let calls = named
+        .iter()
+        .map(|(name, stats)| (*name, stats.counted.calls));
+    let calls: BTreeMap<&str, u64> = calls.collect();
     for (name, stats) in named {
         let Some(mean_ns) = mean_ns(&stats).filter(|mean_ns| *mean_ns < arguments.shorter_than)
         else {
@@ -221,6 +230,7 @@ fn suggest(
         top: arguments.top,
     };
     let suggestions = Suggestions {
+        compiler_flags: flags(definitions, &arguments.input.symbols, &regions, &calls)?,
         filter: filter_text(&arguments.input.input, &criteria, &regions),
         criteria,
         regions,
@@ -234,6 +244,105 @@ fn suggest(
         most_frequent,
     };
     Ok((suggestions, outcome))
+}
+
+/// Returns the flags that leave the functions among these regions out, for each compiler that made functions of the recording; for each
+/// that could have made them if the debug information does not say. `symbols` are directories with files of the program, and `calls` are
+/// those of all regions by name.
+fn flags(
+    definitions: &Definitions,
+    symbols: &[PathBuf],
+    regions: &[Suggestion],
+    calls: &BTreeMap<&str, u64>,
+) -> anyhow::Result<Vec<CompilerFlags>> {
+    // A function with longer calls may be what the program is about; its recording takes a quarter of its time at most.
+    const LONG: f64 = 4.0;
+    let least_ns = call_cost_ns(definitions).map(|cost_ns| LONG * cost_ns);
+    let is_short =
+        |region: &&Suggestion| least_ns.is_none_or(|least| (region.mean_ns as f64) < least);
+    let suggested: BTreeSet<&str> = regions
+        .iter()
+        .filter(is_short)
+        .map(|region| &*region.name)
+        .collect();
+    let mut all = BTreeSet::new();
+    for region in definitions
+        .functions
+        .values()
+        .map(|function| function.region)
+    {
+        let symbol = definitions.symbols.get(&region).map(|symbol| symbol.file);
+        let file = definitions.regions.get(&region).map(|region| region.file);
+        let files = [file, symbol]
+            .into_iter()
+            .flatten()
+            .map(|file| definitions.string(file));
+        let name = definitions.region_name(region);
+        all.insert(SourceFunction {
+            calls: calls.get(&*name).copied().unwrap_or(0),
+            name,
+            file: files
+                .max_by_key(|file| file.len())
+                .unwrap_or_default()
+                .to_owned(),
+        });
+    }
+    let is_suggested = |function: &&SourceFunction| suggested.contains(&*function.name);
+    let left_out: BTreeSet<SourceFunction> = all.iter().filter(is_suggested).cloned().collect();
+    if left_out.is_empty() {
+        return Ok(Vec::new());
+    }
+    let symbols = Symbols::of_host_and(symbols)?;
+    let mut compilers = symbols.compilers(definitions);
+    if compilers.is_empty() {
+        let families = [CompilerFamily::Gcc, CompilerFamily::Clang];
+        compilers.extend(families.map(|family| Compiler {
+            family,
+            version: String::new(),
+        }));
+    }
+    let each = compilers.iter();
+    let each = each.map(|compiler| compiler_flags(compiler, &left_out, &all));
+    Ok(each.collect())
+}
+
+/// Returns what is said of flags for compilers: nothing without any.
+fn flags_text(of_compilers: &[CompilerFlags]) -> String {
+    let mut text = String::new();
+    for of in of_compilers {
+        if text.is_empty() {
+            text.push_str("\nA filter saves events, but each call still calls the recorder twice. Compiled otherwise, it does not.\n");
+        }
+        if !of.flags.is_empty() {
+            let _ = writeln!(text, "For {}, add:", safe(&of.compiler));
+        }
+        for flag in &of.flags {
+            let _ = writeln!(text, "  {}", safe(&shell_word(flag)));
+        }
+        for (names, what) in [
+            (&of.also_left_out, "These flags leave out, too"),
+            (
+                &of.not_left_out,
+                "Mark with __attribute__((no_instrument_function))",
+            ),
+        ] {
+            const MOST: usize = 5;
+            const ROOM: usize = 40;
+            let shown: Vec<String> = names
+                .iter()
+                .take(MOST)
+                .map(|name| shorten(&safe(name), ROOM))
+                .collect();
+            let more = match names.len().saturating_sub(MOST) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            if !shown.is_empty() {
+                let _ = writeln!(text, "{what}: {}{more}", shown.join(", "));
+            }
+        }
+    }
+    text
 }
 
 /// Returns what the regions of each name were called while the program ran: rules are about that.
@@ -304,13 +413,11 @@ impl Suggestions {
             if let Some((name, stats)) = &self.most_frequent {
                 let calls = stats.counted.calls;
                 let mean = opt_duration(mean_ns(stats));
-                let rest = format!("The most frequent is : {calls} calls, mean {mean}.");
+                let calls = numbered(calls, "call");
+                let rest = format!("The most frequent is : {calls}, mean {mean}.");
                 let room = screen.beside(&rest);
                 let name = shorten(&safe(name), room);
-                let _ = writeln!(
-                    text,
-                    "The most frequent is {name}: {calls} calls, mean {mean}."
-                );
+                let _ = writeln!(text, "The most frequent is {name}: {calls}, mean {mean}.");
             }
             let input = safe(&input.display().to_string());
             let _ = writeln!(
@@ -349,10 +456,10 @@ impl Suggestions {
             ]);
         }
         let mut text = table.render(screen);
+        let candidates = numbered(self.candidates, "region");
         let count = match self.regions.len() {
-            shown if shown < self.candidates => format!("{shown} of {} regions", self.candidates),
-            1 => "1 region".to_owned(),
-            shown => format!("{shown} regions"),
+            shown if shown < self.candidates => format!("{shown} of {candidates}"),
+            _ => candidates,
         };
         let _ = writeln!(
             text,
@@ -406,6 +513,7 @@ pub fn run(arguments: &SuggestFilterArguments, out: &mut dyn Write) -> anyhow::R
                 "\nThe filter, to be saved as FILE for ANNALS_FILTER=@FILE (-o FILE does it):\n";
             write!(out, "{head}\n{}", suggestions.filter)?;
         }
+        out.write_all(flags_text(&suggestions.compiler_flags).as_bytes())?;
     }
     if let Some(path) = &arguments.output {
         // After the results, if both are written to a terminal.

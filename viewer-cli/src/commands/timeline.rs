@@ -15,7 +15,8 @@ use crate::time;
 use crate::timeline::{Layout, Request, terminal};
 #[cfg(feature = "pictures")]
 use crate::timeline::{picture, png};
-use annals_analysis::{Wait, bin_start, bounded, without_start_and_end};
+use crate::views::part_words;
+use annals_analysis::{PartOfRun, Wait, bin_start, bounded, part_of_run};
 use annals_merger::Window;
 
 /// With more lanes, pictures show the innermost calls only.
@@ -244,7 +245,7 @@ pub fn run(arguments: &TimelineArguments, out: &mut dyn Write) -> anyhow::Result
     if is_picture {
         output::check_built_in(cfg!(feature = "pictures"), "pictures")?;
     }
-    let (opened, mut window) = arguments.input.open_window(&arguments.window)?;
+    let (opened, window) = arguments.input.open_window(&arguments.window)?;
     let filter = arguments.filter.query(opened.definitions(), window)?;
     let has_levels = is_picture || arguments.input.json;
     let columns = match (arguments.width, has_levels) {
@@ -255,14 +256,8 @@ pub fn run(arguments: &TimelineArguments, out: &mut dyn Write) -> anyhow::Result
             .beside(terminal::MARGIN)
             .clamp(10, 1000),
     };
-    let mut start_and_end = None;
-    if window == Window::ALL && !arguments.all {
-        let whole = bounded(&opened, window);
-        if let Some(found) = without_start_and_end(&opened, &filter, whole)? {
-            start_and_end = Some((found.from_ns - whole.from_ns, whole.to_ns - found.to_ns));
-            window = found;
-        }
-    }
+    let (part, chosen) = part_of_run(&opened, &filter, arguments.all)?;
+    let window = part.window();
     let default = if has_levels { 64 } else { 40 };
     let lanes = arguments.lanes.map_or(default, usize::from);
     let request = Request {
@@ -282,7 +277,9 @@ pub fn run(arguments: &TimelineArguments, out: &mut dyn Write) -> anyhow::Result
         },
     };
     let (mut layout, outcome) = Layout::of(&opened, &filter, request)?;
-    if let Some((before_ns, after_ns)) = start_and_end {
+    if chosen == PartOfRun::WithoutStartAndEnd {
+        let whole = bounded(&opened, Window::ALL);
+        let (before_ns, after_ns) = (window.from_ns - whole.from_ns, whole.to_ns - window.to_ns);
         let before = (before_ns > 0).then(|| {
             format!(
                 "the first {}, until MPI_Init was first left",
@@ -310,6 +307,7 @@ pub fn run(arguments: &TimelineArguments, out: &mut dyn Write) -> anyhow::Result
             eprintln!("note: {note}");
         }
     } else {
+        let title = format!("{title}, {}", part_words(chosen));
         let text = terminal::render(&layout, &title, arguments.color.is_now());
         out.write_all(text.as_bytes())?;
     }

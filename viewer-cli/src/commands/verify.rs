@@ -8,6 +8,7 @@ use clap::Args;
 
 use crate::output::{self, Finding};
 use crate::table::safe;
+use crate::views::numbered;
 
 /// Checks every event of a trace against its counts, hashes and inputs.
 ///
@@ -53,6 +54,7 @@ pub fn run(arguments: &VerifyArguments, out: &mut dyn Write) -> anyhow::Result<F
     Ok(Finding {
         has_loss: found.has_loss() || !found.damage.is_empty(),
         has_failed: !found.holds(),
+        ..Finding::FINE
     })
 }
 
@@ -65,11 +67,14 @@ fn print(found: &Verification, out: &mut dyn Write) -> anyhow::Result<()> {
     }
     write!(
         out,
-        "{}: {} events in {} streams; order hash of {} streams checked",
-        found.kind, found.events, found.streams, found.proved_streams
+        "{}: {} in {}; order hash of {} checked",
+        found.kind,
+        numbered(found.events, "event"),
+        numbered(found.streams, "stream"),
+        numbered(found.proved_streams, "stream")
     )?;
     if let Some(inputs) = found.compared_inputs {
-        write!(out, "; compared with {inputs} recordings")?;
+        write!(out, "; compared with {}", numbered(inputs, "recording"))?;
     }
     let verdict = match (found.holds(), found.has_loss()) {
         (false, _) => "it does not hold",

@@ -3,8 +3,10 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use annals_analysis::{LostTime, LostTimeOptions, lost_time, without_start_and_end_of_all};
-use annals_merger::{Query, Reader, regions_like};
+use annals_analysis::{
+    CostSums, LostTime, LostTimeOptions, PartOfRun, RecordingCost, lost_time, part_of_run,
+};
+use annals_merger::{Query, Window, regions_like};
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -15,8 +17,9 @@ use crate::output::{self, Finding, UsageError};
 use crate::table::safe;
 use crate::time;
 use crate::views::{
-    INCOMPLETE_DEFINITIONS, Scaling, path_table, pattern_name, phase_table, rank_table, shell_word,
-    wait_state_table, why_sentence, why_text,
+    INCOMPLETE_DEFINITIONS, Scaling, bad_end_sentence, capital, mpi_note, other_mpi, part_words,
+    path_table, phase_table, rank_table, recording_cost_words, shell_word, wait_state_table,
+    why_sentence, why_text,
 };
 
 /// Why a parallel run is slow: its efficiencies, and which rank makes others wait, where.
@@ -72,8 +75,15 @@ enum By {
 struct Answer<'a> {
     #[serde(flatten)]
     lost: &'a LostTime,
+    /// Which part of the run counts.
+    part: PartOfRun,
+    /// How much of the run its recording took. `None` if that is not known.
+    recording_cost: Option<RecordingCost>,
     #[serde(skip_serializing_if = "Option::is_none")]
     scaling: Option<Scaling>,
+    /// How a run ended that did not end well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    end: Option<&'a str>,
 }
 
 /// Runs the command.
@@ -100,7 +110,7 @@ pub fn run(arguments: &WhyArguments, out: &mut dyn Write) -> anyhow::Result<Find
     }
     let (opened, window) = arguments.input.open_window(&arguments.window)?;
     let query = arguments.filter.query(opened.definitions(), window)?;
-    let query = arguments.without_start_and_end(&opened, query)?;
+    let (query, part) = part_of_run(&opened, &query, arguments.all)?;
     let mut options = LostTimeOptions {
         critical_path: by == Some(By::Path),
         ..LostTimeOptions::default()
@@ -113,19 +123,33 @@ pub fn run(arguments: &WhyArguments, out: &mut dyn Write) -> anyhow::Result<Find
         bail!(INCOMPLETE_DEFINITIONS);
     };
     warn_of_damage(&opened, &outcome);
+    let end = match window == Window::ALL {
+        true => bad_end_sentence(&opened)?,
+        false => None,
+    };
     let scaling = arguments.scaling(&lost)?;
+    let recording_cost = CostSums::of(opened.definitions(), outcome.totals.iter()).share();
     if arguments.input.json {
         output::json(
             out,
             &Answer {
                 lost: &lost,
+                part,
+                recording_cost,
                 scaling,
+                end: end.as_deref(),
             },
         )?;
     } else if arguments.csv {
         write_csv(by, &lost, out)?;
     } else {
         let screen = arguments.input.screen();
+        if let Some(note) = mpi_note(&lost.mpi) {
+            writeln!(out, "{note}")?;
+        }
+        if let Some(end) = &end {
+            writeln!(out, "{}", safe(end))?;
+        }
         if let Some(filter) = arguments.filter.in_words() {
             let filter = safe(&filter);
             writeln!(
@@ -135,33 +159,42 @@ pub fn run(arguments: &WhyArguments, out: &mut dyn Write) -> anyhow::Result<Find
         }
         let table = match by {
             Some(By::Rank) => Some(rank_table(&lost.ranks).render(screen)),
-            Some(By::Region) => Some(wait_state_table(&lost.wait_states).render(screen)),
+            Some(By::Region) => {
+                // With a filter, the waits are not those of all.
+                let is_whole = arguments.filter.in_words().is_none();
+                let other = is_whole.then(|| other_mpi(&lost));
+                Some(wait_state_table(&lost.wait_states, other).render(screen))
+            }
             Some(By::Phase) => Some(phase_table(&lost, screen)),
             Some(By::Path) => Some(path_table(&lost, screen)),
             None => None,
         };
-        if let Some(table) = table {
-            write!(out, "{}\n\n{table}", why_sentence(&lost))?;
+        if !lost.mpi.knows_waits() {
+            // Nothing else is known.
+        } else if let Some(table) = table {
+            write!(
+                out,
+                "{}\n({})\n\n{table}",
+                why_sentence(&lost),
+                part_words(part)
+            )?;
         } else {
-            out.write_all(why_text(&lost, scaling.as_ref()).as_bytes())?;
+            out.write_all(why_text(&lost, scaling.as_ref(), part).as_bytes())?;
+            if let Some(cost) = recording_cost {
+                writeln!(out, "{}.", capital(&recording_cost_words(cost)))?;
+            }
             out.write_all(next_commands(arguments, &lost).as_bytes())?;
         }
     }
-    Ok(Finding::loss(outcome.has_skipped_now))
+    Ok(Finding::loss(
+        outcome.has_skipped_now || lost.mpi.has_loss(),
+    ))
 }
 
 impl WhyArguments {
-    /// Returns the query of the time between `MPI_Init` and `MPI_Finalize`, if no other time is asked for.
-    fn without_start_and_end(&self, opened: &Reader, query: Query) -> anyhow::Result<Query> {
-        if self.all {
-            return Ok(query);
-        }
-        Ok(without_start_and_end_of_all(opened, &query)?)
-    }
-
     /// Compares the run with the reference.
     fn scaling(&self, lost: &LostTime) -> anyhow::Result<Option<Scaling>> {
-        let Some(path) = &self.reference else {
+        let Some(path) = self.reference.as_ref().filter(|_| lost.mpi.knows_waits()) else {
             return Ok(None);
         };
         let input = InputArguments {
@@ -169,12 +202,15 @@ impl WhyArguments {
             ..self.input.clone()
         };
         let opened = input.open()?;
-        let query = self.without_start_and_end(&opened, Query::new())?;
+        let (query, _) = part_of_run(&opened, &Query::new(), self.all)?;
         let Some((reference, outcome)) = lost_time(&opened, &query, &LostTimeOptions::default())?
         else {
             bail!("{}: {INCOMPLETE_DEFINITIONS}", path.display());
         };
         warn_of_damage(&opened, &outcome);
+        if !reference.mpi.knows_waits() {
+            bail!("{}: {}", path.display(), why_sentence(&reference));
+        }
         let (Some(own), Some(reference)) = (lost.run_times(), reference.run_times()) else {
             bail!("a run without time cannot be compared");
         };
@@ -218,7 +254,7 @@ fn write_csv(by: Option<By>, lost: &LostTime, out: &mut dyn Write) -> std::io::R
             ];
             let rows = lost.wait_states.iter().map(|row| {
                 (
-                    pattern_name(row.pattern),
+                    row.pattern.words(),
                     row.path.join(" > "),
                     row.communicator.as_deref(),
                     row.count,
@@ -262,7 +298,7 @@ fn write_csv(by: Option<By>, lost: &LostTime, out: &mut dyn Write) -> std::io::R
                 (
                     row.rank,
                     row.thread.as_deref(),
-                    pattern_name(row.pattern),
+                    row.pattern.words(),
                     &row.region,
                     row.operations,
                     row.calls,

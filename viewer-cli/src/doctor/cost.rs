@@ -4,21 +4,24 @@ use std::hint::black_box;
 use std::ops::ControlFlow::Continue;
 use std::path::Path;
 
+use annals_analysis::EventCost;
 use annals_format::CompressionLevel;
 use annals_merger::InputRecording;
 use annals_recorder::{
     Compression, EventType, EventTypeSpec, Metric, Options, Overflow, Recorder, RegionId,
 };
-use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 
 use super::Check;
 use super::directory::{Probe, nearest_existing};
+use super::hooks::{self, used_ns};
 
 /// Number of rounds, of which the median counts.
 const ROUNDS: usize = 7;
 /// Number of calls of a round.
 const CALLS: u64 = 500_000;
+/// Number of calls of a round, and of rounds, of [`quick`].
+const QUICK: (u64, usize) = (40_000, 3);
 const REGIONS: u64 = 64;
 
 /// What the program does between two calls.
@@ -51,10 +54,10 @@ impl Program {
         }
     }
 
-    const fn events(self) -> u64 {
+    const fn events_of_call(self) -> u64 {
         match self {
-            Self::Functions => 2 * CALLS,
-            Self::Messages | Self::Metrics => 3 * CALLS,
+            Self::Functions => 2,
+            Self::Messages | Self::Metrics => 3,
         }
     }
 }
@@ -96,9 +99,9 @@ impl Recording {
 
 /// Calls functions that work for some 100 ns each, and records what the program does.
 #[inline(never)]
-fn run(program: Program, recording: Option<&Recording>) {
+fn run(program: Program, calls: u64, recording: Option<&Recording>) {
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-    for number in 0..CALLS {
+    for number in 0..calls {
         // xorshift64 (Marsaglia, "Xorshift RNGs", 2003).
         random ^= random << 13;
         random ^= random >> 7;
@@ -126,15 +129,6 @@ fn run(program: Program, recording: Option<&Recording>) {
     }
 }
 
-/// Returns the processor time that this thread has used, and that all threads have used, nanoseconds.
-fn used_ns() -> (i64, i64) {
-    let read = |clock: ClockId| {
-        let time = clock_gettime(clock);
-        time.tv_sec * 1_000_000_000 + time.tv_nsec
-    };
-    (read(ClockId::ThreadCPUTime), read(ClockId::ProcessCPUTime))
-}
-
 /// What a recorded program cost for each event.
 #[derive(Clone, Copy)]
 struct Cost {
@@ -148,21 +142,21 @@ struct Cost {
     lost: u64,
 }
 
-fn round(program: Program, directory: &Path) -> anyhow::Result<Cost> {
+fn round(program: Program, calls: u64, directory: &Path) -> anyhow::Result<Cost> {
     let since = |before: (i64, i64)| {
         let now = used_ns();
         ((now.0 - before.0) as f64, (now.1 - before.1) as f64)
     };
     let before = used_ns();
-    run(program, None);
+    run(program, calls, None);
     let alone = since(before);
     let recording = Recording::start(directory)?;
     let before = used_ns();
-    run(program, Some(&recording));
+    run(program, calls, Some(&recording));
     let thread_ns = since(before).0;
     let status = recording.recorder.finish();
     let all_ns = since(before).1;
-    let events = program.events() as f64;
+    let events = (program.events_of_call() * calls) as f64;
     let before = used_ns();
     let input = InputRecording::open(&status.path)?;
     let level = CompressionLevel::default();
@@ -204,7 +198,7 @@ pub(super) fn costs(directory: &Path) -> Vec<Check> {
     };
     let mut checks = Vec::new();
     for program in Program::ALL {
-        let rounds = (0..ROUNDS).map(|_| round(program, &probe.0));
+        let rounds = (0..ROUNDS).map(|_| round(program, CALLS, &probe.0));
         let rounds: Vec<Cost> = match rounds.collect::<anyhow::Result<_>>() {
             Ok(rounds) => rounds,
             Err(error) => return failed(format!("{error:#}")),
@@ -212,6 +206,42 @@ pub(super) fn costs(directory: &Path) -> Vec<Check> {
         checks.push(check(program, &rounds));
     }
     checks
+}
+
+/// Measures what an event costs, with recordings in the directory for temporary files: a kill leaves nothing among those of a run.
+///
+/// # Errors
+/// If the library of the hooks is not there, or that directory takes no file.
+pub(crate) fn quick() -> anyhow::Result<EventCost> {
+    let (calls, rounds) = QUICK;
+    let library = hooks::library()?;
+    let probe = Probe::create(&std::env::temp_dir())?;
+    // Compiled functions raise theirs through hooks, which find the region first.
+    let hooks = hooks::costs(&library, &probe.0)?;
+    let measure = |program: Program| -> anyhow::Result<[[f64; 3]; 2]> {
+        let found = (0..rounds).map(|_| round(program, calls, &probe.0));
+        let found: Vec<Cost> = found.collect::<anyhow::Result<_>>()?;
+        // The least, the median and the most.
+        let spread = |of: fn(&Cost) -> f64| {
+            let mut all: Vec<f64> = found.iter().map(of).collect();
+            all.sort_by(f64::total_cmp);
+            [all[0], all[all.len() / 2], all[all.len() - 1]]
+        };
+        Ok([spread(|cost| cost.thread_ns), spread(|cost| cost.all_ns)])
+    };
+    let (functions, messages) = (measure(Program::Functions)?, measure(Program::Messages)?);
+    let median = |of: [[f64; 3]; 2]| of.map(|spread| spread[1].max(0.1));
+    let (each, all_three) = (median(functions), median(messages));
+    // Of the three events of a call, two are an enter and a leave.
+    let other_ns = [0, 1].map(|of| (3.0 * all_three[of] - 2.0 * each[of]).max(each[of]));
+    let written_ns = (each[1] - each[0]).max(0.0);
+    let errors = functions.into_iter().chain(messages).chain([hooks]);
+    let error = errors.map(|[least, median, most]| (most - least) / 2.0 / median.max(0.1));
+    Ok(EventCost {
+        call_ns: [hooks[1].max(0.1), hooks[1].max(0.1) + written_ns],
+        other_ns,
+        error: error.fold(0.0, f64::max).clamp(0.05, 1.0),
+    })
 }
 
 fn check(program: Program, rounds: &[Cost]) -> Check {
@@ -222,7 +252,7 @@ fn check(program: Program, rounds: &[Cost]) -> Check {
     let lost: u64 = rounds.iter().map(|cost| cost.lost).sum();
     let found = json!({
         "program": program.name(),
-        "events": program.events(),
+        "events": program.events_of_call() * CALLS,
         "thread_ns_per_event": thread_ns,
         "all_threads_ns_per_event": all_ns,
         "compression_ns_per_event": compression_ns,

@@ -5,10 +5,11 @@
 
 mod child;
 mod contents;
-mod cost;
+pub(crate) mod cost;
 mod directory;
 mod elf;
 mod environment;
+mod hooks;
 mod library;
 mod loader;
 mod machine;
@@ -136,6 +137,14 @@ pub struct Report {
     pub checks: Vec<Check>,
     /// A summary of what will work.
     pub summary: String,
+}
+
+/// Measures what an event costs that the hooks of a library raise that is loaded into this process: nanoseconds, for each round.
+///
+/// # Errors
+/// If there are none.
+pub fn measure_hooks() -> anyhow::Result<String> {
+    hooks::measure()
 }
 
 /// Makes all checks.

@@ -9,7 +9,8 @@ use super::figures::RunFigures;
 use super::page::{Contents, Section};
 use super::parts::{DataTable, data_table, facts, nothing};
 use super::sections::{
-    FACTORS, Factor, balance_figure, cause_table, factors, key_figures, losses, window_sentence,
+    FACTORS, Factor, balance_figure, cause_table, factors, key_figures, known, losses,
+    window_sentence,
 };
 use super::text::{percent, sentence};
 use crate::table::{Align, Table};
@@ -43,7 +44,11 @@ pub(super) fn all(first: &RunFigures, second: &RunFigures) -> Contents {
                 "Regions that changed most",
                 regions(first, second),
             ),
-            section("balance", "Load balance", both(balance_figure)),
+            section(
+                "balance",
+                "Load balance",
+                both(|of| known(of, balance_figure)),
+            ),
             section("losses", "Losses", both(losses)),
         ],
     }
@@ -124,6 +129,7 @@ fn efficiencies(first: &RunFigures, second: &RunFigures) -> Markup {
     };
     let (first, second) = (of(first), of(second));
     if first.is_none() && second.is_none() {
+        // The head of the page says where calls of MPI are missing.
         return nothing(
             "There are no efficiencies: no rank of either run has two events at different times.",
         );
@@ -157,6 +163,9 @@ fn efficiencies(first: &RunFigures, second: &RunFigures) -> Markup {
 fn causes(first: &RunFigures, second: &RunFigures) -> Markup {
     let tables = [("A", first), ("B", second)].map(|(letter, figures)| {
         let lost = &figures.lost_time;
+        if !lost.mpi.knows_waits() {
+            return nothing(&format!("{letter}: {}", why_sentence(lost)));
+        }
         let table = cause_table(lost, MOST_ROWS);
         if table.is_empty() {
             return nothing(&format!("{letter}: no rank makes others wait."));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use annals_analysis::{
-    BinTimes, CallOverview, Collectives, Grouping, LostTime, LostTimeOptions, Messages,
+    BinTimes, CallOverview, Collectives, Grouping, LostTime, LostTimeOptions, Messages, PartOfRun,
     RegionTimes, bin_start, bounded, call_overview, collectives, lost_time, messages, region_times,
 };
 use annals_format::{LocationId, ProcessId, TraceLoss};
@@ -13,7 +13,9 @@ use serde::Serialize;
 
 use crate::table::Table;
 use crate::timeline::lanes_of;
-use crate::views::{INCOMPLETE_DEFINITIONS, Info, loss_table, shell_word, summed};
+use crate::views::{
+    INCOMPLETE_DEFINITIONS, Info, bad_end_sentence, loss_table, shell_word, summed,
+};
 
 /// Rows of the overview, at most: with more ranks, some share a row.
 pub const MOST_OVERVIEW_ROWS: usize = 32;
@@ -21,18 +23,6 @@ pub const MOST_OVERVIEW_ROWS: usize = 32;
 pub const OVERVIEW_BINS: usize = 200;
 /// Rows of the table of losses, at most.
 pub const MOST_LOSSES: usize = 50;
-
-/// How the window of a report was chosen.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum WindowChoice {
-    /// The whole trace.
-    Whole,
-    /// From the first return of `MPI_Init` to the last call of `MPI_Finalize`.
-    WithoutStartAndEnd,
-    /// The user asked for it.
-    Given,
-}
 
 /// Consecutive ranks that share a row or a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -101,9 +91,12 @@ pub struct RunFigures {
     /// End of the window, trace time in nanoseconds.
     pub to_ns: i64,
     /// How the window was chosen.
-    pub choice: WindowChoice,
+    pub choice: PartOfRun,
     /// The filter that chose the events. `None` means all.
     pub filter: Option<String>,
+    /// How a run ended that did not end well. `None`: it ended well, it runs, or only a part of its time was chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end: Option<String>,
     /// Efficiencies, wait states and their causes, and the critical path.
     pub lost_time: LostTime,
     /// Times of regions.
@@ -137,7 +130,7 @@ pub struct Subject<'a> {
     /// The events that count.
     pub query: &'a Query,
     /// How their window was chosen.
-    pub choice: WindowChoice,
+    pub choice: PartOfRun,
     /// The filter that chose them, in words. `None` means all.
     pub filter: Option<&'a str>,
 }
@@ -188,7 +181,12 @@ impl RunFigures {
         outcome.has_skipped_now |= whole.has_skipped_now;
         let (losses, loss_rows) = losses(opened, query, &whole);
         let window = bounded(opened, query.window());
+        let end = match subject.choice {
+            PartOfRun::Given => None,
+            _ => bad_end_sentence(opened)?,
+        };
         let figures = Self {
+            end,
             title: subject.title.to_owned(),
             input: shell_word(subject.path),
             info: Info::of(opened, &whole),

@@ -13,7 +13,7 @@ mod text;
 
 pub use figures::{
     MOST_LOSSES, MOST_OVERVIEW_ROWS, OVERVIEW_BINS, OverviewRow, RankGroup, RunFigures, Subject,
-    WindowChoice, rank_groups,
+    rank_groups,
 };
 
 /// Returns the page about a run.

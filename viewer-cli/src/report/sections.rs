@@ -3,14 +3,12 @@
 use std::collections::BTreeMap;
 
 use annals_analysis::{
-    Efficiencies, EfficiencyModel, LongCall, LostTime, MessagePairRow, PathRank, RankTimes,
-    RegionKind, RegionRow, WaitPattern,
+    Efficiencies, EfficiencyModel, LongCall, LostTime, MessagePairRow, PartOfRun, PathRank,
+    RankTimes, RegionKind, RegionRow, WaitPattern,
 };
 use maud::{Markup, html};
 
-use super::figures::{
-    OVERVIEW_BINS, OverviewRow, RankGroup, RunFigures, WindowChoice, rank_groups,
-};
+use super::figures::{OVERVIEW_BINS, OverviewRow, RankGroup, RunFigures, rank_groups};
 use super::page::{Contents, Section};
 use super::parts::{DataTable, data_table, facts, figure, nothing};
 use super::pictures::{AreaRow, Bar, HeatCell, Segment, areas, bars, heat_map, heat_scale, legend};
@@ -19,8 +17,8 @@ use crate::table::{Align, Table};
 use crate::time;
 use crate::views::{
     cause_sentence, collective_sentence, collective_table, counted, main_causes,
-    message_counts_text, message_sentence, message_table, opt_duration, path_rank_table,
-    path_region_table, pattern_name, rank_table, wait_state_table, why_sentence,
+    message_counts_text, message_sentence, message_table, opt_duration, other_mpi, path_rank_table,
+    path_region_table, rank_table, wait_state_table, why_sentence,
 };
 
 /// Rows of a table, at most.
@@ -44,16 +42,28 @@ pub(super) fn all(figures: &RunFigures) -> Contents {
         top: top(figures),
         sections: vec![
             section("summary", "Summary and provenance", summary(figures)),
-            section("efficiencies", "Efficiencies", efficiencies(figures)),
-            section("waits", "Wait states", waits(figures)),
-            section("critical-path", "Critical path", critical_path(figures)),
-            section("balance", "Load balance", balance(figures)),
+            section("efficiencies", "Efficiencies", known(figures, efficiencies)),
+            section("waits", "Wait states", known(figures, waits)),
+            section(
+                "critical-path",
+                "Critical path",
+                known(figures, critical_path),
+            ),
+            section("balance", "Load balance", known(figures, balance)),
             section("messages", "Messages", messages(figures)),
             section("collectives", "Collective operations", collectives(figures)),
             section("calls", "Slowest calls", calls(figures)),
             section("losses", "Losses", losses(figures)),
-            section("timeline", "Overview of time", timeline(figures)),
+            section("timeline", "Overview of time", known(figures, timeline)),
         ],
+    }
+}
+
+/// Returns a part of the page whose figures depend on all calls of MPI, or that they are not known.
+pub(super) fn known(figures: &RunFigures, of: fn(&RunFigures) -> Markup) -> Markup {
+    match figures.lost_time.mpi.knows_waits() {
+        true => of(figures),
+        false => nothing("These figures are not known, because calls of MPI are missing."),
     }
 }
 
@@ -76,6 +86,9 @@ fn top(figures: &RunFigures) -> Markup {
     html! {
         h1 { bdi { (sentence(&figures.title)) } }
         p.quiet { (sentence(&figures.info.sentence())) }
+        @if let Some(end) = &figures.end {
+            p.answer { (sentence(end)) }
+        }
         p.answer { (sentence(&answer)) }
         @if !next.is_empty() {
             ul { @for cause in &next { li { (sentence(cause)) } } }
@@ -87,11 +100,11 @@ fn top(figures: &RunFigures) -> Markup {
 pub(super) fn window_sentence(figures: &RunFigures) -> String {
     let (from, to) = (time::instant(figures.from_ns), time::instant(figures.to_ns));
     let of_window = match figures.choice {
-        WindowChoice::Whole => format!("The figures are of the whole trace, from {from} to {to}."),
-        WindowChoice::WithoutStartAndEnd => format!(
+        PartOfRun::Whole => format!("The figures are of the whole trace, from {from} to {to}."),
+        PartOfRun::WithoutStartAndEnd => format!(
             "The figures are of the time from {from} to {to}: MPI_Init and MPI_Finalize are left out (--all includes them)."
         ),
-        WindowChoice::Given => format!("The figures are of the time window from {from} to {to}."),
+        PartOfRun::Given => format!("The figures are of the time window from {from} to {to}."),
     };
     match &figures.filter {
         None => of_window,
@@ -110,6 +123,10 @@ pub(super) fn factors(lost: &LostTime, model: EfficiencyModel) -> Option<&Effici
 pub(super) fn key_figures(figures: &RunFigures) -> Vec<(&'static str, String)> {
     let lost = &figures.lost_time;
     let found = factors(lost, EfficiencyModel::Multiplicative);
+    let ranks = match lost.mpi.knows_waits() {
+        true => lost.ranks.len(),
+        false => figures.info.rank_count(),
+    };
     let factor = |of: fn(&Efficiencies) -> Option<f64>| {
         let factor = found.and_then(of);
         factor.map_or_else(|| "-".to_owned(), percent)
@@ -120,13 +137,10 @@ pub(super) fn key_figures(figures: &RunFigures) -> Vec<(&'static str, String)> {
             "time of the run",
             time::duration(lost.to_ns.saturating_sub(lost.from_ns).max(0)),
         ),
-        ("ranks", time::grouped(lost.ranks.len() as u64)),
+        ("ranks", time::grouped(ranks as u64)),
         ("parallel efficiency", factor(|of| Some(of.parallel))),
         ("load balance", factor(|of| of.load_balance)),
-        (
-            "communication efficiency",
-            factor(|of| Some(of.communication)),
-        ),
+        ("communication efficiency", factor(|of| of.communication)),
         ("events", time::grouped(figures.info.events())),
         ("events lost", is_lost.unwrap_or_else(|| "0".to_owned())),
     ]
@@ -187,7 +201,7 @@ const fn factor(
 pub(super) const FACTORS: [Factor; 5] = [
     factor(0, "parallel efficiency", |of| Some(of.parallel)),
     factor(1, "load balance", |of| of.load_balance),
-    factor(1, "communication efficiency", |of| Some(of.communication)),
+    factor(1, "communication efficiency", |of| of.communication),
     factor(2, "serialisation", |of| of.serialisation),
     factor(2, "transfer", |of| of.transfer),
 ];
@@ -207,6 +221,9 @@ fn efficiencies(figures: &RunFigures) -> Markup {
     let mut drawn = Vec::new();
     for Factor { depth, name, value } in FACTORS {
         let (first, second) = (value(multiplicative), value(additive));
+        if first.is_none() && second.is_none() {
+            continue;
+        }
         table.row(vec![name.to_owned(), text(first), text(second)]);
         drawn.push(Bar {
             label: format!("{}{name}", "– ".repeat(depth)),
@@ -254,7 +271,7 @@ fn waits(figures: &RunFigures) -> Markup {
     ]);
     let mut drawn = Vec::new();
     for (pattern, (wait_ns, of_run)) in &sums {
-        let (name, sum) = (pattern_name(*pattern), time::duration(*wait_ns));
+        let (name, sum) = (pattern.words(), time::duration(*wait_ns));
         table.row(vec![
             name.to_owned(),
             sum.clone(),
@@ -272,7 +289,7 @@ fn waits(figures: &RunFigures) -> Markup {
     }
     let caption = "Waiting time by wait state, as a share of the time of all ranks";
     let shown = lost.wait_states.len().min(MOST_ROWS);
-    let by_path = wait_state_table(&lost.wait_states[..shown]);
+    let by_path = wait_state_table(&lost.wait_states[..shown], Some(other_mpi(lost)));
     let by_path = DataTable {
         total: lost.wait_states.len(),
         command: &command(figures, "why --by region --csv"),
@@ -366,7 +383,7 @@ pub(super) fn cause_table(lost: &LostTime, most: usize) -> Table {
         });
         let mut cells = vec![
             with_thread(&row.rank.to_string(), row.thread.as_deref()),
-            pattern_name(row.pattern).to_owned(),
+            row.pattern.words().to_owned(),
             row.region.clone(),
             time::duration(row.median_late_ns),
             time::grouped(row.operations),
@@ -404,7 +421,7 @@ fn worst_table(lost: &LostTime) -> Table {
                 || "-".to_owned(),
                 |rank| with_thread(&format!("rank {rank}"), wait.for_thread.as_deref()),
             ),
-            pattern_name(wait.pattern).to_owned(),
+            wait.pattern.words().to_owned(),
             time::instant(wait.from_ns),
             time::duration(wait.wait_ns),
             path(&wait.path),

@@ -13,6 +13,7 @@ use super::layout::{
 };
 use super::links::{Lanes, Links};
 use super::metric_rows::MetricSums;
+use crate::views::{are, numbered};
 
 /// Number of the longest waits that are named.
 const MOST_NAMED_WAITS: usize = 5;
@@ -164,8 +165,8 @@ impl Layout {
         }
         if elsewhere != 0 {
             self.notes.push(format!(
-                "{elsewhere} events were lost at locations that are not shown, or at none (see `trace-cli \
-                 dropped`)"
+                "{} lost at locations that are not shown, or at none (see `trace-cli dropped`)",
+                numbered(elsewhere, "event")
             ));
         }
     }
@@ -199,14 +200,16 @@ fn lanes_by_stream(
 fn note_hidden(bars: &Bars<'_>, metrics: &MetricSums, levels: usize, notes: &mut Vec<String>) {
     if bars.hidden_calls != 0 {
         notes.push(format!(
-            "{} calls deeper than {levels} levels are not drawn",
-            bars.hidden_calls
+            "{} deeper than {levels} levels {} not drawn",
+            numbered(bars.hidden_calls, "call"),
+            are(bars.hidden_calls)
         ));
     }
     if bars.std_calls != 0 {
         notes.push(format!(
-            "{} calls within standard libraries are not drawn; choose with --region to see them",
-            bars.std_calls
+            "{} within standard libraries {} not drawn; choose with --region to show them",
+            numbered(bars.std_calls, "call"),
+            are(bars.std_calls)
         ));
     }
     if metrics.left_out {

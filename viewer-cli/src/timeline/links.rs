@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 
 use annals_analysis::{
-    CollectiveInstance, MessageWaits, Wait, bin_of, bin_start, for_each_collective,
+    CollectiveInstance, MessageWaits, MpiCoverage, Wait, bin_of, bin_start, for_each_collective,
     for_each_message,
 };
 use annals_format::{Definitions, EventTypeId, Role, StreamId};
 use annals_merger::{ByStream, Message, Query, Reader, Window};
 
 use super::layout::{LaneWait, MessageLine, Request};
+use crate::views::mpi_note;
 
 /// Messages that are kept as lines, at most. Of more of them, evenly spread ones are kept.
 const MOST_LINES: usize = 2000;
@@ -217,11 +218,15 @@ impl Links {
         for_each_message(reader, &query, |message| {
             links.add_message(lanes, message, &mut stride);
         })?;
-        // All members are needed to know the last one.
-        let all = Query::new().within(window);
-        for_each_collective(reader, &all, |operation| {
-            links.add_collective(lanes, operation);
-        })?;
+        if lanes.waits.are_known() {
+            // All members are needed to know the last one.
+            let all = Query::new().within(window);
+            for_each_collective(reader, &all, |operation| {
+                links.add_collective(lanes, operation);
+            })?;
+        } else if let Some(note) = mpi_note(&MpiCoverage::of(lanes.definitions)) {
+            notes.push(note);
+        }
         links.keep_longest(MOST_LONGEST);
         for (lane, wait) in std::mem::take(&mut links.short) {
             links.waits[lane].push(wait);

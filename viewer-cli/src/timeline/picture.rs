@@ -10,7 +10,7 @@ use crate::names::shorten;
 use crate::svg::{Anchor, Svg};
 use crate::table::safe;
 use crate::time;
-use crate::views::wait_sentence;
+use crate::views::{numbered, wait_sentence};
 
 /// The meaning of a hatched box.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -362,7 +362,11 @@ fn draw_lane(sheet: &Sheet<'_>, lane: &TimelineLane, y: f64, canvas: &mut dyn Ca
     }
     for gap in &lane.gaps {
         let least = if gap.is_lower_bound { "at least " } else { "" };
-        let title = format!("lost: {least}{} events ({})", gap.count, gap.cause);
+        let title = format!(
+            "lost: {least}{} ({})",
+            numbered(gap.count, "event"),
+            gap.cause
+        );
         let wide = (gap.to - gap.from) as f64;
         let at = [
             sheet.left + gap.from as f64,
@@ -433,7 +437,7 @@ fn title(layout: &Layout, run: &Run) -> String {
     let border = |column| time::duration(bin_start(layout.window, layout.columns, column));
     let (from, to) = (border(run.from), border(run.to));
     match run.calls {
-        Some(calls) => format!("mostly {name}, {calls} calls: {from} .. {to}"),
+        Some(calls) => format!("mostly {name}, {}: {from} .. {to}", numbered(calls, "call")),
         None => format!("mostly {name}: {from} .. {to}"),
     }
 }

@@ -11,7 +11,7 @@ use super::search::Search;
 use super::view::View;
 use crate::time::{duration, moment};
 use crate::timeline::{lane_label, lanes_of};
-use annals_analysis::{LocationNames, bin_of, bin_start, bounded, without_start_and_end};
+use annals_analysis::{LocationNames, bin_of, bin_start, bounded, part_of_run};
 
 /// Width of the labels next to the columns of time.
 pub(super) const LABEL: usize = 20;
@@ -95,12 +95,9 @@ impl App {
             .collect();
         gaps.sort_by_key(|gap| (gap.from_ns, gap.lane));
         let whole = bounded(&shown.opened, Window::ALL);
-        let first = match shown.window {
-            Window::ALL => {
-                without_start_and_end(&shown.opened, &shown.filter, whole)?.unwrap_or(whole)
-            }
-            window => bounded(&shown.opened, window),
-        };
+        let asked = shown.filter.within(shown.window);
+        let (first, _) = part_of_run(&shown.opened, &asked, false)?;
+        let first = bounded(&shown.opened, first.window());
         Ok(Self {
             title: shown.title.clone(),
             whole,
@@ -396,8 +393,9 @@ impl App {
         }
         self.message.clear();
         if self.shows_help {
+            // Any key closes the help, also the one that ends the program elsewhere.
             self.shows_help = false;
-            return key.code == KeyCode::Char('q');
+            return false;
         }
         let far = if key.modifiers.contains(KeyModifiers::SHIFT) {
             10

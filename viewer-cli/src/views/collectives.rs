@@ -1,18 +1,26 @@
 //! Collective operations as a sentence and as a table.
 
+use std::fmt::Write as _;
+
 use annals_analysis::{CollectiveRow, Collectives};
 
+use super::stuck::{ordinal, rank_words};
 use super::{counted, opt_duration, wait_sentence};
 use crate::table::{Align, Table, safe};
 use crate::time;
 
+/// Communicators whose last operation that not all members began is described.
+const MOST_INCOMPLETE: usize = 10;
+
 /// Returns one sentence about the longest waits.
 pub fn collective_sentence(found: &Collectives) -> String {
     let count: u64 = found.collectives.iter().map(|row| row.count).sum();
-    let wait_ns: i64 = found.collectives.iter().map(|row| row.wait_ns).sum();
+    let wait_ns: i64 = found.collectives.iter().filter_map(|row| row.wait_ns).sum();
     let operations = counted(count, "operation");
-    match found.longest_waits.first() {
+    let longest_waits = found.longest_waits.as_deref();
+    match longest_waits.unwrap_or_default().first() {
         _ if count == 0 => "No operation was begun by all its members.".to_owned(),
+        None if longest_waits.is_none() => format!("Waits in {operations} are not known."),
         None => format!("No rank waited in {operations}."),
         Some(longest) => format!(
             "{}. All waits in {operations} took {} together.",
@@ -24,9 +32,9 @@ pub fn collective_sentence(found: &Collectives) -> String {
 
 /// Returns the table of operations by communicator.
 pub fn collective_table(rows: &[CollectiveRow]) -> Table {
-    let most_waiting =
-        |row: &CollectiveRow| row.ranks.iter().rev().max_by_key(|r| r.wait_ns).cloned();
-    let most_late = |row: &CollectiveRow| row.ranks.iter().rev().max_by_key(|r| r.last).cloned();
+    let ranks = |row: &CollectiveRow| row.ranks.clone().unwrap_or_default();
+    let most_waiting = |row| ranks(row).into_iter().rev().max_by_key(|r| r.wait_ns);
+    let most_late = |row| ranks(row).into_iter().rev().max_by_key(|r| r.last);
     let mut table = Table::new(&[
         ("operation", Align::Name),
         ("communicator", Align::Name),
@@ -48,12 +56,45 @@ pub fn collective_table(rows: &[CollectiveRow]) -> Table {
             safe(&row.communicator),
             row.members.to_string(),
             format!("{mark}{}", time::grouped(row.count)),
-            format!("{mark}{}", time::duration(row.wait_ns)),
+            format!("{mark}{}", opt_duration(row.wait_ns)),
             format!("{mark}{}", opt_duration(row.mean_imbalance_ns)),
-            format!("{mark}{}", time::duration(row.max_imbalance_ns)),
+            format!("{mark}{}", opt_duration(row.max_imbalance_ns)),
             waits.unwrap_or_default(),
             late.unwrap_or_default(),
         ]);
     }
     table
+}
+
+/// Returns a line about the operations that not all members began, and one about the last of each communicator. Empty: there are none.
+pub fn incomplete_collectives(found: &Collectives) -> String {
+    let mut text = match found.incomplete {
+        0 => String::new(),
+        1 => "1 operation was not begun by all members\n".to_owned(),
+        count => {
+            let count = time::grouped(count);
+            format!(
+                "{count} operations were not begun by all members; the last of each communicator:\n"
+            )
+        }
+    };
+    for row in found.last_incomplete.iter().take(MOST_INCOMPLETE) {
+        let (operation, communicator) = (safe(&row.operation), safe(&row.communicator));
+        let (begun, number) = (rank_words(&row.begun), ordinal(row.number));
+        let _ = write!(
+            text,
+            "  {operation}, the {number} collective on {communicator}: begun by {begun}, not by "
+        );
+        let _ = match (row.missing.as_slice(), row.others) {
+            ([], others) => writeln!(text, "{}", counted(others, "other")),
+            (missing, 0) => writeln!(text, "{}", rank_words(missing)),
+            (missing, others) => writeln!(
+                text,
+                "{} and {}",
+                rank_words(missing),
+                counted(others, "other")
+            ),
+        };
+    }
+    text
 }

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use annals_analysis::{CostSums, MpiCoverage, RecordingCost};
 use annals_format::names::property;
 use annals_merger::{ReadSummary, Reader, Sums, missing_ranks};
 use serde::Serialize;
 
-use super::{counted, unrecorded_children};
+use super::{counted, mpi_note, recording_cost_words, unrecorded_children};
 use crate::names::cut_middle;
 use crate::process_end::ProcessEnd;
 use crate::table::{Align, Screen, Table, safe};
@@ -79,6 +80,11 @@ pub struct Info {
     end_ns: i64,
     start_unix_ns: i64,
     complete: bool,
+    /// How much of the run its recording took. `None` if that is not known.
+    recording_cost: Option<RecordingCost>,
+    /// What of MPI is missing.
+    #[serde(skip_serializing_if = "MpiCoverage::is_whole")]
+    mpi: MpiCoverage,
     processes: Vec<ProcessInfo>,
 }
 
@@ -181,8 +187,20 @@ impl Info {
             end_ns: zero.map_or(0, |zero| zero.end_ns),
             start_unix_ns: zero.map_or(0, |zero| zero.unix_ns),
             complete: outcome.complete && opened.rejected().is_empty(),
+            recording_cost: CostSums::of(d, outcome.totals.iter()).share(),
+            mpi: MpiCoverage::of(d),
             processes,
         }
+    }
+
+    /// Returns the number of ranks.
+    pub const fn rank_count(&self) -> usize {
+        self.ranks
+    }
+
+    /// Returns whether calls of MPI are missing that the user has not left out.
+    pub fn lacks_mpi(&self) -> bool {
+        self.mpi.has_loss()
     }
 
     /// Returns what became of the events that are not there, or `None` if all are.
@@ -221,14 +239,17 @@ impl Info {
             (None, false) => "the recording is not complete".to_owned(),
             (Some(missing), _) => format!("{missing} (trace-cli dropped shows where)"),
         };
-        let children = unrecorded_children(self.unrecorded_children);
+        let mut processes = self.processes.iter();
+        let are_followed = processes.any(|one| one.properties.contains_key(property::FORKS));
+        let children = unrecorded_children(self.unrecorded_children, are_followed);
         let children = children.map_or(String::new(), |children| format!("; {children}"));
         format!("{ran} for {span}: {events}, {lost}{children}.")
     }
 
     /// Returns the text for people.
     pub fn render(&self, screen: Screen) -> String {
-        let mut text = self.sentence() + "\n\n";
+        let note = mpi_note(&self.mpi).map(|note| note + "\n");
+        let mut text = note.unwrap_or_default() + &self.sentence() + "\n\n";
         for (key, value) in self.facts() {
             let _ = writeln!(text, "{key:<12}{value}");
         }
@@ -334,6 +355,9 @@ impl Info {
                 format!("{}, by the filter", counted(self.filtered, "event")),
             );
         }
+        if let Some(cost) = self.recording_cost {
+            line("cost", recording_cost_words(cost));
+        }
         let complete = if self.complete { "yes" } else { "no" };
         line("complete", complete.to_owned());
         facts
@@ -428,10 +452,15 @@ impl Info {
 const OF_FIRST: [&str; 3] = ["processors", "system", "recorder"];
 
 /// Properties that say how a process ran and was recorded: in its row, or in `--json` only.
-const OF_RECORDING: [&str; 12] = [
+const OF_RECORDING: [&str; 18] = [
+    property::FORKED_FROM,
+    property::FORKS,
     property::UNRECORDED_CHILDREN,
     property::LAUNCHED_AS_RANK,
     property::MPI_BEGUN,
+    property::MPI_UNSEEN,
+    property::MPI_UNSEEN_OTHERS,
+    property::MPI_LEFT_OUT,
     property::STARTED_BY_RANK,
     property::MPI_ABORT,
     property::MPI_MISSING_FINALIZE,
@@ -441,6 +470,7 @@ const OF_RECORDING: [&str; 12] = [
     property::LIVE_FILE,
     property::PROCESS_END,
     property::RECORDED_BY,
+    property::RECORDING_COST,
 ];
 
 impl ProcessInfo {
@@ -450,9 +480,13 @@ impl ProcessInfo {
         // Not where the cause contains it.
         let system = end.system_clause().and(end.system.as_deref()).map(safe);
         let noted: Vec<String> = end.cause().into_iter().chain(system).collect();
-        match &noted[..] {
+        let ended = match &noted[..] {
             [] => self.ended.to_owned(),
             noted => format!("{}: {}", self.ended, noted.join(", ")),
+        };
+        match self.properties.get(property::FORKED_FROM) {
+            Some(parent) => format!("{ended} (forked from {})", safe(parent)),
+            None => ended,
         }
     }
 }

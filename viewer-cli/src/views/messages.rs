@@ -10,12 +10,10 @@ use crate::time;
 /// Returns one sentence about the longest waits.
 pub fn message_sentence(messages: &Messages) -> String {
     let pairs = || messages.pairs.iter();
-    let late: u64 = pairs()
-        .map(|row| row.late_senders + row.late_receivers)
-        .sum();
-    let wait_ns: i64 = pairs()
-        .map(|row| row.late_sender_wait_ns + row.late_receiver_wait_ns)
-        .sum();
+    let late = pairs().flat_map(|row| [row.late_senders, row.late_receivers]);
+    let late: u64 = late.flatten().sum();
+    let wait_ns = pairs().flat_map(|row| [row.late_sender_wait_ns, row.late_receiver_wait_ns]);
+    let wait_ns: i64 = wait_ns.flatten().sum();
     let count: u64 = pairs().map(|row| row.count).sum();
     let bytes = pairs().fold(0_u64, |sum, row| sum.saturating_add(row.bytes));
     let mark = if pairs().any(|row| row.is_uncertain) {
@@ -29,7 +27,8 @@ pub fn message_sentence(messages: &Messages) -> String {
         time::bytes(bytes)
     );
     let counts = &messages.counts;
-    match messages.longest_waits.first() {
+    let longest_waits = messages.longest_waits.as_deref();
+    match longest_waits.unwrap_or_default().first() {
         _ if count == 0 && counts.matched != 0 => format!(
             "None of the chosen messages; {} in the whole trace.",
             counted(counts.matched, "message")
@@ -40,6 +39,7 @@ pub fn message_sentence(messages: &Messages) -> String {
             counted(counts.receives, "receive")
         ),
         _ if count == 0 => "No message was received.".to_owned(),
+        None if longest_waits.is_none() => format!("Waits are not known; {all}."),
         None if messages.received_in_calls == 0 => {
             format!("Waits are not known, since no region is around the receives; {all}.")
         }
@@ -50,7 +50,7 @@ pub fn message_sentence(messages: &Messages) -> String {
         Some(longest) => format!(
             "{}{}. {} took {} together, in {all}.",
             wait_sentence(longest),
-            wait_chain(longest, &messages.longest_waits),
+            wait_chain(longest, longest_waits.unwrap_or_default()),
             counted(late, "wait"),
             time::duration(wait_ns)
         ),
@@ -60,8 +60,8 @@ pub fn message_sentence(messages: &Messages) -> String {
 /// Returns the table of messages by pair of ranks. Waits have columns if there are any.
 pub fn message_table(pairs: &[MessagePairRow]) -> Table {
     let any = |is: fn(&MessagePairRow) -> bool| pairs.iter().any(is);
-    let has_late_senders = any(|row| row.late_senders != 0);
-    let has_late_receivers = any(|row| row.late_receivers != 0);
+    let has_late_senders = any(|row| row.late_senders.is_some_and(|count| count != 0));
+    let has_late_receivers = any(|row| row.late_receivers.is_some_and(|count| count != 0));
     let late = |is: bool, head| {
         [(head, Align::Right), ("wait", Align::Right)]
             .into_iter()
@@ -93,16 +93,29 @@ pub fn message_table(pairs: &[MessagePairRow]) -> Table {
             opt_duration(row.max_latency_ns),
         ];
         if has_late_senders {
-            cells.push(time::grouped(row.late_senders));
-            cells.push(time::duration(row.late_sender_wait_ns));
+            cells.push(time::grouped(row.late_senders.unwrap_or(0)));
+            cells.push(opt_duration(row.late_sender_wait_ns));
         }
         if has_late_receivers {
-            cells.push(time::grouped(row.late_receivers));
-            cells.push(time::duration(row.late_receiver_wait_ns));
+            cells.push(time::grouped(row.late_receivers.unwrap_or(0)));
+            cells.push(opt_duration(row.late_receiver_wait_ns));
         }
         table.row(cells);
     }
     table
+}
+
+/// Returns how many receives have no known message, because their completion is not recorded.
+pub fn open_receives_text(count: u64) -> String {
+    let (receives, were, they) = if count == 1 {
+        ("receive", "was", "it")
+    } else {
+        ("receives", "were", "they")
+    };
+    format!(
+        "{} {receives} {were} freed or did not complete: which messages {they} took is not known",
+        time::grouped(count)
+    )
 }
 
 /// Returns how many sends and receives were matched, and how many were not, and why.
@@ -137,5 +150,7 @@ pub fn message_counts_text(counts: &MessageCounts) -> String {
         unknown,
         format!("{} without a known peer", time::grouped(unknown)),
     );
+    let open = counts.open_receives;
+    note(open, open_receives_text(open));
     notes.join(", ")
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use annals_analysis::{Grouping, OutsideTime, RegionRow, RegionTimes};
+use annals_analysis::{Grouping, OutsideTime, RegionRow, RegionTimes, starts_or_ends_mpi};
 
 use super::{SENTENCE_NAME, counted, opt_duration, percent};
 use crate::names::shorten;
@@ -11,6 +11,17 @@ use crate::time;
 
 /// The name for time outside of all regions in tables.
 pub const OUTSIDE: &str = "(outside of all regions)";
+
+/// Returns what follows the name of a region that may only have waited for threads to end. Tasks that await wait for certain.
+pub fn waits_mark(name: &str, may_wait: bool) -> &'static str {
+    match may_wait && name != AWAIT {
+        true => " (calls nothing; waits?)",
+        false => "",
+    }
+}
+
+/// Name of the region in which tasks await.
+const AWAIT: &str = "await";
 
 /// A row of the table: a region, or the time outside of all.
 #[derive(Clone, Copy)]
@@ -112,10 +123,10 @@ pub fn region_table(
     let mut table = Table::new(&columns(grouping, has_uncertain));
     for row in &shown {
         let (name, rank, location) = match row {
-            TableRow::Region(row) => (row.name.as_str(), row.rank, &row.location),
-            TableRow::Outside(row) => (OUTSIDE, row.rank, &row.location),
+            TableRow::Region(row) => (marked(row, safe(&row.name)), row.rank, &row.location),
+            TableRow::Outside(row) => (OUTSIDE.to_owned(), row.rank, &row.location),
         };
-        let mut cells = vec![safe(name)];
+        let mut cells = vec![name];
         if grouping != Grouping::None {
             cells.push(rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string()));
         }
@@ -146,6 +157,11 @@ pub fn region_table(
         put_unpaired(row, &mut text);
     }
     text
+}
+
+/// Returns the name of a row's region, marked if the region may only have waited.
+fn marked(row: &RegionRow, name: String) -> String {
+    name + waits_mark(&row.name, row.may_wait())
 }
 
 /// Returns the columns of a table of regions.
@@ -223,8 +239,51 @@ fn put_unpaired(row: &RegionRow, text: &mut String) {
     }
 }
 
-/// Returns one sentence about the regions with most of the time. `whole` is what shares are of, as `the run`.
-pub fn region_sentence(times: &RegionTimes, whole: &str) -> String {
+/// Returns a sentence about the time in `MPI_Init` and `MPI_Finalize`, after a space. Empty if it is at most a tenth of `run_ns`, the time of
+/// all ranks. `whole` is what that is, as `the run`.
+pub fn start_and_end_sentence(time_ns: i64, run_ns: i64, whole: &str) -> String {
+    if i128::from(time_ns) * 10 <= i128::from(run_ns) {
+        return String::new();
+    }
+    let share = percent(time_ns as u64, run_ns.max(0) as u64);
+    format!(" MPI_Init and MPI_Finalize took {share} % of {whole}.")
+}
+
+/// Returns whether half of a region's calls or more took less than this, nanoseconds. Those of MPI are no functions that a compiler could
+/// leave out.
+fn is_short(row: &RegionRow, cost_ns: f64) -> bool {
+    let typical_ns = row.p50_ns.or(row.mean_ns);
+    !row.name.starts_with("MPI_") && typical_ns.is_some_and(|ns| (ns as f64) < cost_ns)
+}
+
+/// Returns a sentence, before a line end, if most calls are of regions that are shorter than what recording a call costs.
+fn short_calls_sentence(times: &RegionTimes, cost_ns: f64) -> Option<String> {
+    let calls =
+        |rows: &mut dyn Iterator<Item = &RegionRow>| -> u64 { rows.map(|row| row.calls).sum() };
+    let all = calls(&mut times.regions.iter());
+    let short = calls(&mut times.regions.iter().filter(|row| is_short(row, cost_ns)));
+    (short > all / 2).then(|| {
+        format!(
+            "{} % of the calls are of functions that are shorter than what recording a call costs, {}: most of their time, and of their \
+             callers', is the recorder's. `trace-cli suggest-filter` prints compiler flags that leave them out.\n",
+            percent(short, all),
+            time::duration(cost_ns as i64)
+        )
+    })
+}
+
+/// Returns a sentence about the region with most of the time, other than `MPI_Init` and `MPI_Finalize`, and more if most time was
+/// elsewhere. `whole` is what shares are of, as `the run`. If most calls are shorter than `cost_ns`, what recording a call cost, that is
+/// first, and none of these regions is named.
+pub fn region_sentence(times: &RegionTimes, whole: &str, cost_ns: Option<f64>) -> String {
+    let warning = cost_ns.and_then(|cost_ns| short_calls_sentence(times, cost_ns));
+    let least_ns = cost_ns.filter(|_| warning.is_some());
+    let longest = longest_sentence(times, whole, least_ns.unwrap_or(0.0));
+    warning.unwrap_or_default() + &longest
+}
+
+/// Returns the sentence about the region with most of the time, of those whose calls are not shorter than `least_ns`.
+fn longest_sentence(times: &RegionTimes, whole: &str, least_ns: f64) -> String {
     let share = |ns: i64| percent(ns as u64, times.run_ns.max(0) as u64);
     let outside_ns: i64 = times.outside.iter().map(|row| row.time_ns).sum();
     let about = if times.outside.iter().any(|row| row.is_uncertain) {
@@ -232,12 +291,30 @@ pub fn region_sentence(times: &RegionTimes, whole: &str) -> String {
     } else {
         ""
     };
-    let longest = times.regions.iter().max_by_key(|row| row.exclusive_ns);
+    let (start_and_end, others): (Vec<&RegionRow>, Vec<&RegionRow>) = times
+        .regions
+        .iter()
+        .partition(|row| starts_or_ends_mpi(&row.name));
+    let start_and_end = start_and_end.iter().map(|row| row.exclusive_ns).sum();
+    let start_and_end = start_and_end_sentence(start_and_end, times.run_ns, whole);
+    // Work is named before what may only have waited for it.
+    let longest = others
+        .into_iter()
+        .filter(|row| !is_short(row, least_ns))
+        .max_by_key(|row| (!row.may_wait() && row.exclusive_ns > 0, row.exclusive_ns));
     let Some(row) = longest.filter(|row| row.exclusive_ns > 0) else {
+        if least_ns > 0.0 {
+            return "All other regions together took no time.".to_owned();
+        }
         return match times.run_ns {
             0 => "No region was entered.".to_owned(),
             _ => format!(
-                "No time was spent in regions; {whole} lasted {}.",
+                "No time was spent in{} regions; {whole} lasted {}.{start_and_end}",
+                if start_and_end.is_empty() {
+                    ""
+                } else {
+                    " other"
+                },
                 time::duration(times.run_ns)
             ),
         };
@@ -256,10 +333,25 @@ pub fn region_sentence(times: &RegionTimes, whole: &str) -> String {
     };
     let mut text = format!(
         "{}{of_rank} took most time itself: {least}{}, {} % of {whole}{calls}.",
-        shorten(&safe(&row.name), SENTENCE_NAME),
+        marked(row, shorten(&safe(&row.name), SENTENCE_NAME)),
         time::duration(row.exclusive_ns),
         share(row.exclusive_ns),
     );
+    text.push_str(&start_and_end);
+    let waiting = times
+        .regions
+        .iter()
+        .filter(|other| other.may_wait() && other.name != AWAIT);
+    if let Some(waiting) = waiting.max_by_key(|other| other.exclusive_ns)
+        && waiting.exclusive_ns > row.exclusive_ns
+    {
+        let name = marked(waiting, shorten(&safe(&waiting.name), SENTENCE_NAME));
+        let part = share(waiting.exclusive_ns);
+        let _ = write!(
+            text,
+            " {name}: {part} % of {whole}, while other threads were at work."
+        );
+    }
     if outside_ns > row.exclusive_ns {
         let outside = share(outside_ns);
         let _ = write!(

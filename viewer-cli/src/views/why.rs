@@ -4,21 +4,20 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use annals_analysis::{
-    CauseRow, Efficiencies, EfficiencyModel, LostTime, PathRank, PathRegion, PhaseRow, RankTimes,
-    WaitPattern, WaitStateRow,
+    CauseRow, Efficiencies, EfficiencyModel, ExtraWork, LEAST_SHARE, LoopRow, LostTime, PartOfRun,
+    PathRank, PathRegion, PhaseRow, RankTimes, WaitPattern, WaitStateRow,
 };
 use serde::Serialize;
 
-use super::{OUTSIDE, SENTENCE_NAME, counted};
-use crate::names::cut_middle;
+use super::stuck::{capital, rank_words};
+use super::{OUTSIDE, SENTENCE_NAME, counted, mpi_note, part_words};
+use crate::names::shorten;
 use crate::table::{Align, Screen, Table, safe};
 use crate::time;
 
 /// The error of an input whose time cannot be analysed.
 pub const INCOMPLETE_DEFINITIONS: &str =
     "the definitions of this input are incomplete: merge its recordings first";
-/// Causes whose cost is a smaller share of the time of all ranks are not named.
-pub const LEAST_SHARE: f64 = 0.01;
 /// A cost's `±` is named from the cost divided by this on.
 const LEAST_UNCERTAIN: f64 = 100.0;
 /// If the longest lateness of a cause is more than this times the median, it is the one that is named.
@@ -37,26 +36,7 @@ fn percent(share: f64) -> String {
 
 /// Returns the name of a region for a sentence.
 fn name(region: &str) -> String {
-    cut_middle(&safe(region), SENTENCE_NAME)
-}
-
-/// Returns the English name of a pattern.
-pub const fn pattern_name(pattern: WaitPattern) -> &'static str {
-    match pattern {
-        WaitPattern::LateSender => "late sender",
-        WaitPattern::WrongOrder => "wrong order",
-        WaitPattern::LateReceiver => "late receiver",
-        WaitPattern::Barrier => "wait at barrier",
-        WaitPattern::BarrierCompletion => "barrier completion",
-        WaitPattern::AllToAll => "wait at N x N",
-        WaitPattern::AllToAllCompletion => "N x N completion",
-        WaitPattern::LateBroadcast => "late broadcast",
-        WaitPattern::EarlyReduce => "early reduce",
-        WaitPattern::EarlyScan => "early scan",
-        WaitPattern::Fence => "wait at fence",
-        WaitPattern::ThreadBarrier => "wait at thread barrier",
-        WaitPattern::Lock => "wait for lock",
-    }
+    shorten(&safe(region), SENTENCE_NAME)
 }
 
 /// Returns how often a rank was late: in each of its calls, or in some of them.
@@ -103,7 +83,7 @@ fn subject(cause: &CauseRow) -> String {
 ///   or an operation; the sentence has the median.
 /// - *In each of N calls* it was late if it was in all of its calls of that region.
 /// - The cost is that of all regions. It includes what others waited because those waited that waited for it.
-/// - Its extra time is in the region that has at least half of the cost that is known by region; otherwise none is named.
+/// - Its extra time is in the region in which it worked longer, by at least half of the direct cost; otherwise none is named.
 /// - *Through other ranks* is the part of the cost that is not direct, if it is at least a tenth.
 /// - `±` is by how much the cost may differ because of losses and errors of clocks, if that is at least a hundredth of it.
 pub fn cause_sentence(cause: &CauseRow) -> String {
@@ -146,41 +126,78 @@ pub fn cause_sentence(cause: &CauseRow) -> String {
     if cause.pattern == WaitPattern::LateSender && 2 * cause.wrong_order_ns >= cause.direct_ns {
         sentence.push_str(", mostly while another message is there");
     }
-    let known: i64 = cause.extra.iter().map(|extra| extra.cost_ns).sum();
-    let main = cause
-        .extra
-        .first()
-        .filter(|extra| 2 * extra.cost_ns >= known);
-    if let Some(extra) = main {
-        let place = match extra.path.last() {
-            Some(region) => name(region),
-            None => "no region".to_owned(),
-        };
-        let _ = write!(sentence, "; its extra time is in {place}");
+    if let Some(rank) = cause.or_rank {
+        let _ = write!(
+            sentence,
+            "; or rank {rank} sends late, if these sends do not wait"
+        );
+    }
+    if let Some(extra) = main_extra(cause) {
+        let _ = write!(sentence, "; its extra time is in {}", place(extra));
+    } else if 2 * cause.unexplained_ns > cause.direct_ns {
+        sentence.push_str("; what made it late is not known");
     }
     sentence.push('.');
     sentence
 }
 
-/// Returns the causes that are worth a sentence, the most expensive first.
+/// Returns the end of a call path, as far as it distinguishes it: `smooth > napms`.
+fn place(extra: &ExtraWork) -> String {
+    let from = extra.path.len() - extra.distinct.max(1).min(extra.path.len());
+    let names: Vec<String> = extra.path[from..]
+        .iter()
+        .map(|region| name(region))
+        .collect();
+    match names.is_empty() {
+        true => "no region".to_owned(),
+        false => names.join(" > "),
+    }
+}
+
+/// Returns where the extra work of a cause is, if most of what others waited for directly is because of it.
+fn main_extra(cause: &CauseRow) -> Option<&ExtraWork> {
+    let first = cause.extra.first()?;
+    (2 * first.cost_ns >= cause.direct_ns).then_some(first)
+}
+
+/// Returns the causes that are worth a sentence, the most expensive first: what their extra work explains is at least a hundredth
+/// of the run, and they work longer than their peers.
 pub fn main_causes(lost: &LostTime) -> impl Iterator<Item = &CauseRow> {
-    let causes = lost.causes.iter().take(MOST_CAUSES);
-    causes.filter(|cause| cause.share >= LEAST_SHARE)
+    known_causes(lost)
+        .filter(|cause| !cause.is_like_peers)
+        .take(MOST_CAUSES)
+}
+
+fn known_causes(lost: &LostTime) -> impl Iterator<Item = &CauseRow> {
+    let is_known = |cause: &&CauseRow| cause.share - unexplained_share(cause) >= LEAST_SHARE;
+    lost.causes.iter().filter(is_known)
+}
+
+/// Returns the share of what others waited for ranks that are late no more than the others.
+fn noise_share(lost: &LostTime) -> f64 {
+    let noise = lost.causes.iter().filter(|cause| cause.is_like_peers);
+    noise.map(|cause| cause.share).sum()
+}
+
+/// Returns the share of what others waited for a cause that its extra work does not explain.
+fn unexplained_share(cause: &CauseRow) -> f64 {
+    cause.share * cause.unexplained_ns as f64 / cause.cost_ns.max(1) as f64
 }
 
 /// Returns the sentence about ranks that work one after another, and its causes. `None` if that is not what costs most.
 ///
-/// It is if the most expensive cause is a late sender with extra work in some region, if at least one other rank's cause is a
-/// late sender with extra work in the same region, and if at least a quarter of the cost of all of these is indirect.
+/// It is if the most expensive cause is a late sender with extra work in some place, if at least one other rank's cause is a
+/// late sender with extra work in the same place, if none or all of them worked longer than their peers, and if at least a quarter of the cost of all of these is indirect.
 fn chain_sentence(lost: &LostTime) -> Option<String> {
-    let place = |cause: &CauseRow| Some(cause.extra.first()?.path.last()?.clone());
-    let first = main_causes(lost).next()?;
-    let region = place(first)?;
+    let extra_place = |cause: &CauseRow| main_extra(cause).map(place);
+    let first = known_causes(lost).next()?;
+    let region = extra_place(first)?;
     let is_alike = |cause: &&CauseRow| {
         cause.pattern == WaitPattern::LateSender
             && cause.thread.is_none()
+            && cause.is_like_peers == first.is_like_peers
             && cause.share >= LEAST_SHARE
-            && place(cause).as_ref() == Some(&region)
+            && extra_place(cause).as_ref() == Some(&region)
     };
     let mut chain: Vec<&CauseRow> = lost.causes.iter().filter(is_alike).collect();
     let cost_ns: i64 = chain.iter().map(|cause| cause.cost_ns).sum();
@@ -198,30 +215,102 @@ fn chain_sentence(lost: &LostTime) -> Option<String> {
         [] => return None,
     };
     Some(format!(
-        "Ranks {ranks} work one after another in {}: each makes the next wait in {}, {} of the run.",
-        name(&region),
+        "Ranks {ranks} work one after another in {region}: each makes the next wait in {}, {} of the run.",
         name(&first.region),
         percent(share)
     ))
 }
 
-/// Returns the sentence about the whole run.
+/// Returns the sentence about the whole run. Where the trace lacks calls of MPI, that no other is known.
 pub fn why_sentence(lost: &LostTime) -> String {
+    if let Some(note) = mpi_note(&lost.mpi).filter(|_| !lost.mpi.knows_waits()) {
+        return note;
+    }
     if let Some(sentence) = chain_sentence(lost) {
         return sentence;
     }
     if let Some(cause) = main_causes(lost).next() {
         return cause_sentence(cause);
     }
+    let of_one_rank = loop_sentence(lost).or_else(|| thread_sentence(lost));
+    if let Some(sentence) = of_one_rank {
+        return sentence;
+    }
+    let unit = if lost.ranks.len() == 1 {
+        "thread"
+    } else {
+        "rank"
+    };
     match lost.threads {
         0 => "No rank has events in this time.".to_owned(),
         1 => "One rank: it waits for no other.".to_owned(),
         _ if uncertain_share(lost) >= LEAST_SHARE => format!(
-            "No rank is known to make others wait for more than 1 % of the run, but up to {} of it is uncertain.",
+            "No {unit} is known to make others wait for more than 1 % of the run, but up to {} of it is uncertain.",
             percent(uncertain_share(lost))
         ),
-        _ => "No rank makes others wait for more than 1 % of the run.".to_owned(),
+        _ if noise_share(lost) >= LEAST_SHARE => format!(
+            "No {unit} is late more than the others: which one is changes from call to call, and costs {} of the run.",
+            percent(noise_share(lost))
+        ),
+        _ => format!("No {unit} makes others wait for more than 1 % of the run."),
     }
+}
+
+/// Returns the sentence about the tasks of an event loop: which kept it from others, and in what. `None` without tasks.
+fn loop_sentence(lost: &LostTime) -> Option<String> {
+    let run_ns = (lost.to_ns - lost.from_ns).max(1) as f64;
+    let share = |row: &&LoopRow| row.kept_ns as f64 / run_ns;
+    let longest = lost.event_loop.as_ref()?.first();
+    let Some(row) = longest.filter(|row| share(row) >= LEAST_SHARE) else {
+        return Some(
+            "No task kept the event loop from others for more than 1 % of the run.".to_owned(),
+        );
+    };
+    let steps = match row.steps {
+        1 => String::new(),
+        steps => format!(
+            " in {}, {} in the longest",
+            counted(steps, "step"),
+            time::duration(row.longest_ns)
+        ),
+    };
+    let place = row.region.as_deref().map_or("no region".to_owned(), name);
+    Some(format!(
+        "Task {} kept the event loop from {} for {}{steps}, {} of the run; most of it is in {place}.",
+        name(&row.task),
+        counted(row.others, "other task"),
+        time::duration(row.kept_ns),
+        percent(share(&row)),
+    ))
+}
+
+/// Returns the sentence about the threads of a single rank that neither communicate nor work in teams: which works longest, in what.
+/// `None` if fewer than two work.
+fn thread_sentence(lost: &LostTime) -> Option<String> {
+    let longest = lost.thread_times.iter().max_by_key(|of| of.useful_ns)?;
+    let number = lost.thread_times.len() as i64;
+    let sum_ns: i64 = lost.thread_times.iter().map(|of| of.useful_ns).sum();
+    let run_ns = (lost.to_ns - lost.from_ns).max(1);
+    let share = (longest.useful_ns - sum_ns / number) as f64 / run_ns as f64;
+    if share < LEAST_SHARE {
+        let number = time::grouped(number as u64);
+        return Some(format!(
+            "The {number} threads work equally long, within 1 % of the run."
+        ));
+    }
+    let others_ns = (sum_ns - longest.useful_ns) / (number - 1);
+    let others = match number {
+        2 => "the other thread".to_owned(),
+        _ => format!("the mean of {} others", time::grouped(number as u64 - 1)),
+    };
+    Some(format!(
+        "Thread {} works longest, {}: {} more than {others}, {} of the run; its extra time is in {}.",
+        name(&longest.thread),
+        time::duration(longest.useful_ns),
+        time::duration(longest.useful_ns - others_ns),
+        percent(share),
+        name(&longest.region)
+    ))
 }
 
 /// Returns the share of the time of all ranks in which they may have waited or not.
@@ -230,6 +319,26 @@ fn uncertain_share(lost: &LostTime) -> f64 {
     let uncertain_ns: f64 = lost.ranks.iter().map(|rank| rank.uncertain_ns as f64).sum();
     let all_ns = (lost.to_ns - lost.from_ns) as f64 * lost.ranks.len() as f64;
     (uncertain_ns / all_ns.max(1.0)).min(1.0)
+}
+
+/// Returns the sentence about ranks most of whose time is between calls that test and find nothing complete. `None` if there are none.
+fn polling_sentence(lost: &LostTime) -> Option<String> {
+    let run_ns = (lost.to_ns - lost.from_ns).max(1);
+    let polls = lost
+        .ranks
+        .iter()
+        .filter(|rank| 2 * rank.polling_ns > run_ns);
+    let ranks: Vec<u32> = polls.clone().map(|rank| rank.rank).collect();
+    let most_ns = polls.map(|rank| rank.polling_ns).max()?;
+    let (spend, its) = match ranks.len() {
+        1 => ("spends", "its"),
+        _ => ("spend up to", "their"),
+    };
+    Some(format!(
+        "{} {spend} {} of {its} time between tests (as MPI_Test) that find nothing complete: it counts as useful, work or not.",
+        capital(&rank_words(&ranks)),
+        percent(most_ns as f64 / run_ns as f64)
+    ))
 }
 
 /// How a run compares with a reference run, usually of fewer ranks.
@@ -254,14 +363,17 @@ fn efficiency_tree(efficiencies: &Efficiencies, scaling: Option<&Scaling>) -> St
     if let Some(scaling) = scaling {
         line("global efficiency", Some(scaling.global));
     }
+    // Where nothing communicates, there is no such factor.
+    let has_communication = efficiencies.communication.is_some();
     let factors = [
         ("parallel efficiency", Some(efficiencies.parallel)),
         ("  load balance", efficiencies.load_balance),
-        ("  communication", Some(efficiencies.communication)),
+        ("  communication", efficiencies.communication),
         ("    serialisation", efficiencies.serialisation),
         ("    transfer", efficiencies.transfer),
     ];
-    for (name, factor) in factors {
+    let shown = if has_communication { factors.len() } else { 2 };
+    for (name, factor) in factors.into_iter().take(shown) {
         line(&format!("{indent}{name}"), factor);
     }
     if let Some(scaling) = scaling {
@@ -271,27 +383,59 @@ fn efficiency_tree(efficiencies: &Efficiencies, scaling: Option<&Scaling>) -> St
 }
 
 /// Returns the screen of `trace-cli why`, but for the commands.
-pub fn why_text(lost: &LostTime, scaling: Option<&Scaling>) -> String {
+pub fn why_text(lost: &LostTime, scaling: Option<&Scaling>, part: PartOfRun) -> String {
     let mut text = format!("{}\n\n", why_sentence(lost));
     let multiplicative = |of: &&Efficiencies| of.model == EfficiencyModel::Multiplicative;
-    if let Some(efficiencies) = lost.efficiencies.iter().find(multiplicative) {
+    let mut factors = lost.efficiencies.iter().filter(multiplicative);
+    // One thread that communicates with none has nothing to share.
+    let compares =
+        |of: &&Efficiencies| lost.threads > 1 || of.communication.is_some() || scaling.is_some();
+    if let Some(efficiencies) = factors.next().filter(compares) {
         text.push_str(&efficiency_tree(efficiencies, scaling));
         let mut ranks = counted(lost.ranks.len() as u64, "rank");
         if lost.threads > lost.ranks.len() as u64 {
             let _ = write!(ranks, " with {}", counted(lost.threads, "thread"));
         }
         let run = time::duration(lost.to_ns - lost.from_ns);
+        let part = part_words(part);
         let reference = scaling.map_or_else(String::new, |scaling| {
             let ranks = counted(scaling.reference_ranks, "rank");
             format!("; computation compared with that of {ranks}")
         });
-        let _ = writeln!(text, "({ranks}, {run}; 100 % is no time lost{reference})");
+        let _ = writeln!(
+            text,
+            "({ranks}, {run}, {part}; 100 % is no time lost{reference})"
+        );
         if uncertain_share(lost) >= LEAST_UNCERTAIN_SHARE {
             let share = percent(uncertain_share(lost));
             let _ = writeln!(
                 text,
                 "Up to {share} of the time of all ranks is uncertain, because of losses, errors of clocks or calls that have not ended."
             );
+        }
+        let unexplained: f64 = lost.causes.iter().map(unexplained_share).sum();
+        if unexplained >= LEAST_SHARE {
+            let _ = writeln!(
+                text,
+                "{} of the time of all ranks are waits for ranks that had no more work: their messages took longer, or what they did is not known.",
+                percent(unexplained)
+            );
+        }
+        if let Some(of) = lost
+            .oversubscription
+            .as_ref()
+            .filter(|_| !lost.causes.is_empty())
+        {
+            let _ = writeln!(
+                text,
+                "{} share {} of {}: which one is late may be the choice of the system.",
+                counted(of.threads as u64, "thread"),
+                counted(of.processors as u64, "processor"),
+                safe(&of.host)
+            );
+        }
+        if let Some(polling) = polling_sentence(lost) {
+            let _ = writeln!(text, "{polling}");
         }
         if lost.unfinished > 0 {
             let threads = if lost.unfinished == 1 {
@@ -301,13 +445,16 @@ pub fn why_text(lost: &LostTime, scaling: Option<&Scaling>) -> String {
             };
             let _ = writeln!(
                 text,
-                "At the end {threads} in a call of MPI: what such a call waits for is not known."
+                "At the end {threads} in a call of MPI: `trace-cli stuck` says which ranks they wait for."
             );
         }
     }
-    // If a sentence about several ranks is the first, each of them has its own sentence as well.
-    let said = usize::from(chain_sentence(lost).is_none());
-    let mut causes = main_causes(lost).skip(said).peekable();
+    // If a sentence about several ranks is the first, each of them has a sentence as well.
+    let causes: Vec<&CauseRow> = match chain_sentence(lost) {
+        Some(_) => known_causes(lost).take(MOST_CAUSES).collect(),
+        None => main_causes(lost).skip(1).collect(),
+    };
+    let mut causes = causes.into_iter().peekable();
     if causes.peek().is_some() {
         text.push_str("\nNext causes\n");
         for cause in causes {
@@ -315,6 +462,15 @@ pub fn why_text(lost: &LostTime, scaling: Option<&Scaling>) -> String {
         }
     }
     text
+}
+
+/// Returns the time in MPI that no pattern explains, nanoseconds, and its share of the time of all threads that count.
+pub fn other_mpi(lost: &LostTime) -> (i64, f64) {
+    let all_ns = (lost.to_ns - lost.from_ns) as f64 * lost.threads as f64;
+    (
+        lost.other_mpi_ns,
+        lost.other_mpi_ns as f64 / all_ns.max(1.0),
+    )
 }
 
 /// Returns the table of ranks.
@@ -355,8 +511,9 @@ pub fn rank_table(ranks: &[RankTimes]) -> Table {
     table
 }
 
-/// Returns the table of wait states by pattern and call path.
-pub fn wait_state_table(rows: &[WaitStateRow]) -> Table {
+/// Returns the table of wait states by pattern and call path. `other` is the time in MPI that no pattern explains,
+/// nanoseconds, and its share of the time of all threads that count; `None` means no row for it.
+pub fn wait_state_table(rows: &[WaitStateRow], other: Option<(i64, f64)>) -> Table {
     // A single communicator is the same in every row.
     let communicators = rows.iter().filter_map(|row| row.communicator.as_deref());
     let communicators: BTreeSet<&str> = communicators.collect();
@@ -379,8 +536,7 @@ pub fn wait_state_table(rows: &[WaitStateRow]) -> Table {
     }
     let mut table = Table::new(&columns);
     for row in rows {
-        let path: Vec<String> = row.path.iter().map(|region| safe(region)).collect();
-        let mut cells = vec![pattern_name(row.pattern).to_owned(), path.join(" > ")];
+        let mut cells = vec![row.pattern.words().to_owned(), path_name(&row.path)];
         cells.extend(has_several.then(|| safe(row.communicator.as_deref().unwrap_or("-"))));
         cells.extend([
             time::grouped(row.count),
@@ -394,6 +550,15 @@ pub fn wait_state_table(rows: &[WaitStateRow]) -> Table {
         if has_wrong_order {
             cells.push(time::duration(row.wrong_order_ns));
         }
+        table.row(cells);
+    }
+    if let Some((ns, share)) = other.filter(|(ns, _)| *ns > 0) {
+        let mut cells = vec!["no wait".to_owned(), "(other time in MPI)".to_owned()];
+        cells.extend(has_several.then(|| "-".to_owned()));
+        let share = format!("{:.1}", share * 100.0);
+        cells.extend(["-".to_owned(), time::duration(ns), share, "-".to_owned()]);
+        cells.extend(is_uncertain.then(String::new));
+        cells.extend(has_wrong_order.then(String::new));
         table.row(cells);
     }
     table
@@ -430,7 +595,7 @@ pub fn phase_table(lost: &LostTime, screen: Screen) -> String {
             time::duration(longest_ns.unwrap_or(0)),
             mean(|of| Some(of.parallel)),
             mean(|of| of.load_balance),
-            mean(|of| Some(of.communication)),
+            mean(|of| of.communication),
             mean(|of| of.serialisation),
             mean(|of| of.transfer),
             match lost_in {
@@ -480,6 +645,14 @@ pub fn path_table(lost: &LostTime, screen: Screen) -> String {
     format!("{regions}\n{}", path_rank_table(&path.ranks).render(screen))
 }
 
+fn path_name(path: &[String]) -> String {
+    let names: Vec<String> = path.iter().map(|region| safe(region)).collect();
+    match names.is_empty() {
+        true => OUTSIDE.to_owned(),
+        false => names.join(" > "),
+    }
+}
+
 /// Returns the table of what was done on the critical path.
 pub fn path_region_table(regions: &[PathRegion]) -> Table {
     let mut table = Table::new(&[
@@ -491,7 +664,7 @@ pub fn path_region_table(regions: &[PathRegion]) -> Table {
     ]);
     for row in regions {
         table.row(vec![
-            safe(row.region.as_deref().unwrap_or(OUTSIDE)),
+            path_name(&row.path),
             time::duration(row.path_ns),
             format!("{:.1}", row.share * 100.0),
             time::duration(row.mean_ns),

@@ -1018,14 +1018,30 @@ impl<D: Carry> Channels<D> {
         }
     }
 
+    /// Returns the number of started receives that have not ended, except those whose end may be lost.
+    fn count_open(&self) -> u64 {
+        let is_open = |process: u32, request: &Request| {
+            let (Request::Placed { started, .. } | Request::Wild { started, .. }) = *request;
+            let lost_at = self.receiver(process).receives_lost_at;
+            lost_at.is_none_or(|lost_at| started >= lost_at)
+        };
+        let open = self.requests.iter();
+        open.filter(|((process, _), request)| is_open(*process, request))
+            .count() as u64
+    }
+
     /// Pairs the messages that are still in flight as far as possible, and counts the others.
-    /// `collectives` are those of all shards, and are finished.
+    /// `collectives` are those of all shards, and are finished; `has_end` is whether the trace contains the end of the run.
     pub(super) fn finish(
         &mut self,
         collectives: &[Collectives<D>],
+        has_end: bool,
         paired: &mut impl FnMut(Mark<D>, Mark<D>),
     ) {
         self.match_from_end(collectives, paired);
+        if has_end {
+            self.counts.open_receives += self.count_open();
+        }
         let channels = std::mem::take(&mut self.slot_of);
         for (key, slot) in &channels {
             let channel = self.slots[*slot as usize];

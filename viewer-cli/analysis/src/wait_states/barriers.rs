@@ -48,6 +48,7 @@ impl<V: WaitObserver> Engine<'_, V> {
                 region: Some(call.region),
                 location: call.location,
                 cause: (wait_ns > 0).then_some(last.call.location),
+                or_cause: None,
                 communicator: None,
                 from_ns: call.entered_ns,
                 wait_ns,

@@ -10,12 +10,13 @@
 //!
 //! `own` is the *direct* cost of the extra work of C, and `passed` the cost of what C waited for: the locations whose extra
 //! work caused these waits of C have it, in proportion. So the costs of a wait add up to the wait, and each nanosecond
-//! of waiting has one cause. The extra work is in the call paths in which C has worked longer than W; their differences are
-//! scaled to `own`.
+//! of waiting has one cause. The extra work is in the call paths in which C has worked longer than W: their differences, in
+//! proportion where they are more than `own`. Where they are less, what else made C late is not known.
 //!
 //! It follows the delay analysis of Böhme, Geimer, Wolf and Arnold ("Identifying the root causes of wait states in
 //! large-scale parallel applications", ICPP 2010), but runs forward, in one pass and in bounded memory: each location keeps
-//! the last [`RECENT_WAITS`] waits, with at most [`MOST_ROOTS`] causes each, and [`RECENT_WORK`] pieces of work.
+//! the last [`RECENT_WAITS`] waits, with at most [`MOST_ROOTS`] causes each, and [`RECENT_WORK`] pieces of work; of older work, a
+//! sum for each call path.
 
 use std::collections::VecDeque;
 
@@ -115,6 +116,23 @@ pub(super) struct Waiting {
     pub(super) wait_ns: i64,
 }
 
+/// Makes one piece of the older half of a location's work for each call path; of many paths, those with the latest work.
+fn compact(work: &mut VecDeque<(i64, u32, i64)>) {
+    let mut sums: FxHashMap<u32, (i64, i64)> = FxHashMap::default();
+    for (end_ns, path, work_ns) in work.drain(..RECENT_WORK / 2) {
+        let sum = sums.entry(path).or_default();
+        *sum = (end_ns, sum.1 + work_ns);
+    }
+    let pieces = sums
+        .into_iter()
+        .map(|(path, (end_ns, work_ns))| (end_ns, path, work_ns));
+    let mut pieces: Vec<(i64, u32, i64)> = pieces.collect();
+    pieces.sort_unstable();
+    for piece in pieces.into_iter().rev().take(RECENT_WORK / 4) {
+        work.push_front(piece);
+    }
+}
+
 /// What is remembered of all locations.
 #[derive(Debug, Default)]
 pub(super) struct Delays {
@@ -137,7 +155,7 @@ impl Delays {
     pub(super) fn work(&mut self, location: u32, end_ns: i64, path: u32, work_ns: i64) {
         let work = &mut self.locations[location as usize].work;
         if work.len() >= RECENT_WORK {
-            work.pop_front();
+            compact(work);
         }
         work.push_back((end_ns, path, work_ns));
     }
@@ -215,11 +233,15 @@ impl Delays {
         if waits.len() >= RECENT_WAITS {
             waits.pop_front();
         }
-        waits.push_back(PastWait {
-            end_ns: waiting.entered_ns + waiting.wait_ns,
+        let end_ns = waiting.entered_ns + waiting.wait_ns;
+        let past = PastWait {
+            end_ns,
             wait_ns: waiting.wait_ns,
             roots: all,
-        });
+        };
+        // For which receive it waited may be known only after later waits.
+        let later = waits.iter().rev().take_while(|wait| wait.end_ns > end_ns);
+        waits.insert(waits.len() - later.count(), past);
         roots
     }
 
@@ -246,7 +268,8 @@ impl Delays {
         wait.roots = roots;
     }
 
-    /// Returns the call paths in which the cause of a wait worked longer than the location that waited, scaled to a cost.
+    /// Returns the call paths in which the cause of a wait worked longer than the location that waited, and how much of a cost
+    /// that explains, nanoseconds.
     pub(super) fn extra(&mut self, waiting: &Waiting, cost_ns: i64) -> &[(u32, i64)] {
         let (since_ns, cause_since_ns) = self.last_synchronised(waiting);
         let mut extra = std::mem::take(&mut self.extra);
@@ -268,8 +291,10 @@ impl Delays {
         }
         extra.retain(|(_, work_ns)| *work_ns > 0);
         let sum: i128 = extra.iter().map(|(_, work_ns)| i128::from(*work_ns)).sum();
-        for (_, work_ns) in &mut extra {
-            *work_ns = (i128::from(*work_ns) * i128::from(cost_ns) / sum.max(1)) as i64;
+        if sum > i128::from(cost_ns) {
+            for (_, work_ns) in &mut extra {
+                *work_ns = (i128::from(*work_ns) * i128::from(cost_ns) / sum) as i64;
+            }
         }
         self.extra = extra;
         &self.extra

@@ -3,10 +3,10 @@
 //! With the waits, it replays the run on a network that needs no time: a call that communicates ends when it was entered, or
 //! when what it waited for was entered, whichever is later; the time between calls stays.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use annals_format::{ProcessId, Reference, RegionId, StreamId};
+use annals_format::{ProcessId, RegionId, StreamId};
 use annals_merger::{
     CallAround, CollectiveEnd, Message, MessageCounts, MessageEvents, MessagePairs, Query,
     WholeCollective, Window,
@@ -15,17 +15,18 @@ use rustc_hash::FxHashMap;
 
 use super::clock_errors::{ClockErrors, wait_error};
 use super::delays::{Delays, Waiting};
+use super::open_calls::{OpenCall, Received, Receiver};
 use super::phases::{Passed, PhaseTimes, Phases};
+use super::protocols::{Known, Learned, Protocols};
+use super::sends::{EndedCall, Matched, ReceiveBegin, Sends};
 use super::teams::{FenceKey, Fences, Threads};
-use super::{Delay, LocationTimes, Quick, Shared, WaitObserver, WaitPattern, WaitState};
+use super::{Delay, LocationTimes, Quick, Shared, WaitObserver, WaitPattern, WaitState, WorkSum};
 use crate::call_paths::CallPaths;
 use crate::mpi_functions::MpiFunctions;
-use crate::patterns::{late_receiver, late_sender, wrong_order};
+use crate::patterns::{late_sender, wrong_order};
 
 /// Number of late senders of a location of which it is checked whether an earlier message is received later.
 const RECENT: usize = 64;
-/// Number of blocking sends that are kept until their receives are known, if there are losses.
-const MOST_UNMATCHED: usize = 1 << 20;
 
 /// What happens to a location, before the event of the slice with number `at`.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +61,12 @@ pub(super) enum Step {
     },
     /// Something of a thread and the others of its process.
     Thread { at: usize, step: ThreadStep },
+    /// The send with a request has ended in a call.
+    SendEnd {
+        at: usize,
+        call: CallAround,
+        request: (ProcessId, u64),
+    },
 }
 
 /// What a thread does with others of its process.
@@ -110,7 +117,9 @@ impl Step {
     /// The call that it is part of.
     pub(super) const fn call_mut(&mut self) -> Option<&mut CallAround> {
         match self {
-            Self::Leave { call, .. } | Self::Fence { call, .. } => Some(call),
+            Self::Leave { call, .. } | Self::Fence { call, .. } | Self::SendEnd { call, .. } => {
+                Some(call)
+            }
             Self::Thread { step, .. } => step.call_mut(),
             Self::Work { .. } | Self::Phase { .. } => None,
         }
@@ -122,58 +131,18 @@ impl Step {
             | Self::Leave { at, .. }
             | Self::Phase { at, .. }
             | Self::Fence { at, .. }
+            | Self::SendEnd { at, .. }
             | Self::Thread { at, .. } => at,
         }
     }
 }
 
-/// A message that a call received.
-#[derive(Clone, Copy, Debug)]
-struct Received {
-    send_entered_ns: i64,
-    sender: Option<u32>,
-    communicator: Option<(Reference, u64)>,
-    /// Whether the send may have been entered at another time.
-    is_uncertain: bool,
-}
-
-/// A receive that a call sent to.
-#[derive(Clone, Copy, Debug)]
-struct Receiver {
-    entered_ns: i64,
-    location: u32,
-    communicator: Option<(Reference, u64)>,
-    /// Whether the receive may have been entered at another time.
-    is_uncertain: bool,
-}
-
-/// A communicating call that is open.
-#[derive(Clone, Debug)]
-struct OpenCall {
-    call: CallAround,
-    /// Latest time on an ideal network at which something was entered for which the call waited.
-    ideal_ns: i64,
-    receives: u32,
-    received: Vec<Received>,
-    receivers: Vec<Receiver>,
-    /// If there are losses: numbers of its sends whose receives are not known yet.
-    sends: Vec<u64>,
-    /// Collective operations that ended in it.
-    ended: Vec<(u64, ProcessId)>,
-    /// The fence that it is part of.
-    fence: Option<FenceKey>,
-}
-
-impl OpenCall {
-    fn is(&self, call: &CallAround) -> bool {
-        (self.call.entered_ns, self.call.depth) == (call.entered_ns, call.depth)
-    }
-}
-
 /// A late sender, until it is known whether an earlier message was received later.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct RecentWait {
     wait: WaitState,
+    /// The senders of other messages that its call received: of these it could not have received the next ones before.
+    others: Vec<u32>,
     send_entered_ns: i64,
     left_ns: i64,
     wrong_order_ns: i64,
@@ -217,17 +186,19 @@ pub(super) struct Operation {
 pub(super) struct Engine<'a, V> {
     pub(super) paths: CallPaths,
     pairs: MessagePairs,
-    functions: Arc<MpiFunctions>,
+    pub(super) functions: Arc<MpiFunctions>,
     /// By stream: number of the location. `None` if it has none.
     location_of: Vec<Option<u32>>,
     locations: Vec<Location>,
     pub(super) operations: FxHashMap<u64, Operation>,
     /// Number of calls in the window, by location and region.
     calls: FxHashMap<(u32, RegionId), u64>,
+    /// Work, by location and call path, nanoseconds.
+    work: FxHashMap<(u32, u32), WorkSum>,
     /// Messages that were matched and not processed yet.
     matched: Vec<Message>,
-    /// If there are losses: blocking sends without a receive up to now, by their numbers.
-    unmatched: BTreeMap<u64, WaitState>,
+    pub(super) sends: Sends,
+    pub(super) protocols: Protocols,
     has_losses: bool,
     pub(super) delays: Delays,
     pub(super) clock_errors: ClockErrors,
@@ -243,11 +214,13 @@ pub(super) struct Engine<'a, V> {
 
 /// What an engine knows at the end, but for the waits.
 pub(super) struct Outcome {
+    pub(super) work: FxHashMap<(u32, u32), WorkSum>,
     pub(super) calls: FxHashMap<(u32, RegionId), u64>,
     pub(super) paths: CallPaths,
     pub(super) messages: MessageCounts,
     pub(super) phases: Vec<PhaseTimes>,
     pub(super) phases_left_out: u64,
+    pub(super) learned: Learned,
 }
 
 /// Where waits go.
@@ -284,7 +257,12 @@ impl<V: WaitObserver> Waits<'_, V> {
 }
 
 impl<'a, V: WaitObserver> Engine<'a, V> {
-    pub(super) fn new(shared: &Shared<'a>, query: &'a Query, observer: V) -> Self {
+    pub(super) fn new(
+        shared: &Shared<'a>,
+        query: &'a Query,
+        learned: Option<Known>,
+        observer: V,
+    ) -> Self {
         let definitions = shared.definitions;
         let mut pairs = MessagePairs::new(shared.extractor.clone());
         pairs.keep_collectives();
@@ -309,8 +287,10 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
             locations,
             operations: FxHashMap::default(),
             calls: FxHashMap::default(),
+            work: FxHashMap::default(),
             matched: Vec::new(),
-            unmatched: BTreeMap::new(),
+            sends: Sends::default(),
+            protocols: Protocols::new(definitions, learned),
             has_losses: shared.has_losses,
             delays: Delays::new(definitions.locations.len()),
             clock_errors: ClockErrors::new(definitions),
@@ -345,6 +325,12 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
             of.known_ns += work_ns;
             end_ns += work_ns;
             self.delays.work(location as u32, end_ns, *path, *work_ns);
+            if end_ns >= self.waits.window.from_ns {
+                self.work
+                    .entry((location as u32, *path))
+                    .or_default()
+                    .add(*work_ns);
+            }
         }
     }
 
@@ -372,6 +358,13 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
                     }
                 }
                 Step::Fence { call, key, .. } => self.enter_fence(&call, key),
+                Step::SendEnd { call, request, .. } => {
+                    self.open(&call);
+                    let of = &mut self.locations[call.location as usize].open;
+                    if let Some(open) = of {
+                        self.sends.end_request(request, open);
+                    }
+                }
                 Step::Thread { step, .. } => self.thread(step),
                 Step::Phase {
                     location,
@@ -440,15 +433,10 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
         for event in from..to {
             let carry = match events.call(event) {
                 Some(call) => {
-                    let is_kept = self.has_losses
-                        && events.is_send(event)
-                        && !self.functions.get(call.region).is_non_blocking;
-                    let open = self.open(&call);
-                    open.receives += u32::from(events.is_receive(event));
-                    if is_kept {
-                        open.sends.push(first_number + (event - from) as u64);
-                    }
-                    call.entered_ns - self.locations[call.location as usize].saved_ns
+                    let carry = call.entered_ns - self.locations[call.location as usize].saved_ns;
+                    let number = first_number + (event - from) as u64;
+                    self.take_side(&call, events, event, number);
+                    carry
                 }
                 None => {
                     let Some((time_ns, stream)) = events.place(event) else {
@@ -467,6 +455,40 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
         matched.drain(..).for_each(|message| self.receive(&message));
         self.matched = matched;
         self.take_collectives();
+    }
+
+    /// Takes note of an event of a message in a call, with its number in the trace.
+    fn take_side(&mut self, call: &CallAround, events: &MessageEvents, event: usize, number: u64) {
+        let function = self.functions.get(call.region);
+        let request = events.request(event);
+        let bytes = events.bytes(event).unwrap_or(0);
+        let is_eager = !function.is_synchronous && self.protocols.is_eager(bytes);
+        self.open(call);
+        let of = &mut self.locations[call.location as usize];
+        let saved_ns = of.saved_ns;
+        let Some(open) = &mut of.open else { return };
+        open.receives += u32::from(events.is_receive(event));
+        match request {
+            _ if events.is_send(event) && is_eager => {}
+            Some(request) if events.is_send(event) => self.sends.begin(number, request),
+            Some(request) if events.is_receive(event) => {
+                self.sends.complete_receive(request, number);
+            }
+            Some(request) if events.is_receive_start(event) => {
+                let begin = ReceiveBegin {
+                    entered_ns: call.entered_ns,
+                    ideal_ns: call.entered_ns - saved_ns,
+                    is_uncertain: call.is_uncertain,
+                };
+                self.sends.begin_receive(request, begin);
+            }
+            None if events.is_send(event)
+                && (function.is_exchange || !function.is_non_blocking) =>
+            {
+                self.sends.end_in(number, open);
+            }
+            _ => {}
+        }
     }
 
     fn take_collectives(&mut self) {
@@ -503,22 +525,18 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
                 let (location, outside) = (call.location, CallPaths::OUTSIDE);
                 self.delays
                     .work(location, call.entered_ns, outside, outside_ns);
+                self.work
+                    .entry((location, outside))
+                    .or_default()
+                    .add(outside_ns);
             }
         }
         if is_new {
             of.open = None;
         }
         let saved_ns = of.saved_ns;
-        of.open.get_or_insert_with(|| OpenCall {
-            call: *call,
-            ideal_ns: call.entered_ns - saved_ns,
-            receives: 0,
-            received: Vec::new(),
-            receivers: Vec::new(),
-            sends: Vec::new(),
-            ended: Vec::new(),
-            fence: None,
-        })
+        of.open
+            .get_or_insert_with(|| OpenCall::new(*call, call.entered_ns - saved_ns))
     }
 
     /// Takes a message with both sides.
@@ -542,6 +560,7 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
             .recent
             .iter_mut()
             .filter(|recent| recent.left_ns <= call.entered_ns)
+            .filter(|recent| sender.is_none_or(|sender| !recent.others.contains(&sender)))
         {
             let wait = &recent.wait;
             let wrong_ns = wrong_order(
@@ -567,7 +586,7 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
             // Matched after the call, because only the end of the trace proves it.
             None => {
                 let left_ns = call.left_ns.unwrap_or(message.receive.time_ns);
-                self.late_sender(&call, left_ns, &received, 0);
+                self.late_sender(&call, left_ns, &received, &[], 0);
             }
         }
         self.send(message, &call);
@@ -575,35 +594,34 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
 
     /// Takes the side of a sender: it may have waited for the receive.
     fn send(&mut self, message: &Message, receive_call: &CallAround) {
+        let begin = self.sends.received(message.receive.number);
         let Some(call) = message.send.call else {
             return;
         };
-        if self.has_losses {
-            let number = message.send.number;
-            self.unmatched.remove(&number);
-            let open = &mut self.locations[call.location as usize].open;
-            if let Some(open) = open {
-                open.sends.retain(|send| *send != number);
-            }
-        }
-        let function = |call: &CallAround| self.functions.get(call.region);
-        if function(&call).is_non_blocking || function(receive_call).is_completion {
-            return;
-        }
-        let receiver = Receiver {
+        let is_completion = self.functions.get(receive_call.region).is_completion;
+        let begin = begin.or((!is_completion).then_some(ReceiveBegin {
             entered_ns: receive_call.entered_ns,
+            ideal_ns: message.receive.carry,
+            is_uncertain: receive_call.is_uncertain,
+        }));
+        let receiver = begin.map(|begin| Receiver {
+            entered_ns: begin.entered_ns,
+            ideal_ns: begin.ideal_ns,
             location: receive_call.location,
             communicator: message.communicator(),
-            is_uncertain: receive_call.is_uncertain,
-        };
-        let of = &mut self.locations[call.location as usize];
-        match of.open.as_mut().filter(|open| open.is(&call)) {
-            Some(open) => open.receivers.push(receiver),
-            None => {
-                if let Some(left_ns) = call.left_ns {
-                    self.late_receiver(&call, left_ns, &receiver, call.is_uncertain);
+            bytes: message.bytes().unwrap_or(0),
+            sent_by: call.region,
+            is_uncertain: begin.is_uncertain,
+        });
+        match self.sends.matched(message.send.number, receiver) {
+            Matched::Open(location) => {
+                if let Some(open) = &mut self.locations[location as usize].open {
+                    open.sends.retain(|send| *send != message.send.number);
+                    open.take_receiver(receiver);
                 }
             }
+            Matched::Over(ended) => self.conclude_late(&ended),
+            Matched::Nothing => {}
         }
     }
 
@@ -637,56 +655,30 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
         let left_ns = call.left_ns.unwrap_or(call.entered_ns);
         self.pairs.leave(call, left_ns);
         let of = &mut self.locations[call.location as usize];
-        let open = of.open.take().filter(|open| open.is(call));
+        let mut open = of.open.take().filter(|open| open.is(call));
         let fence = open.as_ref().and_then(|open| open.fence);
-        let ideal_ns = open.as_ref().map_or(i64::MIN, |open| open.ideal_ns);
+        let mut ideal_ns = open.as_ref().map_or(i64::MIN, |open| open.ideal_ns);
+        let ended = open.as_mut().map(|open| std::mem::take(&mut open.ended));
         of.not_useful_ns += left_ns - call.entered_ns;
         if !self.has_calls {
             of.in_calls_ns += self.waits.window.clip(call.entered_ns, left_ns);
         }
+        if let Some(open) = open.take_if(|open| open.sends.is_empty()) {
+            ideal_ns = ideal_ns.max(self.conclude_call(&open, left_ns, is_uncertain));
+        }
         let fence_ns = fence.map_or(i64::MIN, |key| self.ideal_of_fence(key));
-        self.pass(call, left_ns, ideal_ns.max(fence_ns), 0);
-        let Some(open) = open else { return };
+        let saved_ns = self.pass(call, left_ns, ideal_ns.max(fence_ns), 0);
+        if let Some(open) = open
+            && let Some(ended) = self.sends.keep(open, left_ns, is_uncertain, saved_ns)
+        {
+            self.conclude_unmatched(ended);
+        }
+        let Some(ended) = ended else { return };
         self.count_call(call, left_ns, true);
         if let Some(key) = fence {
             self.leave_fence(call, key, is_uncertain);
         }
-        // Its call may be another one than the loss lets it seem, or a message is not known for which it waited.
-        let is_partial = (open.received.len() as u32) < open.receives;
-        let is_partial = is_partial || open.received.iter().any(|received| received.is_uncertain);
-        let uncertain_ns = if is_uncertain || is_partial {
-            left_ns - call.entered_ns
-        } else {
-            0
-        };
-        let latest = open.received.iter().max_by_key(|of| of.send_entered_ns);
-        match latest {
-            Some(received) => self.late_sender(call, left_ns, received, uncertain_ns),
-            None if open.receives != 0 => {
-                let unknown = Received {
-                    send_entered_ns: i64::MIN,
-                    sender: None,
-                    communicator: None,
-                    is_uncertain: true,
-                };
-                self.late_sender(call, left_ns, &unknown, uncertain_ns);
-            }
-            None => {}
-        }
-        // Only now: causes are looked for since the message before.
-        for received in &open.received {
-            if let Some(sender) = received.sender {
-                let sent_ns = received.send_entered_ns;
-                self.delays.message(sender, call.location, sent_ns, left_ns);
-            }
-        }
-        for send in &open.sends {
-            self.ended_unmatched(*send, call, left_ns);
-        }
-        for receiver in &open.receivers {
-            self.late_receiver(call, left_ns, receiver, is_uncertain);
-        }
-        for (id, process) in open.ended {
+        for (id, process) in ended {
             let operation = self.operations.entry(id).or_default();
             operation.left_ns.insert(process, left_ns);
             if is_uncertain {
@@ -698,7 +690,14 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
 
     /// Takes that a call has ended. On an ideal network it would end when that was there for which it waited, `ideal_ns`; no
     /// earlier than it was entered and had done its work, and no later than it was left.
-    pub(super) fn pass(&mut self, call: &CallAround, left_ns: i64, ideal_ns: i64, work_ns: i64) {
+    /// Returns by how much the call would be shorter.
+    pub(super) fn pass(
+        &mut self,
+        call: &CallAround,
+        left_ns: i64,
+        ideal_ns: i64,
+        work_ns: i64,
+    ) -> i64 {
         let window = self.waits.window;
         let of = &mut self.locations[call.location as usize];
         let earliest_ns = call.entered_ns - of.saved_ns + work_ns;
@@ -707,6 +706,22 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
         of.saved_ns += saved_ns;
         of.saved_inside_ns += saved_ns.min(window.clip(call.entered_ns, left_ns));
         (of.left_ns, of.known_ns) = (Some(left_ns), 0);
+        saved_ns
+    }
+
+    /// Takes that the last call of a location would end later on an ideal network than was taken, because of a receive that was
+    /// not known then.
+    pub(super) fn pass_later(&mut self, ended: &EndedCall, ideal_ns: i64) {
+        let window = self.waits.window;
+        let call = &ended.open.call;
+        let of = &mut self.locations[call.location as usize];
+        if of.left_ns != Some(ended.left_ns) {
+            return;
+        }
+        let end_ns = ended.left_ns - of.saved_ns;
+        let later_ns = (ideal_ns.saturating_sub(end_ns)).clamp(0, ended.saved_ns.max(0));
+        of.saved_ns -= later_ns;
+        of.saved_inside_ns -= later_ns.min(window.clip(call.entered_ns, ended.left_ns));
     }
 
     /// Counts a call in which a location may wait for others. If it `communicates`, the location is one of those whose times
@@ -751,11 +766,12 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
         self.has_losses
     }
 
-    fn late_sender(
+    pub(super) fn late_sender(
         &mut self,
         call: &CallAround,
         left_ns: i64,
         received: &Received,
+        others: &[u32],
         uncertain_ns: i64,
     ) {
         if self.functions.get(call.region).is_test {
@@ -780,6 +796,7 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
             region: Some(call.region),
             location: call.location,
             cause: received.sender,
+            or_cause: None,
             communicator: received.communicator,
             from_ns: call.entered_ns,
             wait_ns,
@@ -795,6 +812,7 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
         }
         recent.push_back(RecentWait {
             wait,
+            others: others.to_vec(),
             send_entered_ns: received.send_entered_ns,
             left_ns,
             wrong_order_ns: 0,
@@ -865,76 +883,14 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
         Some(handed)
     }
 
-    fn late_receiver(
-        &mut self,
-        call: &CallAround,
-        left_ns: i64,
-        receiver: &Receiver,
-        is_uncertain: bool,
-    ) {
-        let length_ns = left_ns - call.entered_ns;
-        let received = (receiver.location, receiver.entered_ns);
-        let sent = (call.location, call.entered_ns);
-        let error_ns = self.clock_errors.between(sent, received);
-        let reached_ns = receiver.entered_ns - call.entered_ns;
-        let wait = WaitState {
-            pattern: WaitPattern::LateReceiver,
-            path: call.tag,
-            region: Some(call.region),
-            location: call.location,
-            cause: Some(receiver.location),
-            communicator: receiver.communicator,
-            from_ns: call.entered_ns,
-            wait_ns: late_receiver(receiver.entered_ns, call.entered_ns, left_ns),
-            operation: self.next_operation(),
-            uncertain_ns: if is_uncertain || receiver.is_uncertain {
-                length_ns
-            } else {
-                wait_error(reached_ns, length_ns, error_ns)
-            },
-        };
-        self.add(&wait, receiver.entered_ns);
-        // The sender may not have continued before the receiver was there.
-        if left_ns >= receiver.entered_ns {
-            self.delays.message(
-                receiver.location,
-                call.location,
-                receiver.entered_ns,
-                left_ns,
-            );
-        }
-    }
-
-    /// Takes note that a blocking send has ended whose receive is not known yet.
-    fn ended_unmatched(&mut self, send: u64, call: &CallAround, left_ns: i64) {
-        if self.unmatched.len() >= MOST_UNMATCHED {
-            return;
-        }
-        let wait = WaitState {
-            pattern: WaitPattern::LateReceiver,
-            path: call.tag,
-            region: Some(call.region),
-            location: call.location,
-            cause: None,
-            communicator: None,
-            from_ns: call.entered_ns,
-            wait_ns: 0,
-            operation: self.next_operation(),
-            uncertain_ns: left_ns - call.entered_ns,
-        };
-        self.unmatched.insert(send, wait);
-    }
-
     /// Ends the trace. Sets what the locations would save on an ideal network.
     pub(super) fn finish(mut self, times: &mut [LocationTimes]) -> (V, Outcome) {
         let mut matched = std::mem::take(&mut self.matched);
         let messages = self.pairs.end(|message| matched.push(message));
         matched.iter().for_each(|message| self.receive(message));
-        // Their receives are lost: they may have waited.
-        let unmatched = std::mem::take(&mut self.unmatched);
-        unmatched.values().for_each(|wait| {
-            self.waits.add(wait);
-        });
+        while let Some(ended) = self.sends.take_first() {
+            self.conclude_unmatched(ended);
+        }
         self.take_collectives();
         self.finish_threads();
         self.finish_fences();
@@ -951,8 +907,10 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
             phases,
             phases_left_out,
             calls: self.calls,
+            work: self.work,
             paths: self.paths,
             messages,
+            learned: self.protocols.learned(),
         };
         (self.waits.observer, outcome)
     }

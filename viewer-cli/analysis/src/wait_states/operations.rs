@@ -101,6 +101,7 @@ impl<V: WaitObserver> Engine<'_, V> {
                 region: Some(call.region),
                 location,
                 cause: waited.waited_for.and_then(|other| locations[other]),
+                or_cause: None,
                 communicator: sides[number].communicator,
                 from_ns: member.entered_ns,
                 wait_ns: waited.wait_ns,

@@ -1,4 +1,4 @@
-//! Events of locks and of fences, by their types.
+//! Events of locks, of fences and of the ends of sends, by their types.
 
 use annals_format::names::element;
 use annals_format::{Definitions, EventTypeId, ObjectId, OrderedChunk, Reference, Role};
@@ -6,7 +6,7 @@ use annals_format::{Definitions, EventTypeId, ObjectId, OrderedChunk, Reference,
 use super::teams::FenceKey;
 
 /// Name of the event type of calls that synchronise a window, in recordings of MPI.
-const WINDOW_SYNC: &str = "mpi.window_sync";
+pub(crate) const WINDOW_SYNC: &str = "mpi.window_sync";
 
 /// The event types of locks.
 #[derive(Default)]
@@ -90,6 +90,35 @@ impl FenceTypes {
         // Calls of other functions have none.
         let number = u64::try_from(integer(chunk, event, number)?).ok()?;
         Some((definitions.objects.get(&window)?.name, number))
+    }
+}
+
+/// The event types that say that a send with a request has ended.
+#[derive(Default)]
+pub(super) struct SendEndTypes {
+    /// Event type, and which element is the request.
+    types: Vec<(EventTypeId, usize)>,
+}
+
+impl SendEndTypes {
+    pub(super) fn of(definitions: &Definitions) -> Self {
+        let types = definitions.event_types.values();
+        let types = types.filter(|of| of.role == Role::SendEnd);
+        let types =
+            types.filter_map(|of| Some((of.id, definitions.element(of.id, element::REQUEST)?)));
+        Self {
+            types: types.collect(),
+        }
+    }
+
+    /// Returns the request of the send that has ended. `None` for other events.
+    pub(super) fn request(&self, chunk: &OrderedChunk, event: usize) -> Option<u64> {
+        if self.types.is_empty() {
+            return None;
+        }
+        let event_type = chunk.columns(event).event_type;
+        let (_, request) = *self.types.iter().find(|known| known.0 == event_type)?;
+        Some(integer(chunk, event, request)? as u64)
     }
 }
 

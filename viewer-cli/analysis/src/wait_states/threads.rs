@@ -126,6 +126,7 @@ impl<V: WaitObserver> Engine<'_, V> {
             region: Some(call.region),
             location,
             cause: Some(before.holder),
+            or_cause: None,
             communicator: None,
             from_ns: call.entered_ns,
             wait_ns,

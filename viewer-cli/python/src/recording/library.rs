@@ -401,14 +401,16 @@ impl Functions {
         name: &str,
         file: &str,
         line: u32,
+        group: &str,
     ) -> PyResult<Handle> {
         let name = text("a region's name", name)?;
         let file = text_or_none("a region's file", file)?;
+        let group = text_or_none("a region's group", group)?;
         let mut region = Handle::default();
         // SAFETY: the texts live until the call returns.
         let status = unsafe {
-            let file = pointer(file.as_ref());
-            (self.add_region_at)(recorder, name.as_ptr(), file, line, null(), &mut region)
+            let (file, group) = (pointer(file.as_ref()), pointer(group.as_ref()));
+            (self.add_region_at)(recorder, name.as_ptr(), file, line, group, &mut region)
         };
         self.check(status).map(|()| region)
     }

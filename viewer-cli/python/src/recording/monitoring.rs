@@ -208,7 +208,7 @@ fn examine(py: Python<'_>, code: &Bound<'_, PyAny>) -> PyResult<Code> {
                 Some(
                     monitor
                         .functions
-                        .add_region(monitor.recorder, &name, &file, line)?,
+                        .add_region(monitor.recorder, &name, &file, line, "")?,
                 )
             }
             false => None,
@@ -309,7 +309,7 @@ fn learn_in_c(
         }
         let region = monitor
             .functions
-            .add_region(monitor.recorder, &name, "", 0)
+            .add_region(monitor.recorder, &name, "", 0, "")
             .ok()?;
         monitor.functions_in_c.insert(address, region);
         if !is_builtin {

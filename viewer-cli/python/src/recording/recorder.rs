@@ -8,6 +8,7 @@ use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyString, PyTuple};
 
 use super::library::{ElementSpec, Functions, Handle, Value, element_type, functions, role};
 use super::tasks::{self, Place};
+use super::threads;
 use super::under_lock::UnderLock;
 
 /// The process's recorder.
@@ -118,7 +119,7 @@ impl NativeRecorder {
     fn region(&self, name: &str, file: &str, line: u32) -> PyResult<Region> {
         let region = self
             .functions()
-            .add_region(self.current.recorder, name, file, line)?;
+            .add_region(self.current.recorder, name, file, line, "")?;
         Ok(Region {
             current: self.current,
             region,
@@ -245,7 +246,7 @@ pub(crate) struct EventType {
 #[pymethods]
 impl EventType {
     /// Raises an event with these values.
-    fn record(&self, values: &Bound<'_, PyTuple>) -> PyResult<()> {
+    fn record(&self, py: Python<'_>, values: &Bound<'_, PyTuple>) -> PyResult<()> {
         if values.len() != self.elements.len() {
             let why = format!(
                 "{} values for {} elements",
@@ -271,7 +272,8 @@ impl EventType {
             raised.push(value_of(name, *kind, value, &mut texts)?);
         }
         let functions = self.current.functions;
-        functions.check_raised(functions.raise(self.event_type, &raised))
+        let status = threads::named(py, || functions.raise(self.event_type, &raised));
+        functions.check_raised(status)
     }
 }
 

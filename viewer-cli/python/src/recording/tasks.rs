@@ -3,6 +3,9 @@
 //! A task has a location while it lives, which is a source with an own location. Locations of tasks that ended are used again, the
 //! first one first, so that a program with many short tasks has few. Which task is at work there from when on, says the event
 //! `asyncio.task`.
+//!
+//! A task works in steps: its event loop calls it, until it awaits something that is not there yet. Between its steps it is in the
+//! region `await`. Where steps begin and end, the module `_tasks` in Python reports, for event loops of `asyncio`.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,6 +15,7 @@ use pyo3::types::PyString;
 use rustc_hash::FxHashMap;
 
 use super::library::{ElementSpec, Functions, Handle, Value, element_type, role};
+use super::threads;
 use super::under_lock::UnderLock;
 
 /// Most tasks that have a location at a time. Events of others are counted as dropped.
@@ -39,8 +43,8 @@ struct Tasks {
     /// Sources, by number.
     sources: Vec<Handle>,
     free: BinaryHeap<Reverse<usize>>,
-    /// By address of the task.
-    places: FxHashMap<usize, Place>,
+    /// By address of the task: where it is, and whether it is in the region `await`.
+    places: FxHashMap<usize, (Place, bool)>,
 }
 
 /// Event types of tasks.
@@ -49,6 +53,8 @@ struct Types {
     enter: Handle,
     leave: Handle,
     begin: Handle,
+    /// The region in which tasks are between their steps.
+    awaits: Handle,
 }
 
 impl Types {
@@ -85,6 +91,7 @@ impl Types {
                 role::POINT,
                 &name,
             )?,
+            awaits: functions.add_region(recorder, "await", "", 0, "asyncio.wait")?,
         })
     }
 }
@@ -104,6 +111,7 @@ pub(crate) fn begin(
     functions: &'static Functions,
     recorder: Handle,
 ) -> PyResult<()> {
+    threads::begin();
     let tasks = Tasks {
         threads: functions.threads(recorder)?,
         types: None,
@@ -127,10 +135,10 @@ pub(crate) fn raise(
     is_enter: bool,
 ) {
     if place == Place::Thread {
-        match is_enter {
+        threads::named(py, || match is_enter {
             true => functions.enter(region),
             false => functions.leave(region),
-        }
+        });
         return;
     }
     TASKS.with(py, |state| {
@@ -154,7 +162,7 @@ pub(crate) fn place(py: Python<'_>) -> Place {
     };
     let address = task.as_ptr() as usize;
     let known = TASKS.with(py, |state| match state {
-        Some(tasks) => tasks.places.get(&address).copied(),
+        Some(tasks) => tasks.places.get(&address).map(|known| known.0),
         None => Some(Place::Thread),
     });
     known.unwrap_or_else(|| add(py, &task).unwrap_or(Place::Thread))
@@ -189,6 +197,10 @@ fn find_asyncio(py: Python<'_>) -> Option<(Py<PyAny>, Py<PyAny>)> {
     let running_loop = asyncio.getattr("_get_running_loop").ok()?.unbind();
     let current_task = asyncio.getattr("current_task").ok()?.unbind();
     let found = (running_loop.clone_ref(py), current_task.clone_ref(py));
+    // Without it, times between steps are part of the regions around them.
+    let _ = py
+        .import("annals_trace._tasks")
+        .and_then(|module| module.call_method0("follow"));
     ASYNCIO.with(py, |state| {
         *state = Some(Asyncio {
             running_loop,
@@ -213,7 +225,7 @@ fn add(py: Python<'_>, task: &Bound<'_, PyAny>) -> PyResult<Place> {
                 .insert(Types::add(tasks.functions, tasks.recorder)?),
         };
         let place = tasks.take()?;
-        tasks.places.insert(task.as_ptr() as usize, place);
+        tasks.places.insert(task.as_ptr() as usize, (place, false));
         if let Place::Task(number) = place
             && let Some(value) = Value::bytes(element_type::STRING, name.as_bytes())
         {
@@ -244,14 +256,44 @@ impl Tasks {
     }
 }
 
+/// A step of a task begins or ends, which is still to do something.
+#[pyfunction]
+pub(crate) fn task_step(py: Python<'_>, task: &Bound<'_, PyAny>, is_begin: bool) {
+    TASKS.with(py, |state| {
+        if let Some(tasks) = state {
+            tasks.step(task.as_ptr() as usize, is_begin);
+        }
+    });
+}
+
+impl Tasks {
+    /// Enters the region `await` of a task that has a location, or leaves it, unless that was done.
+    fn step(&mut self, address: usize, is_begin: bool) {
+        let Some((Place::Task(number), awaits)) = self.places.get_mut(&address) else {
+            return;
+        };
+        if let Some(types) = self.types
+            && *awaits == is_begin
+        {
+            *awaits = !is_begin;
+            let event_type = if is_begin { types.leave } else { types.enter };
+            let source = self.sources[*number];
+            let region = [Value::region(types.awaits)];
+            self.functions.raise_on(source, event_type, &region);
+        }
+    }
+}
+
 /// The location of a task that has ended is free.
 #[pyfunction]
 fn task_ended(py: Python<'_>, task: Bound<'_, PyAny>) {
     TASKS.with(py, |state| {
-        if let Some(tasks) = state
-            && let Some(Place::Task(number)) = tasks.places.remove(&(task.as_ptr() as usize))
-        {
-            tasks.free.push(Reverse(number));
+        let address = task.as_ptr() as usize;
+        if let Some(tasks) = state {
+            tasks.step(address, true);
+            if let Some((Place::Task(number), _)) = tasks.places.remove(&address) {
+                tasks.free.push(Reverse(number));
+            }
         }
     });
 }

@@ -31,6 +31,8 @@ export interface LaneAnswer {
   name: string;
   from_ns: string;
   to_ns: string;
+  /** Start and end of the time between MPI_Init and MPI_Finalize, the first view. Null: the whole run. */
+  parallel_part: [string, string] | null;
   events: string;
   complete: boolean;
   damage: string[];
@@ -119,6 +121,7 @@ export interface Wait {
   from_ns: string;
   wait_ns: number;
   pattern: string;
+  wait_state: string;
   for: number;
   begin: number;
   end: number;
@@ -126,7 +129,9 @@ export interface Wait {
 
 export interface WaitState {
   pattern: string;
+  wait_state: string;
   path: string[];
+  communicator: string | null;
   count: number;
   wait_ns: number;
   share: number;
@@ -144,6 +149,8 @@ export interface WaitAnswer {
   waits?: Wait[];
   wait_states?: WaitState[];
   causes?: Cause[];
+  /** What of MPI the trace does not have, if waits are not known. */
+  mpi?: { unseen: string[]; unseen_others: string[]; left_out: string[] };
 }
 
 export interface Loss {

@@ -161,7 +161,7 @@ export class Details {
     });
     for (const wait of waits.slice(0, MOST_LINES)) {
       const cause = pane.lanes.locations[wait.for];
-      say(content, `It waited ${duration(wait.wait_ns)} (${wait.pattern})${cause ? ` for rank ${cause.rank}, ${isolated(cause.name)}` : ''}.`);
+      say(content, `It waited ${duration(wait.wait_ns)} (${wait.wait_state})${cause ? ` for rank ${cause.rank}, ${isolated(cause.name)}` : ''}.`);
     }
     if (waits.length > MOST_LINES) say(content, `${number(waits.length - MOST_LINES)} shorter waits in the view.`);
     if (row.location !== null) this.partners(pane, content, row.location, begin, end);
@@ -278,13 +278,17 @@ export class Details {
   }
 
   /** @param {Element} content @param {WaitAnswer} waits */
-  waits(content, { wait_states: states = [], causes = [] }) {
+  waits(content, { wait_states: states = [], causes = [], mpi }) {
+    if (mpi) {
+      say(content, 'Calls of MPI are missing in this trace: waits are not known.');
+      return;
+    }
     if (!states.length) {
       say(content, 'No rank waited.');
       return;
     }
-    table(content, 'Wait states', ['wait state', 'in', 'count', 'time', 'share'], states.slice(0, 30).map((row) => [
-      row.pattern, row.path.at(-1) ?? '', { n: number(row.count) }, { n: duration(row.wait_ns) }, { n: percent(row.share) },
+    table(content, 'Wait states', ['wait state', 'in', 'communicator', 'count', 'time', 'share'], states.slice(0, 30).map((row) => [
+      row.wait_state, row.path.at(-1) ?? '', row.communicator ?? '', { n: number(row.count) }, { n: duration(row.wait_ns) }, { n: percent(row.share) },
     ]));
     say(content, 'Ranks that others waited for', 'h3');
     table(content, 'Causes', ['rank', 'extra work in', 'cost'], causes.slice(0, 30).map((row) => [

@@ -119,18 +119,24 @@ export class Page {
     const [pane] = this.panes;
     await this.align();
     pane.top = this.state.top;
+    let isPart = false;
     const { from, to, selectedFrom, selectedTo } = this.state;
     if (selectedFrom !== null && selectedTo !== null && selectedFrom < selectedTo) {
       this.select(pane, selectedFrom, selectedTo - 1n, []);
       this.explain(pane);
     }
     if (from !== null && to !== null && from < to) this.show(pane, from, Number(to - from));
-    else this.showAll();
+    else if (all[0].parallel_part) {
+      const [begin, end] = all[0].parallel_part.map(BigInt);
+      this.show(pane, begin, Number(end - begin));
+      isPart = true;
+    } else this.showAll();
     const damaged = all.filter(({ damage }) => damage.length);
     const nameOf = (/** @type {LaneAnswer} */ { name }) => (this.isComparison ? short(name) : 'The trace');
     const problems = [...why, ...damaged.map((lanes) => `${nameOf(lanes)} is damaged: ${lanes.damage.slice(0, 3).join('; ')}`)];
     if (problems.length) this.tell(problems.join('; '), true);
     else if (this.panes.every((of) => of.lanes.events === '0')) this.tell('The trace has no events.', false);
+    else if (isPart) this.tell('Shown is the time between MPI_Init and MPI_Finalize; “Whole run” shows all.', false);
   }
 
   /** Returns the highlighted region in a trace: regions of several traces are the same by name. @param {Pane} pane */

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use annals_analysis::{
     Delay, Grouping, LostTimeOptions, MessageLosses, WaitObserver, WaitState,
-    first_loss_of_collectives, for_each_collective, for_each_message, lost_time, region_times,
-    wait_states, without_start_and_end_of_all,
+    first_loss_of_collectives, for_each_collective, for_each_message, lost_time, part_of_run,
+    region_times, wait_states_once,
 };
 use annals_merger::{MessageCounts, Query, Reader};
 
@@ -124,8 +124,12 @@ pub(crate) fn each_row<'w>(
         }
         TableKind::WaitStates => {
             let rows = Batches::new(shared, write);
-            let query = without_start_and_end_of_all(reader, query)?;
-            if let Some((rows, _)) = wait_states(reader, &query, &[], rows)? {
+            if !shared.waits.are_known() {
+                rows.finish()?;
+                return Ok(None);
+            }
+            let (query, _) = part_of_run(reader, query, false)?;
+            if let Some((rows, _)) = wait_states_once(reader, &query, &[], rows)? {
                 rows.finish()?;
             }
         }
@@ -134,7 +138,7 @@ pub(crate) fn each_row<'w>(
                 phases: Vec::new(),
                 critical_path: table.0 == TableKind::CriticalPath,
             };
-            let query = without_start_and_end_of_all(reader, query)?;
+            let (query, _) = part_of_run(reader, query, false)?;
             let found = lost_time(reader, &query, &options)?.map(|(lost, _)| lost);
             let (path, efficiencies) = found
                 .map(|lost| (lost.critical_path, lost.efficiencies))

@@ -4,7 +4,7 @@ use annals_analysis::CollectiveInstance;
 use annals_format::StreamId;
 
 use super::ColumnType::{Flag, Integer, Name, Unsigned};
-use super::{Column, TableRow, flag, integer, unsigned, words};
+use super::{Column, TableRow, flag, integer, maybe_integer, unsigned, words};
 
 /// A collective operation that all members have begun.
 #[derive(Clone, Debug)]
@@ -54,8 +54,9 @@ impl TableRow for Operation {
         Column::new("last_begin_ns", Integer, |_, rows| {
             integer(rows, |row| row.last_begin_ns)
         }),
-        Column::new("wait_ns", Integer, |_, rows| {
-            integer(rows, |row| row.wait_ns)
+        Column::nullable("wait_ns", Integer, |shared, rows| {
+            let are_known = shared.waits.are_known();
+            maybe_integer(rows, |row| are_known.then_some(row.wait_ns))
         }),
         Column::new("last_rank", Integer, |shared, rows| {
             integer(rows, |row| shared.place(row.last).rank)

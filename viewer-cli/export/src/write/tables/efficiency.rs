@@ -17,8 +17,8 @@ impl TableRow for Efficiencies {
         Column::nullable("load_balance", Float, |_, rows| {
             maybe_float(rows, |row| row.load_balance)
         }),
-        Column::new("communication", Float, |_, rows| {
-            float(rows, |row| row.communication)
+        Column::nullable("communication", Float, |_, rows| {
+            maybe_float(rows, |row| row.communication)
         }),
         Column::nullable("serialisation", Float, |_, rows| {
             maybe_float(rows, |row| row.serialisation)

@@ -43,7 +43,7 @@ impl Deref for MessageRow {
 fn wait(shared: &Shared, rows: &[MessageRow], late: LateSide) -> ArrayRef {
     maybe_integer(rows, |message| {
         // Without the receiver's call, the wait is not known.
-        message.receive.call?;
+        message.receive.call.filter(|_| shared.waits.are_known())?;
         let wait = shared.waits.of(message).find(|wait| wait.late == late);
         Some(wait.map_or(0, |wait| wait.to_ns - wait.from_ns))
     })
