@@ -1,6 +1,7 @@
 /* Programs in which one cause makes ranks wait. The argument names it; each has STEPS instances of LATE milliseconds.
  * Functions are recorded with -finstrument-functions. */
 #include <mpi.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -201,6 +202,21 @@ void nothing(void) {
     MPI_Allreduce(&sum, &all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
 }
 
+static void *work_beside(void *unused) {
+    solve();
+    if (rank == 2) assemble();
+    return unused;
+}
+
+/* Two threads share the work of each rank; the second one of rank 2 has more. */
+void hybrid(void) {
+    pthread_t second;
+    pthread_create(&second, NULL, work_beside, NULL);
+    solve();
+    pthread_join(second, NULL);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
 /* Rank 0 asks again and again whether the late message of rank 1 is there. */
 void polling(void) {
     MPI_Request request;
@@ -226,7 +242,8 @@ int main(int argc, char **argv) {
         {"pipeline", pipeline},       {"wrong_order", wrong_order},       {"overload", overload},
         {"ring", ring},               {"halo", halo},                     {"workers", workers},
         {"tree", tree},               {"one_sided", one_sided},           {"two_communicators", two_communicators},
-        {"callers", callers},         {"nothing", nothing},               {"polling", polling},
+        {"callers", callers},         {"hybrid", hybrid},                 {"nothing", nothing},
+        {"polling", polling},
     };
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -71,7 +71,7 @@ fn the_memory_of_freed_communicators_is_freed_when_nothing_refers_to_them() {
             // The MPI library needs more memory in some ranks, without the recorder, too; what the recorder keeps, it keeps in all.
             let has_grown = |line: &&str| line.contains("memory grew");
             let grown = lines.iter().copied().filter(has_grown).count();
-            assert!(2 * grown < flavour.processes as usize, "{lines:?}");
+            assert!(grown < flavour.processes as usize, "{lines:?}");
             lines.retain(|line| !has_grown(line));
             expected.retain(|line| !has_grown(line));
             lines.sort_unstable();

@@ -5,9 +5,11 @@
 
 mod causes;
 mod communicators;
+mod fortran;
 mod hangs;
 mod helpers;
 mod landing_pads;
+mod libraries;
 mod losses;
 mod optional;
 mod support;
@@ -259,31 +261,6 @@ fn threads_exchange_messages_at_once() {
     for flavour in flavours() {
         let run = same_and_whole(&flavour, "threads.c", &[]);
         assert_eq!(check_messages(&run, flavour.name), 4 * 4 * 300);
-    }
-}
-
-#[test]
-fn fortran_programs_are_recorded_as_they_call() {
-    for flavour in flavours().filter(|flavour| flavour.has_fortran()) {
-        let program = flavour.program("hello.f90");
-        let plain = flavour.run(&program, &[]);
-        let run = flavour.record(&program, &[], false);
-        assert_eq!(run.lines(), plain.lines(), "{}: {}", flavour.name, run.said);
-        assert_eq!(check_messages(&run, flavour.name), 4 * 20);
-        // Each call as often as the program makes it, without the internal calls of the binding.
-        let expected = [
-            ("MPI_Allreduce", 4),
-            ("MPI_Comm_rank", 4),
-            ("MPI_Comm_size", 4),
-            ("MPI_Finalize", 4),
-            ("MPI_Init", 4),
-            ("MPI_Irecv", 40),
-            ("MPI_Isend", 40),
-            ("MPI_Sendrecv", 40),
-            ("MPI_Waitall", 40),
-        ];
-        let expected = expected.map(|(name, calls)| (name.to_owned(), calls));
-        assert_eq!(run.calls(), expected.into(), "{}", flavour.name);
     }
 }
 

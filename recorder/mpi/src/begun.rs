@@ -26,7 +26,7 @@ pub(crate) static IS_ABORTING: AtomicBool = AtomicBool::new(false);
 pub(crate) static INIT_NS: AtomicI64 = AtomicI64::new(0);
 
 /// Handles that MPI was begun without this library: the program's first calls did not come through
-/// it, as those of Fortran's `mpi_f08` do not where the MPI library calls itself internally.
+/// it.
 pub(crate) fn found(mpi: &Mpi) {
     note(mpi);
     channels::forget_all();
@@ -37,8 +37,8 @@ pub(crate) fn found(mpi: &Mpi) {
     unseen::store(mpi.recorder);
     if mpi.world().is_none_or(|world| world.place == 0) {
         say(
-            "MPI was begun by calls that this library does not intercept (it was loaded late, or Fortran's mpi_f08 is used \
-             with an MPI library that calls itself internally): only some calls and messages are recorded",
+            "MPI was begun by calls that this library does not intercept (it was loaded late, or a part of the program calls MPI \
+             past it): only some calls and messages are recorded",
         );
     }
 }

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use annals_instrument::modules::{Import, any_import};
 
 use crate::addresses;
+use crate::bindings;
 use crate::library::{self, Loads};
 use crate::signatures::FUNCTIONS;
 use crate::unseen;
@@ -18,7 +19,7 @@ use crate::unseen;
 /// Redirects calls that would reach MPI past this library, by changing the addresses that the
 /// loader filled in.
 ///
-/// Open MPI's Fortran bindings call `PMPI_Send` and not `MPI_Send`; MPICH's need no redirection.
+/// Fortran bindings call `PMPI_Send` and not `MPI_Send`: Open MPI's always, MPICH's in the procedures of `mpi_f08` without a buffer.
 /// All callers of `MPI_Get_version` pass this library, because it does not export that function:
 /// mpi4py takes it as the sign that the MPI library is in memory, and would not load it. And
 /// functions that no other library has must also be missing for callers that can do without them.
@@ -49,18 +50,8 @@ fn adopt_from(first: usize) -> usize {
     let (mut found, mut has_hidden) = (BTreeSet::new(), false);
     let mut past = Vec::new();
     let count = each_import(first, |import, caller| {
-        let profiled = profiled(import.name);
-        match caller {
-            Caller::Fortran => {
-                profiled.map(|function| unseen::note(function, unseen::BINDING));
-                return;
-            }
-            Caller::Binding => {}
-            Caller::Program { base } => {
-                past.extend(profiled.map(|function| (function, base)));
-                let of_fortran = unseen::of_fortran_2008(import.name.to_bytes());
-                of_fortran.map(|function| unseen::note(function, unseen::FORTRAN_2008));
-            }
+        if let Caller::Program { base } = caller {
+            past.extend(profiled(import.name).map(|function| (function, base)));
         }
         has_hidden |= caller == Caller::Binding || own_hidden(import.name).is_some();
         found.extend(found_here(&import));
@@ -79,14 +70,12 @@ fn adopt_from(first: usize) -> usize {
     let is_known = library::is_known();
     let has_version = library::is_there(c"MPI_Get_version");
     each_import(first, |import, caller| {
-        let own = if caller == Caller::Binding {
-            own_function(import.name)
-        } else if caller == Caller::Fortran {
-            None
-        } else {
-            own_hidden(import.name).filter(|_| has_version)
-        };
-        if let Some(own) = own {
+        let function = of_binding(import.name).filter(|_| caller == Caller::Binding);
+        if let Some(function) = function {
+            if !replace(import.slot, bindings::entry(function)) {
+                unseen::note(function, unseen::PAST);
+            }
+        } else if let Some(own) = own_hidden(import.name).filter(|_| has_version) {
             replace(import.slot, own);
         } else if let Some(function) = found_here(&import)
             && found.contains(&function)
@@ -100,10 +89,8 @@ fn adopt_from(first: usize) -> usize {
 /// An object that calls MPI.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Caller {
-    /// A Fortran binding of Open MPI, whose calls are redirected.
+    /// A Fortran binding, whose calls are redirected.
     Binding,
-    /// Another Fortran library.
-    Fortran,
     /// The program, or one of its libraries, at this address.
     Program { base: usize },
 }
@@ -150,21 +137,20 @@ unsafe extern "C" fn read_object(
         // SAFETY: the loader's string, while the call lasts.
         let path = unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes();
         let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-        let is_binding = ["libmpi_mpifh", "libmpi_usempif08"];
-        let is_binding = is_binding
-            .iter()
-            .any(|name| file.starts_with(name.as_bytes()));
         let is_of_library = [&b"libmpi"[..], b"libmca_", b"mca_"];
         let is_of_library = is_of_library.iter().any(|name| file.starts_with(name));
-        let caller = match is_of_library {
-            _ if is_binding => Caller::Binding,
-            true if file.windows(4).any(|part| part == b"fort") => Caller::Fortran,
-            true => return,
-            false if file.starts_with(b"libannals") => return,
-            false => Caller::Program {
-                base: info.dlpi_addr as usize,
-            },
-        };
+        if file.starts_with(b"libannals") {
+            return;
+        }
+        let base = info.dlpi_addr as usize;
+        let caller =
+            if any_import(info, |import| profiled(import.name).is_some()) && bindings::add(info) {
+                Caller::Binding
+            } else if is_of_library {
+                return;
+            } else {
+                Caller::Program { base }
+            };
         any_import(info, |import| {
             (reading.work)(import, caller);
             false
@@ -173,19 +159,16 @@ unsafe extern "C" fn read_object(
     0
 }
 
-/// Returns the number of the function of an import `PMPI_…`.
+/// Returns the number of the function of an import `PMPI_…` that the program may call.
 fn profiled(import: &CStr) -> Option<usize> {
     let name = import.to_bytes().strip_prefix(b"P")?;
-    if name.ends_with(b"_f2c") || name.ends_with(b"_c2f") {
-        // Internal calls of the binding, which the program does not know.
-        return None;
-    }
-    number_of(name)
+    number_of(name).filter(|_| !bindings::is_conversion(name))
 }
 
-/// Returns the intercepting function for an import `PMPI_…`.
-fn own_function(import: &CStr) -> Option<usize> {
-    addresses::intercepting(profiled(import)?)
+/// Returns the number of the function of an import by which a binding would pass this library, or would call it for itself.
+fn of_binding(import: &CStr) -> Option<usize> {
+    let name = import.to_bytes();
+    profiled(import).or_else(|| number_of(name).filter(|_| bindings::is_conversion(name)))
 }
 
 /// Notes that the program has found a function in the MPI library, past this one: `found` by a name.
@@ -232,21 +215,23 @@ fn number_of(name: &[u8]) -> Option<usize> {
 }
 
 /// Writes an address into a word of the loader's tables.
-fn replace(slot: usize, address: usize) {
+/// Returns whether that is possible.
+fn replace(slot: usize, address: usize) -> bool {
     if !slot.is_multiple_of(size_of::<usize>()) {
-        return;
+        return false;
     }
     let Ok(page_len) = usize::try_from(page_len_of_system()) else {
-        return;
+        return false;
     };
     let page = std::ptr::with_exposed_provenance_mut::<c_void>(slot & !(page_len - 1));
     // SAFETY: the page that holds the word, which is mapped; writing to it is allowed from now on.
     if unsafe { libc::mprotect(page, page_len, libc::PROT_READ | libc::PROT_WRITE) } != 0 {
-        return;
+        return false;
     }
     let word = std::ptr::with_exposed_provenance_mut::<usize>(slot);
     // SAFETY: an aligned word of a table of addresses, which others read whole.
     unsafe { AtomicUsize::from_ptr(word) }.store(address, Ordering::Release);
+    true
 }
 
 fn page_len_of_system() -> libc::c_long {

@@ -18,12 +18,13 @@
 //! | communicators | `communicators`: names that all processes agree on, and ranks → `freed` |
 //! | the library's own events and variables (MPI_T) | `events` → `performance` → `mpi_t` |
 //! | the state | `state` → `event_types`, `requests` → `communicator` → `channels`; `handles` |
-//! | the library | `callers`, `stack`; `pmpi`, `place` → `abi` → `library` |
+//! | the library | `callers` → `bindings`; `stack`; `pmpi`, `place` → `abi` → `library` |
 //! | ground | `unseen`, `addresses` → `signatures`; `settings` → `sync` |
 
 mod abi;
 mod addresses;
 mod begun;
+mod bindings;
 mod call;
 mod caller_memory;
 mod callers;

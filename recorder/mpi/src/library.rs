@@ -7,6 +7,7 @@
     reason = "the loader is asked, and tables of Fortran bindings are changed"
 )]
 
+use annals_instrument::modules::any_import;
 use annals_recorder::say;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::null_mut;
@@ -159,11 +160,6 @@ pub(crate) fn is_known() -> bool {
     !handle().is_null()
 }
 
-/// Returns whether an MPI library was found already.
-pub(crate) fn was_found() -> bool {
-    !HANDLE.load(Ordering::Acquire).is_null()
-}
-
 /// Returns what a function does where no MPI library is in the process. Programs that work with and
 /// without MPI ask whether it has begun, and it has not. Any other call ends the program, as the
 /// loader does where a function is missing.
@@ -223,14 +219,27 @@ pub(crate) fn system_lookup() -> Lookup {
 }
 
 /// Returns the address of a symbol of the MPI library, or 0 if there is no such symbol or no
-/// library.
+/// library. Where the library has no names `PMPI_…`, as some builds for the standard's binary interface, those without the `P`
+/// are its own functions, too: they are searched in the library, not before it.
 pub(crate) fn symbol(name: &CStr) -> usize {
     let handle = handle();
     if handle.is_null() {
         return 0;
     }
     // SAFETY: a handle from the loader, which is never closed; the name is a C string.
-    unsafe { system_lookup()(handle, name.as_ptr()) }.addr()
+    let find = |name: &CStr| unsafe { system_lookup()(handle, name.as_ptr()) }.addr();
+    match (find(name), without_p(name)) {
+        (0, Some(name)) => find(name),
+        (found, _) => found,
+    }
+}
+
+/// Returns `MPI_Init` for `PMPI_Init`.
+fn without_p(name: &CStr) -> Option<&CStr> {
+    let name = name.to_bytes_with_nul().strip_prefix(b"P")?;
+    CStr::from_bytes_with_nul(name)
+        .ok()
+        .filter(|name| name.to_bytes().starts_with(b"MPI_"))
 }
 
 /// Returns the address of an object of the library, or 0 if there is no such object.
@@ -243,7 +252,7 @@ pub(crate) fn object(name: &CStr) -> usize {
     }
 }
 
-/// Returns the MPI library: the object in memory that defines `PMPI_Init`.
+/// Returns the MPI library: the object in memory that defines `PMPI_Init`; or, where none does, the standard's `MPI_Abi_get_version`.
 pub(crate) fn handle() -> *mut c_void {
     let known = HANDLE.load(Ordering::Acquire);
     if !known.is_null() {
@@ -312,20 +321,59 @@ fn find() -> *mut c_void {
     {
         return handle;
     }
-    for object in objects() {
-        let Some(handle) = open(&object) else {
-            continue;
-        };
-        // SAFETY: the loader's handle, and a C string.
-        let symbol = unsafe { system_lookup()(handle, NAME.as_ptr()) };
-        // The handle's dependencies are searched, too.
-        if !symbol.is_null() && object_of(symbol.addr()).as_ref() == Some(&object) {
-            return handle;
-        }
+    let objects = objects();
+    let with = objects.iter().find_map(|object| having(object, NAME));
+    // A tool that has all functions calls the library's by the names `PMPI_…`, and so refers to them.
+    let without = || {
+        let mut objects = objects.iter();
+        objects.find_map(|object| {
+            let handle = having(object, c"MPI_Abi_get_version")?;
+            (!imports(object, NAME)).then_some(handle)
+        })
+    };
+    with.or_else(without).unwrap_or_default()
+}
+
+/// Returns the handle of an object that has a symbol of this name itself.
+fn having(object: &CStr, name: &CStr) -> Option<*mut c_void> {
+    let handle = open(object)?;
+    // SAFETY: the loader's handle, and a C string.
+    let symbol = unsafe { system_lookup()(handle, name.as_ptr()) };
+    // The handle's dependencies are searched, too.
+    let has_it = !symbol.is_null()
+        && !is_own(symbol.addr())
+        && object_of(symbol.addr()).as_deref() == Some(object);
+    if !has_it {
         // SAFETY: opened above; it stays loaded: others have it open.
         unsafe { libc::dlclose(handle) };
     }
-    null_mut()
+    has_it.then_some(handle)
+}
+
+/// Returns whether an object refers to a symbol of this name.
+fn imports(object: &CStr, name: &CStr) -> bool {
+    struct Search<'a> {
+        object: &'a CStr,
+        name: &'a CStr,
+        is_found: bool,
+    }
+    unsafe extern "C" fn search(info: *mut libc::dl_phdr_info, _: usize, at: *mut c_void) -> c_int {
+        // SAFETY: the loader's, while the call lasts; the pointer that is passed below; the loader's string.
+        let (info, at) = unsafe { (&*info, &mut *at.cast::<Search<'_>>()) };
+        // SAFETY: the loader's string.
+        let is_it =
+            !info.dlpi_name.is_null() && unsafe { CStr::from_ptr(info.dlpi_name) } == at.object;
+        at.is_found = is_it && any_import(info, |import| import.name == at.name);
+        at.is_found.into()
+    }
+    let mut at = Search {
+        object,
+        name,
+        is_found: false,
+    };
+    // SAFETY: the function above gets this pointer, while the call lasts.
+    unsafe { libc::dl_iterate_phdr(Some(search), (&raw mut at).cast()) };
+    at.is_found
 }
 
 /// Returns the file that has this address.

@@ -92,8 +92,7 @@ unsafe extern "C" fn choose(handle: *mut c_void, name: *const c_char) -> Lookup 
     let has_library = handle != libc::RTLD_NEXT && handle != libc::RTLD_DEFAULT;
     // A panic must not cross into the program.
     let is_hidden = catch_unwind(|| {
-        // Where there is an MPI library, its first call does that.
-        if has_library && !library::was_found() {
+        if has_library {
             uncancelled(callers::adopt_loaded);
         }
         // SAFETY: the requirement of `dlsym`.

@@ -178,19 +178,6 @@ fn mpi(named: Named<'_>, elf: &Elf, launcher: Option<&'static str>) -> Vec<Check
     } else {
         checks.push(Check::ok(NAME, found, says));
     }
-    let fortran = elf
-        .needed
-        .iter()
-        .find(|name| name.starts_with("libmpichfort") || name.starts_with("libmpifort"));
-    if let Some(name) = fortran {
-        let found =
-            json!({ "path": path_value(named.path), "library": name, "interface": "MPICH" });
-        let says = format!(
-            "{shown} uses MPICH's Fortran library ({name}): with `use mpi_f08`, most calls go past the recorder; with mpif.h and \
-             `use mpi`, they are recorded"
-        );
-        checks.push(Check::note(NAME, found, says).advice("use mpif.h or `use mpi`, or Open MPI"));
-    }
     checks
 }
 
