@@ -62,21 +62,29 @@ fn communicators_that_are_made_while_mpi_finalizes_have_members() {
 #[test]
 fn the_memory_of_freed_communicators_is_freed_when_nothing_refers_to_them() {
     // Of both ways to find what refers to them: with and without threads.
+    let is_long = std::env::var_os("ANNALS_LONG").is_some();
     for flavour in flavours().filter(|flavour| ["mpich", "openmpi"].contains(&flavour.name)) {
         let program = flavour.program("freed.c");
         for (arguments, more) in [(&[][..], 0), (&["threads"], 1)] {
-            let plain = flavour.run(&program, arguments);
+            if flavour.name == "openmpi" && arguments.is_empty() && !is_long {
+                continue;
+            }
             let run = flavour.record(&program, arguments, false);
-            let (mut lines, mut expected) = (run.lines(), plain.lines());
+            let mut lines = run.lines();
             // The MPI library needs more memory in some ranks, without the recorder, too; what the recorder keeps, it keeps in all.
             let has_grown = |line: &&str| line.contains("memory grew");
             let grown = lines.iter().copied().filter(has_grown).count();
             assert!(grown < flavour.processes as usize, "{lines:?}");
             lines.retain(|line| !has_grown(line));
-            expected.retain(|line| !has_grown(line));
-            lines.sort_unstable();
-            expected.sort_unstable();
-            assert_eq!((run.code, lines), (Some(0), expected), "{}", flavour.name);
+            let expected: Vec<String> = (0..flavour.processes)
+                .map(|rank| format!("rank {rank}: 0 wrong"))
+                .collect();
+            assert_eq!(
+                (run.code, lines),
+                (Some(0), expected.iter().map(String::as_str).collect()),
+                "{}",
+                flavour.name
+            );
             let of_each = 2 * 1200 + more;
             let sent = u64::from(flavour.processes) * of_each;
             assert_eq!(check_messages(&run, flavour.name), sent);

@@ -155,8 +155,20 @@ fn mpi(named: Named<'_>, elf: &Elf, launcher: Option<&'static str>) -> Vec<Check
         return vec![Check::note(NAME, found, says).advice(advice)];
     }
     let mut checks = Vec::new();
+    let is_binding = |name: &String| {
+        name.contains("mpi")
+            && ["fort", "mpifh", "usempi"]
+                .iter()
+                .any(|part| name.contains(part))
+    };
+    let but = match elf.needed.iter().find(|name| is_binding(name)) {
+        Some(binding) => format!(
+            ", those of Fortran, too, but for attributes and error handlers, for which {binding} calls no function of MPI"
+        ),
+        None => String::new(),
+    };
     let says = format!(
-        "{shown} uses MPI through {name}, which has the interface of {}: its calls are recorded",
+        "{shown} uses MPI through {name}, which has the interface of {}: its calls are recorded{but}",
         abi_name(*abi)
     );
     let of_launcher = match launcher {
