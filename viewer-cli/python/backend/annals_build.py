@@ -1,12 +1,13 @@
 """Builds the wheel (PEP 517): one build by Cargo of the extension, the programs and the libraries; maturin writes its metadata.
 
 maturin's own build of the extension would build most crates a second time, because Cargo chooses their features by what is
-built with them.
+built with them. `annals_cargo.py` runs Cargo, for this and for other kinds of packages.
 
 Environment variables, and settings of `pip --config-settings` with the same names without ANNALS_WHEEL_ and in lower case:
 
-ANNALS_WHEEL_PROFILE    Cargo's profile (release)
+ANNALS_WHEEL_PROFILE    Cargo's profile (release; dist for other machines)
 ANNALS_WHEEL_ZIG        1: for every Linux with glibc 2.28 or later, by zig's compiler. Otherwise the wheel is for this machine
+ANNALS_WHEEL_ARCH       with ANNALS_WHEEL_ZIG=1, the processor: x86_64 or aarch64 (this machine's)
 ANNALS_WHEEL_BUILT      Cargo's directory where everything is built already, such as target/debug
 """
 
@@ -14,7 +15,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import os
 import platform
 import re
@@ -25,17 +25,18 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+import annals_cargo
+from annals_cargo import GLIBC, WORKSPACE
+
 PACKAGE = Path(__file__).resolve().parent.parent
-WORKSPACE = PACKAGE.parent.parent
 MODULE = "annals_trace"
-GLIBC = "2.28"
-#: Cargo's packages, and the files of each: as Cargo names it, and where the wheel has it.
+#: Files that Cargo builds: as Cargo names them, and where the wheel has them.
 BUILT = {
-    "annals-python": ("libannals_python.so", "_native.abi3.so"),
-    "annals-cli": ("trace-cli", "_installed/bin/trace-cli"),
-    "libannals": ("libannals.so", "_installed/lib/libannals.so"),
-    "libannals-instrument": ("libannals_instrument.so", "_installed/lib/libannals_instrument.so"),
-    "annals-mpi": ("libannals_mpi.so", "_installed/lib/libannals_mpi.so"),
+    "libannals_python.so": "_native.abi3.so",
+    "trace-cli": "_installed/bin/trace-cli",
+    "libannals.so": "_installed/lib/libannals.so",
+    "libannals_instrument.so": "_installed/lib/libannals_instrument.so",
+    "libannals_mpi.so": "_installed/lib/libannals_mpi.so",
 }
 
 
@@ -44,55 +45,9 @@ def _setting(settings: dict | None, name: str, default: str) -> str:
     return value or default
 
 
-def _need(program: str, what: str) -> None:
-    if shutil.which(program) is None:
-        raise SystemExit(f"annals-trace: {program} is missing: install {what}")
-
-
-def _output(*command: str) -> str:
-    return subprocess.run(command, cwd=WORKSPACE, check=True, stdout=subprocess.PIPE, text=True).stdout
-
-
-def _remap() -> dict[str, str]:
-    """Returns compilers' options, by environment variable, that keep the paths of this machine out of messages."""
-    cargo = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"))
-    sysroot = _output("rustc", "--print", "sysroot").strip()
-    # Registries' directories have names with hashes. They are there when the packages are.
-    subprocess.run(["cargo", "fetch", "--locked", "--quiet"], cwd=WORKSPACE, check=True)
-    registries = {str(directory): "crates" for directory in (cargo / "registry" / "src").glob("*")}
-    # The last one that fits is used.
-    paths = {str(Path.home()): "home", sysroot: "rust", str(cargo): "cargo", **registries, str(WORKSPACE): "annals"}
-    # C sources have paths in the messages of their asserts.
-    options = {"RUSTFLAGS": "--remap-path-prefix", "CFLAGS": "-ffile-prefix-map", "CXXFLAGS": "-ffile-prefix-map"}
-    return {
-        variable: " ".join([os.environ.get(variable, ""), *(f"{option}={path}={name}" for path, name in paths.items())]).strip()
-        for variable, option in options.items()
-    }
-
-
-def _build(profile: str, zig: bool) -> Path:
-    """Builds everything. Returns the directory where it is."""
-    _need("cargo", "Rust 1.93 or newer (https://rustup.rs)")
-    _need("cc", "a C compiler (Debian: gcc)")
-    built = Path(json.loads(_output("cargo", "metadata", "--no-deps", "--format-version", "1"))["target_directory"])
-    # The extension is for every Python: which one is first on PATH, if there is one, must not matter.
-    environment = {**os.environ, "PYO3_NO_PYTHON": "1"}
-    if profile == "release":
-        environment |= _remap()
-    packages = [argument for package in BUILT for argument in ("-p", package)]
-    command = ["cargo", "zigbuild" if zig else "build", "--locked", "--profile", profile, *packages]
-    if zig:
-        target = "x86_64-unknown-linux-gnu"
-        command += ["--target", f"{target}.{GLIBC}"]
-        built = built / target
-    # What Cargo prints is for people, and standard output is the frontend's.
-    subprocess.run(command, cwd=WORKSPACE, env=environment, check=True, stdout=sys.stderr)
-    return built / ("debug" if profile == "dev" else profile)
-
-
 def _information(directory: Path, tag: str) -> Path:
     """Returns the directory `.dist-info`, which maturin makes of `pyproject.toml`."""
-    _need("maturin", "it with pip")
+    annals_cargo.need("maturin", "it with pip")
     command = ["maturin", "pep517", "write-dist-info", "--interpreter", sys.executable]
     command += ["--locked", "--compatibility", "linux", "--metadata-directory", str(directory)]
     subprocess.run(command, cwd=PACKAGE, check=True, stdout=sys.stderr)
@@ -114,24 +69,25 @@ def _link_name(library: Path) -> None:
 
     A wheel has no symbolic links, and of two copies a process could load both.
     """
-    dynamic = _output("readelf", "--wide", "--dynamic", str(library))
+    dynamic = annals_cargo.output("readelf", "--wide", "--dynamic", str(library))
     [soname] = re.findall(r"\(SONAME\) .*\[(.+)\]", dynamic)
     library.rename(library.with_name(soname))
     library.write_text(f"/* For linkers; programs load {soname}. */\nINPUT({soname})\n")
 
 
-def _lay_out(directory: Path, built: Path) -> None:
-    """Puts the module into a directory, as it is installed."""
+def _lay_out(directory: Path, built: Path, strip: str) -> None:
+    """Puts the module into a directory, as it is installed. `strip` is the program that strips files."""
     module = directory / MODULE
     module.mkdir()
     for path in (PACKAGE / MODULE).iterdir():
         if path.is_file() and path.suffix in (".py", ".pyi", ".typed"):
             shutil.copy2(path, module / path.name)
-    for source, name in BUILT.values():
+    for source, name in BUILT.items():
         to = module / name
         to.parent.mkdir(parents=True, exist_ok=True)
-        # The profile for users strips; others keep what debuggers need, which is large.
-        subprocess.run(["strip", "-o", to, built / source], check=True)
+        shutil.copy2(built / source, to)
+        # Profiles for users strip; others keep what debuggers need, which is large.
+        subprocess.run([strip, "--strip-all", to], check=True)
     _link_name(module / "_installed" / "lib" / "libannals.so")
     include = module / "_installed" / "include"
     include.mkdir()
@@ -163,37 +119,51 @@ def _pack(directory: Path, information: Path, wheel: Path) -> None:
         add(name, "".join([*record, f"{name},,\n"]).encode(), 0o644)
 
 
-def _tag(zig: bool) -> str:
+def _arch(settings: dict | None, zig: bool) -> str:
+    """Returns the processor that a wheel is for."""
     machine = platform.machine()
-    if zig and machine != "x86_64":
-        raise SystemExit(f"annals-trace: a wheel for other machines (zig=1) is built on x86_64 only; this is {machine}")
-    return f"cp310-abi3-{f'manylinux_{GLIBC}'.replace('.', '_') if zig else 'linux'}_{machine}"
+    arch = _setting(settings, "arch", machine)
+    if not zig and arch != machine:
+        raise SystemExit(f"annals-trace: a wheel for {arch} is built with zig=1 only; this is {machine}")
+    if zig and arch not in annals_cargo.ARCHITECTURES:
+        known = " or ".join(annals_cargo.ARCHITECTURES)
+        raise SystemExit(f"annals-trace: a wheel for other machines (zig=1) is for {known}, not for `{arch}`")
+    return arch
+
+
+def _tag(arch: str, zig: bool) -> str:
+    return f"cp310-abi3-{f'manylinux_{GLIBC}'.replace('.', '_') if zig else 'linux'}_{arch}"
 
 
 def build_wheel(wheel_directory: str, config_settings: dict | None = None, metadata_directory: str | None = None) -> str:
-    for program in ("strip", "readelf"):
-        _need(program, "binutils")
+    annals_cargo.need("readelf", "binutils")
     zig = _setting(config_settings, "zig", "0") == "1"
-    tag = _tag(zig)
-    built = _setting(config_settings, "built", "")
-    built = WORKSPACE / built if built else _build(_setting(config_settings, "profile", "release"), zig)
+    arch = _arch(config_settings, zig)
+    tag = _tag(arch, zig)
+    strip = annals_cargo.strip_program(arch)
+    given = _setting(config_settings, "built", "")
+    if given:
+        built = WORKSPACE / given
+    else:
+        # Wheels for other machines are released, and are used more often than built.
+        profile = _setting(config_settings, "profile", "dist" if zig else "release")
+        built = annals_cargo.build(profile, arch if zig else None)
     with tempfile.TemporaryDirectory(prefix="annals-wheel-") as temporary:
         directory = Path(temporary)
         information = _information(directory, tag)
-        _lay_out(directory, built)
+        _lay_out(directory, built, strip)
         name = f"{information.name.removesuffix('.dist-info')}-{tag}.whl"
         _pack(directory, information, Path(wheel_directory) / name)
     return name
 
 
 def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: dict | None = None) -> str:
-    tag = _tag(_setting(config_settings, "zig", "0") == "1")
-    return _information(Path(metadata_directory), tag).name
+    zig = _setting(config_settings, "zig", "0") == "1"
+    return _information(Path(metadata_directory), _tag(_arch(config_settings, zig), zig)).name
 
 
 def get_requires_for_build_wheel(config_settings: dict | None = None) -> list[str]:
-    zig = _setting(config_settings, "zig", "0") == "1"
-    return ["cargo-zigbuild>=0.20", "ziglang>=0.13"] if zig else []
+    return annals_cargo.ZIG if _setting(config_settings, "zig", "0") == "1" else []
 
 
 def build_sdist(sdist_directory: str, config_settings: dict | None = None) -> str:

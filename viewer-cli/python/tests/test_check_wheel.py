@@ -75,6 +75,22 @@ def test_a_library_for_this_machine_only_is_found(
     assert len([line for line in problems if problem in line and "libannals.so" in line]) > 0, problems
 
 
+def test_a_library_that_not_every_machine_has_is_found(good: dict[str, bytes], tmp_path: Path) -> None:
+    compiled(tmp_path, "int two(void) { return 2; }", "-Wl,-soname,libstdc++.so.6")
+    other = tmp_path / "libother.so"
+    (tmp_path / "library.so").rename(other)
+    library = compiled(tmp_path, "int two(void); int one(void) { return two(); }", "-s", str(other))
+    problems = found(tmp_path, OTHERS, {**good, LIBRARY: library})
+    assert [line for line in problems if "needs libstdc++.so.6" in line], problems
+    assert found(tmp_path, HERE, {**good, LIBRARY: library}) == []
+
+
+def test_a_library_for_another_processor_is_found(good: dict[str, bytes], tmp_path: Path) -> None:
+    others = OTHERS.replace("x86_64", "aarch64")
+    problems = found(tmp_path, others, good)
+    assert any("not for aarch64" in problem for problem in problems), problems
+
+
 def test_a_script_that_finds_no_library_is_found(good: dict[str, bytes], tmp_path: Path) -> None:
     for script in (b"INPUT(libannals.so.0.2)\n", b""):
         problems = found(tmp_path, HERE, {**good, check_wheel.SCRIPT: script})
