@@ -1,34 +1,70 @@
 #!/usr/bin/env bash
-# Makes a Debian package of all that install.sh installs, by cargo-deb (cargo install cargo-deb).
-# Arguments go to install.sh, such as --built target/release. Prints the path of the package.
+# Makes a Debian package of all that install.sh installs, by cargo-deb (cargo install cargo-deb). Builds first, by zig's compiler from
+# PyPI and Cargo's profile `dist`, for glibc 2.28 or later. Prints the path of the package.
 set -euo pipefail
 
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
-cargo deb --version >/dev/null 2>&1 || {
-    echo "deb.sh: cargo-deb is missing: cargo install cargo-deb" >&2
-    exit 1
+usage() {
+    echo "usage: deb.sh [--arch amd64|arm64] [--built DIR | --profile PROFILE] [--pages-by PROGRAM]"
+    echo "  --arch ARCH         the processor that it is for, as Debian names it (default: this machine's)"
+    echo "  --built DIR         build nothing: pack what is in DIR, such as target/release"
+    echo "  --profile PROFILE   build with this machine's compiler, for its glibc"
+    echo "  --pages-by PROGRAM  the trace-cli that prints manual pages, if the processor is another one (default: what is built)"
 }
-built=()
+
+. "$(dirname "${BASH_SOURCE[0]}")/packaging/common.sh"
+
+arch=$machine
+built=
+profile=
+pages_by=
 while [ $# -gt 0 ]; do
     case $1 in
-    --built | --profile)
-        [ $# -ge 2 ] || { echo "usage: deb.sh [--profile PROFILE | --built DIR]" >&2; exit 2; }
-        [ "$1" = --built ] && built+=("$1" "$(realpath "$2")") || built+=("$1" "$2")
+    --arch | --built | --profile | --pages-by)
+        [ $# -ge 2 ] || refuse "$1 needs a value"
+        case $1 in
+        --arch)
+            case $2 in
+            amd64) arch=x86_64 ;;
+            arm64) arch=aarch64 ;;
+            *) refuse "unknown architecture '$2': expected amd64 or arm64" ;;
+            esac
+            ;;
+        --built) built=$2 ;;
+        --profile) profile=$2 ;;
+        --pages-by) pages_by=$2 ;;
+        esac
         shift 2
         ;;
-    *) echo "usage: deb.sh [--profile PROFILE | --built DIR]" >&2; exit 2 ;;
+    --help) usage; exit 0 ;;
+    *) refuse "unknown argument '$1'" ;;
     esac
 done
-cd "$here/../.."
+[ -z "$built" ] || [ -z "$profile" ] || refuse "--built and --profile exclude each other"
+[ -z "$profile" ] || [ "$arch" = "$machine" ] || refuse "--profile builds for this machine ($machine) only"
+cargo deb --version >/dev/null 2>&1 || fail "cargo-deb is missing: cargo install cargo-deb"
+need_python
+[ -z "$built" ] || built=$(existing "$built" --built)
+[ -z "$pages_by" ] || pages_by=$(existing "$pages_by" --pages-by)
+find_pages "$arch" "$pages_by"
+
+if [ -n "$profile" ]; then
+    built=$(python3 "$backend/annals_cargo.py" build --profile "$profile")
+elif [ -z "$built" ]; then
+    built=$(build "$arch")
+fi
+cd "$root"
 # The assets of the package in viewer-cli/Cargo.toml are what lies here.
 stage=target/package
 rm -rf "$stage"
 mkdir -p "$stage"
-DESTDIR=$PWD/$stage bash "$here/install.sh" --prefix /usr "${built[@]}" >&2
+install_into "$PWD/$stage" "$arch" "$built" --prefix /usr
 gzip -9n "$stage"/usr/share/man/man1/trace-cli*.1
 ln -sf trace-cli-merge.1.gz "$stage/usr/share/man/man1/trace-merge.1.gz"
 rm "$stage/usr/share/man/man1/trace-merge.1"
 # Debian's place for zsh.
 mkdir -p "$stage/usr/share/zsh/vendor-completions"
 mv "$stage/usr/share/zsh/site-functions/_trace-cli" "$stage/usr/share/zsh/vendor-completions/"
-cargo deb --quiet --package annals-cli --no-build --no-strip
+for_processor=()
+# The libraries that it needs are asked of this machine's packages, which know none for another processor.
+[ "$arch" = "$machine" ] || for_processor=(--target "$arch-unknown-linux-gnu" --variant foreign)
+cargo deb --quiet --package annals-cli --no-build --no-strip "${for_processor[@]}"
