@@ -1,6 +1,8 @@
 //! The recorder from C and C++: examples, misuse, loading at run time, installation. Everything is
 //! compiled against an installation in a separate directory, as a user's programs are.
 
+mod packages;
+
 use annals_test_support::installation::installed;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -671,95 +673,4 @@ fn the_program_of_the_readme_compiles_and_records() {
     output(Command::new(program).env("ANNALS_DIR", &run));
     let expected = [("solve".to_owned(), 1)];
     assert_eq!(calls(prefix, &run), BTreeMap::from(expected));
-}
-
-/// The Debian package, unpacked below a directory, has all that is needed to record a program and to compile one.
-#[test]
-fn the_debian_package_is_unpacked_and_used() {
-    let root = std::fs::canonicalize(ROOT).expect("the repository");
-    let mut make = Command::new("bash");
-    make.arg(root.join("recorder/capi/deb.sh"));
-    match std::env::var_os("TESTS_BUILT_IN") {
-        Some(built) => make.arg("--built").arg(built),
-        None => make.args(["--profile", "dev"]),
-    };
-    let tools = root.join("target/tools/bin");
-    assert!(
-        tools.join("cargo-deb").exists(),
-        "tests/run.sh installs cargo-deb into target/tools"
-    );
-    let path = std::env::var("PATH").expect("a search path");
-    make.env("PATH", format!("{}:{path}", tools.display()));
-    let package = output(&mut make);
-    let scratch = tempfile::tempdir().expect("a directory");
-    let unpacked = scratch.path().join("unpacked");
-    output(
-        Command::new("dpkg-deb")
-            .arg("--extract")
-            .arg(package.trim())
-            .arg(&unpacked),
-    );
-    let fields = output(Command::new("dpkg-deb").arg("--field").arg(package.trim()));
-    assert!(fields.contains("Package: annals\n"), "{fields}");
-    assert!(fields.contains("Depends: libc6"), "{fields}");
-
-    // A compiled program is recorded, by the library next to the program.
-    let recorded = scratch.path().join("recorded");
-    output(
-        Command::new("c++")
-            .args(["-g", "-finstrument-functions", "-o"])
-            .arg(&recorded)
-            .arg(root.join("viewer-cli/book/src/queens.cpp")),
-    );
-    let cli = unpacked.join("usr/bin/trace-cli");
-    let run = scratch.path().join("run");
-    let mut record = Command::new(&cli);
-    output(
-        record
-            .args(["record", "--quiet", "-o"])
-            .arg(&run)
-            .arg("--")
-            .arg(&recorded),
-    );
-    let regions = output(Command::new(&cli).args(["regions", "--json"]).arg(&run));
-    assert!(regions.contains("\"main\""), "{regions}");
-    let trace = scratch.path().join("run.annals");
-    output(
-        Command::new(unpacked.join("usr/bin/trace-merge"))
-            .arg(&run)
-            .arg("-o")
-            .arg(&trace),
-    );
-
-    // A program is compiled with its headers and library.
-    let mut flags = Command::new("pkg-config");
-    flags.env("PKG_CONFIG_SYSROOT_DIR", &unpacked);
-    flags.env("PKG_CONFIG_PATH", unpacked.join("usr/lib/pkgconfig"));
-    let flags = output(flags.args(["--cflags", "--libs", "annals"]));
-    let program = scratch.path().join("workers");
-    output(
-        Command::new("cc")
-            .arg(root.join("recorder/capi/examples/workers.c"))
-            .arg("-o")
-            .arg(&program)
-            .args(flags.split_whitespace().map(|flag| flag.replace('"', "")))
-            .arg("-lpthread"),
-    );
-    let of_program = scratch.path().join("of program");
-    output(
-        Command::new(&program)
-            .arg(&of_program)
-            .env("LD_LIBRARY_PATH", unpacked.join("usr/lib")),
-    );
-    output(Command::new(&cli).arg("info").arg(&of_program));
-
-    let manual = unpacked.join("usr/share/man/man1/trace-merge.1.gz");
-    let page = output(Command::new("zcat").arg(manual));
-    assert!(page.contains("trace\\-cli"), "{page}");
-    for file in [
-        "bash-completion/completions/trace-cli",
-        "zsh/vendor-completions/_trace-cli",
-    ] {
-        assert!(unpacked.join("usr/share").join(file).exists(), "{file}");
-    }
 }
