@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sets up what the tests need, then passes them all. Runs without input on a fresh Debian or Ubuntu
 # machine with Rust and a C compiler. Set ANNALS_KILLS for more (or fewer) than 300 kills,
-# and ANNALS_LONG=1 for long storms of threads and signals, and damage to every byte.
+# and ANNALS_LONG=1 for long storms of threads and signals, damage to every byte, and packages for other machines.
 #
 #   bash tests/run.sh --quick [COMMIT]
 #
@@ -149,6 +149,17 @@ TESTS_BUILT_IN="$PWD/target/debug" bash tests/jobs.sh
 step "the Python package"
 # A wheel of what is built, in fresh environments and in one with everything that reads tables.
 TESTS_BUILT_IN="$PWD/target/debug" bash viewer-cli/python/tests/run.sh
+
+if [ "${ANNALS_LONG:-}" = 1 ]; then
+    step "packages for other machines"
+    bash tests/packages.sh
+    if [ -n "$(find "$(rustc --print target-libdir --target aarch64-unknown-linux-gnu)" -name 'libstd-*' 2>/dev/null)" ]; then
+        install qemu-user
+        bash tests/packages.sh --arch aarch64
+    else
+        echo "tests/run.sh: NOT TESTED: packages for AArch64 (Rust's standard library for it is missing)"
+    fi
+fi
 
 step "the macros, removed"
 cargo test -p annals-recorder --lib --features off global
