@@ -79,7 +79,7 @@ def test_a_library_that_not_every_machine_has_is_found(good: dict[str, bytes], t
     compiled(tmp_path, "int two(void) { return 2; }", "-Wl,-soname,libstdc++.so.6")
     other = tmp_path / "libother.so"
     (tmp_path / "library.so").rename(other)
-    library = compiled(tmp_path, "int two(void); int one(void) { return two(); }", "-s", str(other))
+    library = compiled(tmp_path, "int two(void); int one(void) { return two(); }", "-s", f"-Wl,{other}")
     problems = found(tmp_path, OTHERS, {**good, LIBRARY: library})
     assert [line for line in problems if "needs libstdc++.so.6" in line], problems
     assert found(tmp_path, HERE, {**good, LIBRARY: library}) == []
