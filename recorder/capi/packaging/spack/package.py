@@ -27,7 +27,7 @@ class Annals(Package):
     # Linux with glibc only.
     for other in ("platform=darwin", "platform=windows", "platform=freebsd"):
         conflicts(other)
-    requires("target=x86_64:", "target=aarch64:", policy="one_of", msg="Annals is for x86-64 and AArch64")
+    requires("target=x86_64:", "target=aarch64:", policy="any_of", msg="Annals is for x86-64 and AArch64")
 
     # MPI is no dependency: the library that records it is the same for every MPI.
     depends_on("c", type="build")
