@@ -175,14 +175,6 @@ pub enum MergeError {
     /// Only a trace can be read so.
     #[error("not a trace: recordings are merged while they are read")]
     NotTrace,
-    /// A part of an analysis that another process gathered cannot be used.
-    #[error("part {number} of the analysis: {why}")]
-    NoPart {
-        /// Its number, from 1.
-        number: usize,
-        /// What is wrong with it.
-        why: String,
-    },
     /// The consumer of the merged events stopped.
     #[error("stopped by the consumer")]
     Stopped,

@@ -17,7 +17,6 @@ use annals_format::{
     Reference, Role, StreamId, StreamTotals, TraceChunk, TraceLoss, TypeColumns, TypeTotals,
 };
 use rustc_hash::FxHashMap;
-use serde::{Deserialize, Serialize};
 
 use crate::messages::across::AcrossWorlds;
 use crate::messages::collectives::Carry;
@@ -44,7 +43,7 @@ const DENSE_RANKS: usize = 1 << 20;
 const DENSE_WORLDS: usize = 8;
 
 /// A step in the life of a message.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum PointToPointKind {
     Send,
     Receive,
@@ -63,7 +62,7 @@ impl PointToPointKind {
 }
 
 /// The order that a collective operation imposes on its begins and ends.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Semantics {
     AllToAll,
     OneToAll,
@@ -139,7 +138,7 @@ const fn takes_part(is_begin: bool, operation: Option<CollectiveOperation>, move
 }
 
 /// One event of a message or a collective operation.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct MessageEvent {
     pub(crate) time_ns: i64,
     pub(crate) communicator: u64,
@@ -167,14 +166,14 @@ impl MessageEvent {
 }
 
 /// The content of an event.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum MessageContent {
     PointToPoint(PointToPoint),
     Collective(Collective),
 }
 
 /// The content of an event of a message.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct PointToPoint {
     pub(crate) tag: i64,
     pub(crate) sequence: u64,
@@ -198,7 +197,7 @@ impl PointToPoint {
 }
 
 /// The content of a begin or an end of a collective operation.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Collective {
     /// Place of the process in the communicator. A negative value means that it is not known.
     pub(crate) place: i64,
@@ -229,7 +228,7 @@ pub(crate) struct Mark<D = ()> {
 }
 
 /// Kinds of a process's events that may be missing because of a loss.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Lost {
     pub(crate) sends: bool,
     pub(crate) receives: bool,

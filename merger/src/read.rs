@@ -38,7 +38,7 @@ use crate::read::query::Query;
 pub use crate::read::slices::SliceLength;
 use crate::read::trace::OpenedTrace;
 pub use crate::read::work::StopFlag;
-use crate::read::work::{SlicePart, Work};
+use crate::read::work::Work;
 use crate::report::Report;
 use crate::window::Window;
 
@@ -226,25 +226,6 @@ impl Reader {
                 ..self.work.clone()
             },
         }
-    }
-
-    /// Returns a reader of the same opened trace whose folds ([`Reader::fold_calls`] and its like) add up only the slices of
-    /// a part: the `number`-th, from 0, of `of` parts with about equally many slices. The states of all parts, merged in
-    /// order, are the state of the trace.
-    ///
-    /// # Panics
-    /// If there is no such part.
-    ///
-    /// # Errors
-    /// If this is not a trace: recordings are read in one piece.
-    pub fn part(&self, number: usize, of: usize) -> Result<Self> {
-        assert!(number < of, "part {number} of {of}, from 0");
-        let Content::Trace(_) = self.content else {
-            return Err(MergeError::NotTrace);
-        };
-        let mut reader = self.stopped_by(&self.work.stop);
-        reader.work.part = SlicePart { number, of };
-        Ok(reader)
     }
 
     /// Returns the number of chunks that were decoded so far, by this reader and all that were made of it.

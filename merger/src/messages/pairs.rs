@@ -4,8 +4,6 @@
 //! [`MessagePairs`] matches them in the order of the trace. It keeps at most [`MESSAGES_IN_FLIGHT`] of them to each
 //! sixteenth of the processes; events that it drops for this are counted in [`MessageCounts::over_limit`].
 
-mod compact;
-
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -14,20 +12,18 @@ use annals_format::{
     Reference, RegionId, StreamId,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
-use serde::{Deserialize, Serialize};
 
 use crate::ReadSummary;
 use crate::messages::causality::MESSAGES_IN_FLIGHT;
 use crate::messages::collectives::{Carry, ConcludedOperation};
 use crate::messages::matching::{Matcher, MessageCounts};
-use crate::messages::pairs::compact::CompactEvents;
 use crate::messages::{
     Extractor, Mark, MessageBatch, MessageContent, MessageLosses, PointToPointKind, SEVERAL,
     TypeKind, TypePlan,
 };
 
 /// The call in which a message was sent or received.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CallAround {
     /// Number of its location among those of the definitions.
     pub location: u32,
@@ -172,7 +168,7 @@ impl Message {
 }
 
 /// Role of an event of a message.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 enum Role {
     /// The start or the cancellation of one.
     #[default]
@@ -185,7 +181,7 @@ enum Role {
 
 /// Data of an event that the matcher keeps until its partner is found. Small, because every event
 /// in flight has it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Detail {
     bytes: u64,
     tag: i64,
@@ -269,10 +265,8 @@ impl Default for Detail {
     }
 }
 
-/// The events of messages of one or several chunks that follow each other. Serialised for the same version of
-/// this crate, they can be fed to a matcher, and nothing else: they have no chunks any more, and no carries.
-#[derive(Debug, Default, Deserialize)]
-#[serde(try_from = "CompactEvents")]
+/// The events of messages of one or several chunks that follow each other.
+#[derive(Debug, Default)]
 pub struct MessageEvents {
     batch: MessageBatch<Detail>,
     /// The next event that [`MessageEvents::set_call`] checks.

@@ -41,8 +41,7 @@ impl SliceLength {
 }
 
 impl OpenedTrace {
-    /// Computes a state of those of `count` slices that are to be read, with several threads: `add` adds the slice with a number to a
-    /// state. States are merged in order, unless the length says that any order will do.
+    /// Computes a state of `count` slices, with several threads: `add` adds the slice with a number to a state. States are merged in order, unless the length says that any order will do.
     fn fold_slices<'a, S: Send>(
         &'a self,
         count: usize,
@@ -53,10 +52,7 @@ impl OpenedTrace {
         mut merge: impl FnMut(&mut S, S),
     ) -> Result<(S, ReadSummary)> {
         let spare = Spare::new(length);
-        let slices = work.part.slices(count);
-        let first = slices.start;
         let fill = |number: usize| {
-            let number = first + number;
             let mut state = spare.take().unwrap_or_else(|| new(number));
             let mut damage = SliceDamage::default();
             add(number, &mut state, &mut damage);
@@ -66,27 +62,21 @@ impl OpenedTrace {
         let mut has_headless = false;
         let mut all: Option<S> = None;
         let mut snapshots: BTreeMap<u64, FormatError> = BTreeMap::new();
-        map_ordered(
-            slices.len(),
-            work.jobs,
-            work.jobs,
-            fill,
-            |_, (state, damage)| {
-                work.stop.check()?;
-                for (entry, error, head) in damage.chunks {
-                    self.lose_chunk(
-                        &mut summary,
-                        entry,
-                        &error,
-                        head.as_deref(),
-                        &mut has_headless,
-                    );
-                }
-                snapshots.extend(damage.snapshots);
-                add_state(&mut all, state, &mut merge);
-                Ok::<(), MergeError>(())
-            },
-        )?;
+        map_ordered(count, work.jobs, work.jobs, fill, |_, (state, damage)| {
+            work.stop.check()?;
+            for (entry, error, head) in damage.chunks {
+                self.lose_chunk(
+                    &mut summary,
+                    entry,
+                    &error,
+                    head.as_deref(),
+                    &mut has_headless,
+                );
+            }
+            snapshots.extend(damage.snapshots);
+            add_state(&mut all, state, &mut merge);
+            Ok::<(), MergeError>(())
+        })?;
         spare.add_to(&mut all, &mut merge);
         for (offset, error) in snapshots {
             self.damaged(&mut summary, offset, &error);

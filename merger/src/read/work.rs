@@ -1,6 +1,5 @@
 //! How an opened input is read: with how many threads, and until when.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -31,25 +30,6 @@ impl StopFlag {
     }
 }
 
-/// Which part of a trace's slices is read, of parts with about equally many slices that follow each other.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct SlicePart {
-    /// Its number, from 0.
-    pub(super) number: usize,
-    /// How many parts there are, at least 1.
-    pub(super) of: usize,
-}
-
-impl SlicePart {
-    const ALL: Self = Self { number: 0, of: 1 };
-
-    /// Returns the numbers of its slices, of `count`.
-    pub(super) fn slices(self, count: usize) -> Range<usize> {
-        let border = |number: usize| (count as u128 * number as u128 / self.of as u128) as usize;
-        border(self.number)..border(self.number + 1)
-    }
-}
-
 /// How chunks are read.
 #[derive(Clone, Debug)]
 pub(super) struct Work {
@@ -57,8 +37,6 @@ pub(super) struct Work {
     pub(super) jobs: usize,
     /// What ends a read.
     pub(super) stop: StopFlag,
-    /// Which slices of a trace are added up.
-    pub(super) part: SlicePart,
     /// Number of chunks that were decoded so far, by all readers of the opened input.
     pub(super) decoded: Arc<AtomicU64>,
 }
@@ -69,7 +47,6 @@ impl Work {
         Self {
             jobs: super::default_jobs(),
             stop: StopFlag::default(),
-            part: SlicePart::ALL,
             decoded: Arc::default(),
         }
     }

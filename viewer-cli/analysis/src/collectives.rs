@@ -15,13 +15,12 @@ use annals_format::{
 };
 use annals_merger::{Event, Places, Query, ReadSummary, Reader, Result, SliceLength, Window};
 use rustc_hash::{FxHashMap, FxHashSet};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::communicators::communicator_name;
 use crate::losses::concerns;
 use crate::mpi_coverage::MpiCoverage;
-use crate::parts::{GatheredSlices, Part, SlicedState, Source, fold_events_of};
-use crate::state::EventState;
+use crate::state::{EventState, fold_events};
 use crate::waits::{LongestWaits, Wait, WaitCause, location_of};
 
 /// Maximum number of operations that wait for members.
@@ -169,7 +168,7 @@ struct BeginType {
 }
 
 /// Properties that several begins of a slice share.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct BeginKey {
     event_type: EventTypeId,
     /// Value of the element that names the communicator.
@@ -180,7 +179,6 @@ struct BeginKey {
 }
 
 /// A begin of an operation.
-#[derive(Serialize, Deserialize)]
 struct Begin {
     /// Number of its [`BeginKey`] in the slice.
     member: u32,
@@ -485,9 +483,8 @@ impl Shared<'_> {
 }
 
 /// The begins of a slice, and the losses between them.
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Default)]
 struct SliceBegins {
-    #[serde(skip)]
     numbers: FxHashMap<BeginKey, u32>,
     members: Vec<BeginKey>,
     begins: Vec<Begin>,
@@ -509,7 +506,6 @@ struct CollectiveState<'a, V> {
     shared: &'a Shared<'a>,
     gathered: Option<Gathered<V>>,
     slice: SliceBegins,
-    later: GatheredSlices,
 }
 
 impl<V: FnMut(&CollectiveInstance<'_>)> CollectiveState<'_, V> {
@@ -564,27 +560,10 @@ impl<V: FnMut(&CollectiveInstance<'_>) + Send> EventState for CollectiveState<'_
     }
 
     fn merge(&mut self, later: Self) {
-        self.add_slice(later.into_slice());
-    }
-}
-
-impl<V: FnMut(&CollectiveInstance<'_>)> SlicedState for CollectiveState<'_, V> {
-    type Slice = SliceBegins;
-
-    fn into_slice(self) -> SliceBegins {
-        self.slice
-    }
-
-    fn add_slice(&mut self, slice: SliceBegins) {
         self.flush();
-        match &mut self.gathered {
-            Some(gathered) => gathered.feed(self.shared, &slice),
-            None => self.later.push(&slice),
+        if let Some(gathered) = &mut self.gathered {
+            gathered.feed(self.shared, &later.slice);
         }
-    }
-
-    fn later(&mut self) -> &mut GatheredSlices {
-        &mut self.later
     }
 }
 
@@ -613,55 +592,28 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// Gathers the begins of a query, whatever slices `reader` reads, or has them from `source`. They are counted if there is a
-/// function that visits the operations.
-fn fold<'a, V: FnMut(&CollectiveInstance<'_>) + Send>(
-    reader: &Reader,
-    shared: &'a Shared<'a>,
-    source: Source<'_>,
-    visit: Option<V>,
-) -> Result<(CollectiveState<'a, V>, ReadSummary)> {
-    let wanted: Vec<EventTypeId> = shared.types.keys().copied().collect();
-    let visit = Mutex::new(visit);
-    let take_visit = |slice| match visit.lock() {
-        Ok(mut visit) if slice == 0 => visit.take(),
-        _ => None,
-    };
-    let new = |slice| CollectiveState {
-        shared,
-        gathered: take_visit(slice).map(Gathered::new),
-        slice: SliceBegins::default(),
-        later: GatheredSlices::default(),
-    };
-    fold_events_of(reader, &from_start(shared.query), wanted, source, new)
-}
-
-/// Gathers what [`collectives_of_parts`] needs of the slices of a [part](Reader::part) of a trace. `None` if no event type of
-/// the query begins collective operations.
-///
-/// # Errors
-/// If the storage fails.
-pub fn gather_collectives(part: &Reader, query: &Query) -> Result<Option<Part>> {
-    let Some(shared) = Shared::of(part.definitions(), query) else {
-        return Ok(None);
-    };
-    let none = None::<fn(&CollectiveInstance<'_>)>;
-    let (state, summary) = fold(part, &shared, Source::Trace, none)?;
-    Part::of(part, state, &summary).map(Some)
-}
-
 /// Counts the collective operations of the query's window, from the trace's beginning on. Returns
 /// `None` if no event type of the query begins collective operations.
 fn gather<V: FnMut(&CollectiveInstance<'_>) + Send>(
     reader: &Reader,
     query: &Query,
-    source: Source<'_>,
     visit: V,
 ) -> Result<Option<(Gathered<V>, ReadSummary)>> {
     let Some(shared) = Shared::of(reader.definitions(), query) else {
         return Ok(None);
     };
-    let (mut state, summary) = fold(reader, &shared, source, Some(visit))?;
+    let wanted: Vec<EventTypeId> = shared.types.keys().copied().collect();
+    let visit = Mutex::new(Some(visit));
+    let take_visit = |slice| match visit.lock() {
+        Ok(mut visit) if slice == 0 => visit.take(),
+        _ => None,
+    };
+    let new = |slice| CollectiveState {
+        shared: &shared,
+        gathered: take_visit(slice).map(Gathered::new),
+        slice: SliceBegins::default(),
+    };
+    let (mut state, summary) = fold_events(reader, &from_start(query), wanted, new)?;
     state.flush();
     let gathered = state.gathered.map(|mut gathered| {
         gathered.finish(query);
@@ -689,7 +641,7 @@ pub fn for_each_collective<V: FnMut(&CollectiveInstance<'_>) + Send>(
     query: &Query,
     visit: V,
 ) -> Result<Option<ReadSummary>> {
-    let found = gather(reader, query, Source::Trace, visit)?;
+    let found = gather(reader, query, visit)?;
     Ok(found.map(|(_, summary)| summary))
 }
 
@@ -717,26 +669,6 @@ pub fn first_loss_of_collectives(
 /// # Errors
 /// If the storage fails.
 pub fn collectives(reader: &Reader, query: &Query) -> Result<Option<(Collectives, ReadSummary)>> {
-    collectives_of(reader, query, Source::Trace)
-}
-
-/// Does what [`collectives`] does, with what [`gather_collectives`] has gathered of all parts of the trace, in order.
-///
-/// # Errors
-/// If the storage fails, or a part cannot be used.
-pub fn collectives_of_parts(
-    reader: &Reader,
-    query: &Query,
-    parts: &[Part],
-) -> Result<Option<(Collectives, ReadSummary)>> {
-    collectives_of(reader, query, Source::Parts(parts))
-}
-
-fn collectives_of(
-    reader: &Reader,
-    query: &Query,
-    source: Source<'_>,
-) -> Result<Option<(Collectives, ReadSummary)>> {
     let definitions = reader.definitions();
     let mut longest = LongestWaits::default();
     let visit = |instance: &CollectiveInstance<'_>| {
@@ -745,7 +677,7 @@ fn collectives_of(
             longest.add(wait_ns, || instance.wait(begin, definitions));
         }
     };
-    let Some((gathered, summary)) = gather(reader, query, source, visit)? else {
+    let Some((gathered, summary)) = gather(reader, query, visit)? else {
         return Ok(None);
     };
     let mpi = MpiCoverage::of(definitions);

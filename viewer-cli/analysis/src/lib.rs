@@ -43,7 +43,6 @@ mod mpi_functions;
 mod mpi_window;
 mod oversubscription;
 mod overview;
-mod parts;
 mod patterns;
 mod recording_cost;
 mod references;
@@ -61,8 +60,8 @@ pub use call_paths::CallPaths;
 pub use call_tree::{TreeCounter, TreeNode, call_tree};
 pub use collectives::{
     CollectiveBegin, CollectiveInstance, CollectiveRow, CollectiveWait, Collectives,
-    IncompleteCollective, collectives, collectives_of_parts, first_loss_of_collectives,
-    for_each_collective, gather_collectives, operation_name,
+    IncompleteCollective, collectives, first_loss_of_collectives, for_each_collective,
+    operation_name,
 };
 pub use colour::{Colour, region_colour};
 pub use critical_path::{CriticalPath, PathRank, PathRegion, PathStay};
@@ -82,16 +81,12 @@ pub use lost_time::{
     CauseRow, ExtraWork, LEAST_SHARE, LostTime, LostTimeOptions, PhaseRow, RankTimes, ThreadTimes,
     WaitStateRow, WorstWait, lost_time,
 };
-pub use messages::{
-    MessageLosses, MessagePairRow, Messages, for_each_message, gather_messages, messages,
-    messages_of_parts,
-};
+pub use messages::{MessageLosses, MessagePairRow, Messages, for_each_message, messages};
 pub use metrics::{MetricPoint, MetricRow, metrics};
 pub use mpi_coverage::MpiCoverage;
 pub use mpi_window::{PartOfRun, part_of_run, starts_or_ends_mpi};
 pub use oversubscription::Oversubscription;
 pub use overview::{BinTimes, CallOverview, LongCall, MOST_LONG_CALLS, call_overview};
-pub use parts::Part;
 pub use patterns::{
     Family, MemberPart, PartWait, collective_waits, late_receiver, late_sender, wrong_order,
 };

@@ -16,12 +16,11 @@ use annals_merger::{
     CallAround, Message, MessageCounts, MessageEvents, MessageExtractor, MessagePairs, Places,
     Query, ReadSummary, Reader, Result, Sink, SliceLength, Window,
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::losses::concerns;
 use crate::mpi_coverage::MpiCoverage;
-use crate::parts::{GatheredSlices, Part, SlicedState, Source, fold_calls_of};
-use crate::state::CallState;
+use crate::state::{CallState, fold_calls};
 use crate::waits::{LateSide, LongestWaits, MessageWaits, Wait};
 
 /// The messages of a pair of ranks. Times in nanoseconds.
@@ -166,14 +165,6 @@ struct OpenSend {
     call: CallAround,
 }
 
-/// What a slice has of messages.
-#[derive(Serialize, Deserialize)]
-struct MessageSlice {
-    events: MessageEvents,
-    /// Calls that were open at the start of the slice, with the times of their leaves.
-    left: Vec<(CallAround, i64)>,
-}
-
 /// The messages of a slice.
 struct MessageState<'a, V> {
     shared: &'a Shared<'a>,
@@ -185,7 +176,6 @@ struct MessageState<'a, V> {
     touched: Vec<usize>,
     /// Calls that were open at the start of the slice, with the times of their leaves.
     left: Vec<(CallAround, i64)>,
-    later: GatheredSlices,
 }
 
 impl<V: FnMut(&Message)> MessageState<'_, V> {
@@ -280,64 +270,15 @@ impl<V: FnMut(&Message) + Send> CallState for MessageState<'_, V> {
     const SLICES: SliceLength = SliceLength::Short;
 
     fn merge(&mut self, later: Self) {
-        self.add_slice(later.into_slice());
-    }
-}
-
-impl<V: FnMut(&Message)> SlicedState for MessageState<'_, V> {
-    type Slice = MessageSlice;
-
-    fn into_slice(self) -> MessageSlice {
-        MessageSlice {
-            events: self.events,
-            left: self.left,
-        }
-    }
-
-    fn add_slice(&mut self, slice: MessageSlice) {
         self.flush();
         let Some(matched) = &mut self.matched else {
-            self.later.push(&slice);
             return;
         };
-        for (call, left_ns) in &slice.left {
+        for (call, left_ns) in &later.left {
             matched.pairs.leave(call, *left_ns);
         }
-        matched.feed(self.shared, &slice.events);
+        matched.feed(self.shared, &later.events);
     }
-
-    fn later(&mut self) -> &mut GatheredSlices {
-        &mut self.later
-    }
-}
-
-/// Gathers the messages of a query, whatever slices `reader` reads, or has them from `source`. They are matched if there is a
-/// function that visits them.
-fn fold<'a, V: FnMut(&Message) + Send>(
-    reader: &Reader,
-    shared: &'a Shared<'a>,
-    source: Source<'_>,
-    visit: Option<V>,
-) -> Result<(MessageState<'a, V>, ReadSummary)> {
-    let visit = Mutex::new(visit);
-    let take_visit = |slice| match visit.lock() {
-        Ok(mut visit) if slice == 0 => visit.take(),
-        _ => None,
-    };
-    let locations = reader.definitions().locations.len();
-    let new = |slice| MessageState {
-        shared,
-        matched: take_visit(slice).map(|visit| Matched {
-            pairs: MessagePairs::new(Arc::clone(&shared.extractor)),
-            visit,
-        }),
-        events: MessageEvents::default(),
-        open: vec![Vec::new(); locations],
-        touched: Vec::new(),
-        left: Vec::new(),
-        later: GatheredSlices::default(),
-    };
-    fold_calls_of(reader, &from_start(shared.query), source, new)
 }
 
 /// Matches the messages from the trace's beginning, and calls `visit` with those of the query's
@@ -353,35 +294,30 @@ pub fn for_each_message<V: FnMut(&Message) + Send>(
     query: &Query,
     visit: V,
 ) -> Result<Option<(MessageCounts, ReadSummary)>> {
-    for_each_message_of(reader, query, Source::Trace, visit)
-}
-
-fn for_each_message_of<V: FnMut(&Message) + Send>(
-    reader: &Reader,
-    query: &Query,
-    source: Source<'_>,
-    visit: V,
-) -> Result<Option<(MessageCounts, ReadSummary)>> {
     let Some(shared) = Shared::of(reader, query)? else {
         return Ok(None);
     };
-    let (mut state, summary) = fold(reader, &shared, source, Some(visit))?;
+    let visit = Mutex::new(Some(visit));
+    let take_visit = |slice| match visit.lock() {
+        Ok(mut visit) if slice == 0 => visit.take(),
+        _ => None,
+    };
+    let locations = reader.definitions().locations.len();
+    let new = |slice| MessageState {
+        shared: &shared,
+        matched: take_visit(slice).map(|visit| Matched {
+            pairs: MessagePairs::new(Arc::clone(&shared.extractor)),
+            visit,
+        }),
+        events: MessageEvents::default(),
+        open: vec![Vec::new(); locations],
+        touched: Vec::new(),
+        left: Vec::new(),
+    };
+    let (mut state, summary) = fold_calls(reader, &from_start(query), new)?;
     state.flush();
     let counts = state.matched.map(|matched| matched.finish(&shared));
     Ok(Some((counts.unwrap_or_default(), summary)))
-}
-
-/// Gathers what [`messages_of_parts`] needs of the slices of a [part](Reader::part) of a trace. `None` if no event type is of
-/// messages.
-///
-/// # Errors
-/// If the storage fails.
-pub fn gather_messages(part: &Reader, query: &Query) -> Result<Option<Part>> {
-    let Some(shared) = Shared::of(part, query)? else {
-        return Ok(None);
-    };
-    let (state, summary) = fold(part, &shared, Source::Trace, None::<fn(&Message)>)?;
-    Part::of(part, state, &summary).map(Some)
 }
 
 /// Returns the query for matching: everything from the trace's start to the end of a query's
@@ -446,26 +382,6 @@ impl MessageLosses {
 /// # Errors
 /// If the storage fails.
 pub fn messages(reader: &Reader, query: &Query) -> Result<Option<(Messages, ReadSummary)>> {
-    messages_of(reader, query, Source::Trace)
-}
-
-/// Does what [`messages`] does, with what [`gather_messages`] has gathered of all parts of the trace, in order.
-///
-/// # Errors
-/// If the storage fails, or a part cannot be used.
-pub fn messages_of_parts(
-    reader: &Reader,
-    query: &Query,
-    parts: &[Part],
-) -> Result<Option<(Messages, ReadSummary)>> {
-    messages_of(reader, query, Source::Parts(parts))
-}
-
-fn messages_of(
-    reader: &Reader,
-    query: &Query,
-    source: Source<'_>,
-) -> Result<Option<(Messages, ReadSummary)>> {
     let definitions = reader.definitions();
     let processes = definitions.processes.keys();
     let ranks: Vec<u32> = processes.map(|id| definitions.rank_of(*id)).collect();
@@ -495,7 +411,7 @@ fn messages_of(
             longest.add(wait.to_ns - wait.from_ns, || wait.named(definitions));
         }
     };
-    let Some((counts, summary)) = for_each_message_of(reader, query, source, visit)? else {
+    let Some((counts, summary)) = for_each_message(reader, query, visit)? else {
         return Ok(None);
     };
     let losses = MessageLosses::new(definitions, &summary, query);

@@ -210,11 +210,6 @@ def count_regions(paths: list[str], number: int, of: int) -> bytes | None:
     return _native.region_sums(paths, number, of, 1)
 
 
-def gather_part(paths: list[str], what: str, number: int, of: int) -> bytes | None:
-    """Returns what an analysis needs of a part of a trace, or nothing if there is none, or if the part is damaged."""
-    return _native.gather_part(paths, what, number, of)
-
-
 def answer(paths: list[str], what: str) -> str:
     """Returns the answer of an analysis."""
     return _native.answer(paths, what, 1)
@@ -333,17 +328,15 @@ def analyse(
     """Returns what ``trace-cli`` answers to a command with ``--json``, byte for byte.
 
     ``regions`` is counted by groups of recordings (of other inputs: of ranks), each in a task, and added up. The others follow
-    messages and operations from rank to rank in the order of time. For ``messages`` and ``collectives`` of a trace, tasks gather
-    these events from parts of it, and this process follows them from part to part: it holds what the tasks gathered, about 10
-    bytes for each of these events. If the inputs are recordings, each of the two is one task that reads them directly: if they
-    are many, ``merge`` them first, and analyse the trace. ``why`` is one task.
+    messages and operations from rank to rank in the order of time, in one task: if the recordings are many, ``merge`` them first,
+    and analyse the trace.
 
     Args:
         inputs: A trace, a recording, a directory of recordings, an OTF2 archive, or several of them.
         what: ``regions``, ``messages``, ``collectives`` or ``why``.
         executor: Runs the tasks: anything that follows ``concurrent.futures.Executor``. Each task takes one thread. Default: this
             process, with a thread for each processor.
-        groups: Number of groups, or of parts of a trace. Each asks all inputs for what ranks and clocks need. Default: the number of
+        groups: Number of groups. Each asks all inputs for what ranks and clocks need. Default: the number of
             workers, if the executor says it, else of processors.
         progress: Called with the step, the number of its tasks that are done, and their number. Default: a bar on standard error,
             if that is a terminal.
@@ -365,11 +358,6 @@ def analyse(
     of = min(groups or _workers_of(executor), _MOST_SLICES)
     run = _Run(executor, progress or _bar(), paths, keeps_results=False)
     try:
-        if what in ("messages", "collectives") and of > 1 and _native.is_trace(paths):
-            gathers = [(f"part {number + 1} of {of}", gather_part, (paths, what, number, of)) for number in range(of)]
-            parts = [part for part in run.all(what, gathers) if part is not None]
-            if len(parts) == of:
-                return _native.answer_of_parts(paths, what, parts)
         if what != "regions" or of == 1:
             return run.all(what, [(what, answer, (paths, what))])[0]
         tasks = [(f"group {number + 1} of {of}", count_regions, (paths, number, of)) for number in range(of)]

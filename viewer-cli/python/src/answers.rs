@@ -3,13 +3,12 @@
 use std::path::PathBuf;
 
 use annals_analysis::{
-    Collectives, CostSums, Grouping, LostTime, LostTimeOptions, Messages, Part, PartOfRun,
-    RecordingCost, RegionNames, RegionSums, region_times,
+    CostSums, Grouping, LostTime, LostTimeOptions, PartOfRun, RecordingCost, RegionNames,
+    RegionSums, region_times,
 };
-use annals_merger::{EventFilter, MergeError, Query, ReadSummary, Reader, Symbols};
+use annals_merger::{EventFilter, MergeError, Query, Reader, Symbols};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
 use crate::errors;
@@ -40,15 +39,15 @@ fn of_read(error: MergeError) -> PyErr {
 }
 
 /// Makes the answer of `messages`.
-fn messages(found: annals_merger::Result<Option<(Messages, ReadSummary)>>) -> PyResult<String> {
+fn messages(reader: &Reader, query: &Query) -> PyResult<String> {
+    let found = annals_analysis::messages(reader, query);
     let why = "no event type is a message: nothing has the role send or receive";
     json(&found.map_err(of_read)?.ok_or_else(|| absent(why))?.0)
 }
 
 /// Makes the answer of `collectives`.
-fn collectives(
-    found: annals_merger::Result<Option<(Collectives, ReadSummary)>>,
-) -> PyResult<String> {
+fn collectives(reader: &Reader, query: &Query) -> PyResult<String> {
+    let found = annals_analysis::collectives(reader, query);
     let why = "no event type begins collective operations: nothing has the role collective-begin";
     json(&found.map_err(of_read)?.ok_or_else(|| absent(why))?.0)
 }
@@ -93,8 +92,8 @@ pub(crate) fn answer(
                 let times = region_times(&reader, &query, Grouping::None);
                 json(&times.map_err(of_read)?.0)
             }
-            "messages" => messages(annals_analysis::messages(&reader, &query)),
-            "collectives" => collectives(annals_analysis::collectives(&reader, &query)),
+            "messages" => messages(&reader, &query),
+            "collectives" => collectives(&reader, &query),
             "why" => why(&reader),
             _ => Err(absent("what: regions, messages, collectives or why")),
         }
@@ -106,67 +105,6 @@ pub(crate) fn answer(
 pub(crate) fn list_inputs(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<Vec<PathBuf>> {
     waiting::run(py, move |_| {
         annals_merger::list_inputs(&paths, None).map_err(of_read)
-    })
-}
-
-/// Returns whether the inputs are one trace: only its slices can be gathered.
-#[pyfunction]
-pub(crate) fn is_trace(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<bool> {
-    waiting::run(py, move |_| {
-        let found = annals_merger::find(&paths, None).map_err(of_read)?;
-        Ok(found.only_trace().is_some())
-    })
-}
-
-/// Gathers what `messages` or `collectives` needs of the `number`-th of `of` parts of a trace, from 0. `None` if there is nothing
-/// of this kind, or if the part is damaged: the answer is that of one process then.
-#[pyfunction]
-pub(crate) fn gather_part(
-    py: Python<'_>,
-    paths: Vec<PathBuf>,
-    what: String,
-    number: usize,
-    of: usize,
-) -> PyResult<Option<Py<PyBytes>>> {
-    if number >= of {
-        return Err(absent("number is less than of"));
-    }
-    let bytes = waiting::run(py, move |stop| {
-        let reader = open(&paths, 1)?.stopped_by(stop);
-        let part = reader.part(number, of).map_err(of_read)?;
-        let gathered = match &*what {
-            "messages" => annals_analysis::gather_messages(&part, &Query::new()),
-            "collectives" => annals_analysis::gather_collectives(&part, &Query::new()),
-            _ => return Err(absent("what: messages or collectives")),
-        };
-        let whole = gathered.map_err(of_read)?.filter(|part| !part.has_damage());
-        Ok(whole.map(|part| part.encode()))
-    })?;
-    Ok(bytes.map(|bytes| PyBytes::new(py, &bytes).unbind()))
-}
-
-/// Returns the answer of `messages` or `collectives` of a trace from what was gathered of all its parts.
-#[pyfunction]
-pub(crate) fn answer_of_parts(
-    py: Python<'_>,
-    paths: Vec<PathBuf>,
-    what: String,
-    parts: Vec<PyBackedBytes>,
-) -> PyResult<String> {
-    waiting::run(py, move |stop| {
-        let reader = open(&paths, 0)?.stopped_by(stop);
-        let query = Query::new();
-        let parts = parts.iter().enumerate();
-        let parts = parts.map(|(number, bytes)| Part::decode(bytes, number));
-        let parts: annals_merger::Result<Vec<Part>> = parts.collect();
-        let parts = parts.map_err(of_read)?;
-        match &*what {
-            "messages" => messages(annals_analysis::messages_of_parts(&reader, &query, &parts)),
-            "collectives" => collectives(annals_analysis::collectives_of_parts(
-                &reader, &query, &parts,
-            )),
-            _ => Err(absent("what: messages or collectives")),
-        }
     })
 }
 

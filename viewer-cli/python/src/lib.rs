@@ -34,9 +34,7 @@ mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use super::answers::{
-        answer, answer_of_parts, gather_part, is_trace, list_inputs, region_sums, regions_of_sums,
-    };
+    use super::answers::{answer, list_inputs, region_sums, regions_of_sums};
     #[pymodule_export]
     use super::columns::NumpyColumn;
     #[pymodule_export]

@@ -506,71 +506,10 @@ def test_functions_without_names_are_told_apart_by_their_builds(tmp_path: Path) 
         assert annals_trace.analyse(runs, "regions", executor=executor) == expected
 
 
-@pytest.fixture(scope="module")
-def exchange(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A trace of many messages and operations: its parts are several slices each."""
-    directory = tmp_path_factory.mktemp("exchange")
-    program = directory / "exchange.py"
-    program.write_text(
-        "from mpi4py import MPI\n"
-        "world = MPI.COMM_WORLD\n"
-        "other, data = 1 - world.rank, bytearray(64)\n"
-        "for step in range(60_000):\n"
-        "    world.Sendrecv(data, other, step % 7, bytearray(64), other, step % 7)\n"
-        "    if step % 10 == 0:\n"
-        "        world.Barrier()\n"
-    )
-    command = [MPIRUN, "-n", "2", sys.executable, program]
-    done = trace_cli("record", "-o", directory / "run", "--merge", "--", *command)
-    assert done.returncode == 0, done.stderr
-    return directory / "run.annals"
-
-
-@pytest.mark.parametrize("what", ["messages", "collectives"])
-def test_parts_of_a_trace_are_gathered_by_tasks(what: str, exchange: Path) -> None:
-    steps: list[tuple[str, int, int]] = []
-    with pool(2) as executor:
-        for groups in (2, 5):
-            answer = annals_trace.analyse(
-                exchange, what, executor=executor, groups=groups, progress=lambda *step: steps.append(step)
-            )
-            assert answer == printed(what, exchange)
-    assert [step for step in steps if step[1] == step[2]] == [(what, 2, 2), (what, 5, 5)]
-
-
-def test_parts_of_another_trace_and_too_many_groups_are_refused(exchange: Path, mpi: Path, tmp_path: Path) -> None:
-    moving = tmp_path / "moving.annals"
-    shutil.copy(exchange, moving)
-
-    class Replacing(ThreadPoolExecutor):
-        """Replaces the trace while its second part is waiting."""
-
-        def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-            future = super().submit(fn, *args, **kwargs)
-            future.result()
-            shutil.copy(mpi, tmp_path / "next")
-            os.replace(tmp_path / "next", moving)
-            return future
-
-    with Replacing(1) as executor, pytest.raises(ValueError, match="part 1 of the analysis: it is of another trace"):
-        annals_trace.analyse(moving, "messages", executor=executor, groups=2)
+def test_too_many_groups_are_refused(mpi: Path) -> None:
     for groups in (0, 4097, 2.5, "3"):
         with pytest.raises(ValueError, match="groups is from 1 to 4096"):
-            annals_trace.analyse(exchange, "messages", groups=groups)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("what", ["messages", "collectives"])
-def test_a_trace_with_a_damaged_chunk_is_analysed_in_one_piece(what: str, exchange: Path, tmp_path: Path) -> None:
-    damaged = tmp_path / "damaged.annals"
-    damaged.write_bytes(flip(0.4)(exchange.read_bytes()))
-    info = trace_cli("info", damaged, "--json")
-    expected = printed(what, damaged)
-    assert expected != printed(what, exchange), info.stdout
-    steps: list[tuple[str, int, int]] = []
-    with pool(2) as executor:
-        answer = annals_trace.analyse(damaged, what, executor=executor, progress=lambda *step: steps.append(step))
-    assert answer == expected
-    assert (what, 2, 2) in steps and steps[-1] == (what, 1, 1)
+            annals_trace.analyse(mpi, "messages", groups=groups)  # type: ignore[arg-type]
 
 
 def test_analyses_that_inputs_have_no_events_for_are_refused(run: Path, tmp_path: Path) -> None:
