@@ -142,13 +142,9 @@ fi
 grep -q "the sum is 1499500" "$work/printed" || fail "the program did not run"
 grep -Eq '^leaf +1,000 ' "$work/printed" || fail "1,000 calls of leaf are expected"
 
-if cargo deb --version >/dev/null 2>&1 || PATH=$PWD/target/tools/bin:$PATH cargo deb --version >/dev/null 2>&1; then
-    step "the Debian package for $debian"
-    package=$(PATH=$PWD/target/tools/bin:$PATH bash recorder/capi/deb.sh --arch "$debian" "${built[@]}")
-    fields=$(dpkg-deb --field "$package" Architecture Depends)
-    echo "$(basename "$package"), $(du -m "$package" | cut -f 1) MB: $fields"
-    grep -qx "Architecture: $debian" <<<"$fields" || fail "the package is not for $debian"
-else
-    fail "cargo-deb is missing: tests/run.sh installs it into target/tools"
-fi
+step "the Debian package for $debian"
+package=$(bash recorder/capi/deb.sh --arch "$debian" "${built[@]}")
+fields=$(dpkg-deb --field "$package" Architecture Depends)
+echo "$(basename "$package"), $(du -m "$package" | cut -f 1) MB: $fields"
+grep -qx "Architecture: $debian" <<<"$fields" || fail "the package is not for $debian"
 step "all passed"

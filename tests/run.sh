@@ -126,7 +126,6 @@ tool() {
 }
 step "tools"
 tool mdbook 0.5.4
-tool cargo-deb 3.8.0
 
 step "the README's first command"
 # The first of the README's two commands, as a user runs it.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes a Debian package of all that install.sh installs, by cargo-deb (cargo install cargo-deb). Builds first, by zig's compiler from
+# Makes a Debian package of all that install.sh installs, by dpkg-deb. Builds first, by zig's compiler from
 # PyPI and Cargo's profile `dist`, for glibc 2.28 or later. Prints the path of the package.
 set -euo pipefail
 
@@ -41,7 +41,7 @@ while [ $# -gt 0 ]; do
 done
 [ -z "$built" ] || [ -z "$profile" ] || refuse "--built and --profile exclude each other"
 [ -z "$profile" ] || [ "$arch" = "$machine" ] || refuse "--profile builds for this machine ($machine) only"
-cargo deb --version >/dev/null 2>&1 || fail "cargo-deb is missing: cargo install cargo-deb"
+command -v dpkg-deb >/dev/null || fail "dpkg-deb is missing: install dpkg"
 need_python
 [ -z "$built" ] || built=$(existing "$built" --built)
 [ -z "$pages_by" ] || pages_by=$(existing "$pages_by" --pages-by)
@@ -53,7 +53,6 @@ elif [ -z "$built" ]; then
     built=$(build "$arch")
 fi
 cd "$root"
-# The assets of the package in viewer-cli/Cargo.toml are what lies here.
 stage=target/package
 rm -rf "$stage"
 mkdir -p "$stage"
@@ -64,7 +63,34 @@ rm "$stage/usr/share/man/man1/trace-merge.1"
 # Debian's place for zsh.
 mkdir -p "$stage/usr/share/zsh/vendor-completions"
 mv "$stage/usr/share/zsh/site-functions/_trace-cli" "$stage/usr/share/zsh/vendor-completions/"
-for_processor=()
-# The libraries that it needs are asked of this machine's packages, which know none for another processor.
-[ "$arch" = "$machine" ] || for_processor=(--target "$arch-unknown-linux-gnu" --variant foreign)
-cargo deb --quiet --package annals-cli --no-build --no-strip "${for_processor[@]}"
+case $arch in
+x86_64) debian=amd64 ;;
+aarch64) debian=arm64 ;;
+esac
+glibc=$(python3 "$backend/annals_check.py" --glibc "$arch" "$stage/usr")
+mkdir -p "$stage/usr/share/doc/annals" "$stage/DEBIAN"
+{
+    echo "Annals is licensed under either of two licences, at your choice."
+    for license in "$root/LICENSE-MIT" "$root/LICENSE-APACHE"; do
+        echo
+        cat "$license"
+    done
+} >"$stage/usr/share/doc/annals/copyright"
+cat >"$stage/DEBIAN/control" <<CONTROL
+Package: annals
+Version: $version-1
+Section: devel
+Priority: optional
+Architecture: $debian
+Maintainer: The Annals developers <annals@localhost>
+Installed-Size: $(du -sk "$stage/usr" | cut -f 1)
+Depends: libc6 (>= $glibc), libgcc-s1
+Description: records programs, merges recordings, and answers questions about traces
+ Records what a parallel program does, event by event, and puts the events of all its processes into one global order.
+ Contains trace-cli and trace-merge, the libraries that record MPI and compiled functions, and headers for C and C++.
+CONTROL
+chmod -R u+rwX,go+rX,go-w "$stage"
+package=${CARGO_TARGET_DIR:-target}/debian/annals_$version-1_$debian.deb
+mkdir -p "$(dirname "$package")"
+dpkg-deb --root-owner-group --build "$stage" "$package" >&2
+realpath "$package"

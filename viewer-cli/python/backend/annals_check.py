@@ -2,8 +2,8 @@
 
     python3 annals_check.py [--this-machine] x86_64|aarch64 DIRECTORY
 
-prints what is wrong with a directory that `install.sh` has filled; then the exit code is 1. Files for other machines may need glibc
-2.28 at most, no other library than glibc's, and may name no directory of this machine; `--this-machine` does not check these three.
+prints what is wrong with a directory that `install.sh` has filled; then the exit code is 1. With `--glibc`, it prints the newest
+version of glibc that a file needs, such as 2.28. Files for other machines may need glibc 2.28 at most, no other library than glibc's, and may name no directory of this machine; `--this-machine` does not check these three.
 
 Needs readelf (Debian: binutils), and nothing but Python's standard library.
 """
@@ -70,6 +70,19 @@ def problems_of_paths(content: bytes, name: str) -> list[str]:
     return found
 
 
+def versions_of_glibc(path: Path) -> set[tuple[int, int]]:
+    """Returns the versions of glibc's symbols that an executable or a shared library needs."""
+    versions = re.findall(r"\bGLIBC_(\d+)\.(\d+)", readelf(path, "--version-info"))
+    return {(int(major), int(minor)) for major, minor in versions}
+
+
+def newest_glibc(directory: Path) -> str:
+    """Returns the newest version of glibc that a file of a directory needs."""
+    files = (path for path in directory.rglob("*") if path.is_file() and not path.is_symlink())
+    programs = (path for path in files if path.open("rb").read(4) == b"\x7fELF")
+    return "{}.{}".format(*max(version for path in programs for version in versions_of_glibc(path)))
+
+
 def problems_of_program(path: Path, name: str, is_for_others: bool, arch: str) -> list[str]:
     """Returns what is wrong with an executable or a shared library."""
     problems = []
@@ -88,9 +101,7 @@ def problems_of_program(path: Path, name: str, is_for_others: bool, arch: str) -
         if section == ".symtab" or is_debugging:
             problems.append(f"{name}: not stripped: has {section}")
     if is_for_others:
-        versions = re.findall(r"\bGLIBC_(\d+)\.(\d+)", readelf(path, "--version-info"))
-        newer = sorted({version for version in ((int(a), int(b)) for a, b in versions) if version > NEWEST_GLIBC})
-        for version in newer:
+        for version in sorted(version for version in versions_of_glibc(path) if version > NEWEST_GLIBC):
             problems.append(f"{name}: needs GLIBC_{version[0]}.{version[1]}, which is newer than {GLIBC}")
         for library in re.findall(r"\(NEEDED\) .*\[(.+)\]", dynamic):
             if not SYSTEM_LIBRARIES.fullmatch(library):
@@ -134,11 +145,15 @@ def problems_of_directory(directory: Path, arch: str, is_for_others: bool) -> li
 def main() -> None:
     parser = argparse.ArgumentParser(prog="annals_check.py", description="Checks the files of a tarball.", allow_abbrev=False)
     parser.add_argument("--this-machine", action="store_true", help="the files are for this machine only")
+    parser.add_argument("--glibc", action="store_true", help="print the newest version of glibc that a file needs")
     parser.add_argument("arch", choices=ARCHITECTURES)
     parser.add_argument("directory", type=Path)
     arguments = parser.parse_args()
     if not arguments.directory.is_dir():
         parser.error(f"{arguments.directory} is not a directory")
+    if arguments.glibc:
+        print(newest_glibc(arguments.directory))
+        return
     found = problems_of_directory(arguments.directory, arguments.arch, not arguments.this_machine)
     for problem in found:
         print(problem)
