@@ -126,21 +126,11 @@ def build(profile: str, arch: str | None = None) -> Path:
 
 
 def strip_program(arch: str) -> str:
-    """Returns the program that strips files of a processor: `strip`, or Rust's `objcopy`, which knows every processor.
-
-    Both strip in place with `--strip-all`, `--strip-unneeded` and `--strip-debug`.
-    """
+    """Returns the program that strips files of a processor in place, by `--strip-all`, `--strip-unneeded` or `--strip-debug`."""
     if arch == platform.machine():
         need("strip", "binutils")
         return "strip"
-    need("rustc", "Rust 1.93 or newer (https://rustup.rs)")
-    host = re.search(r"^host: (.*)$", output("rustc", "-vV"), re.MULTILINE)
-    assert host, "rustc prints its host"
-    program = Path(output("rustc", "--print", "sysroot").strip()) / "lib" / "rustlib" / host[1] / "bin" / "rust-objcopy"
-    found = str(program) if program.exists() else shutil.which("llvm-objcopy")
-    if found is None:
-        raise SystemExit(f"annals: no program strips files for {arch}: install llvm (llvm-objcopy)")
-    return found
+    return str(WORKSPACE / "recorder" / "capi" / "packaging" / "strip.sh")
 
 
 def main() -> None:
