@@ -147,4 +147,5 @@ package=$(bash recorder/capi/deb.sh --arch "$debian" "${built[@]}")
 fields=$(dpkg-deb --field "$package" Architecture Depends)
 echo "$(basename "$package"), $(du -m "$package" | cut -f 1) MB: $fields"
 grep -qx "Architecture: $debian" <<<"$fields" || fail "the package is not for $debian"
+grep -qx "Depends: libc6 (>= 2.28)" <<<"$fields" || fail "the package does not depend on glibc 2.28 alone"
 step "all passed"

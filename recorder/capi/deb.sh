@@ -4,9 +4,10 @@
 set -euo pipefail
 
 usage() {
-    echo "usage: deb.sh [--arch amd64|arm64] [--built DIR | --profile PROFILE] [--pages-by PROGRAM]"
+    echo "usage: deb.sh [--arch amd64|arm64] [--built DIR [--this-machine] | --profile PROFILE] [--pages-by PROGRAM]"
     echo "  --arch ARCH         the processor that it is for, as Debian names it (default: this machine's)"
-    echo "  --built DIR         build nothing: pack what is in DIR, such as target/release"
+    echo "  --built DIR         build nothing: pack what is in DIR, such as target/x86_64-unknown-linux-gnu/dist"
+    echo "  --this-machine      what is in DIR is for this machine's glibc: the package depends on that"
     echo "  --profile PROFILE   build with this machine's compiler, for its glibc"
     echo "  --pages-by PROGRAM  the trace-cli that prints manual pages, if the processor is another one (default: what is built)"
 }
@@ -16,6 +17,7 @@ usage() {
 arch=$machine
 built=
 profile=
+is_for_others=1
 pages_by=
 while [ $# -gt 0 ]; do
     case $1 in
@@ -35,12 +37,15 @@ while [ $# -gt 0 ]; do
         esac
         shift 2
         ;;
+    --this-machine) is_for_others=; shift ;;
     --help) usage; exit 0 ;;
     *) refuse "unknown argument '$1'" ;;
     esac
 done
 [ -z "$built" ] || [ -z "$profile" ] || refuse "--built and --profile exclude each other"
-[ -z "$profile" ] || [ "$arch" = "$machine" ] || refuse "--profile builds for this machine ($machine) only"
+[ -z "$profile" ] || is_for_others=
+[ -n "$is_for_others" ] || [ -n "$built$profile" ] || refuse "--this-machine needs --built DIR"
+[ -n "$is_for_others" ] || [ "$arch" = "$machine" ] || refuse "what is for this machine is for its processor ($machine) only"
 command -v dpkg-deb >/dev/null || fail "dpkg-deb is missing: install dpkg"
 need_python
 [ -z "$built" ] || built=$(existing "$built" --built)
@@ -63,11 +68,15 @@ rm "$stage/usr/share/man/man1/trace-merge.1"
 # Debian's place for zsh.
 mkdir -p "$stage/usr/share/zsh/vendor-completions"
 mv "$stage/usr/share/zsh/site-functions/_trace-cli" "$stage/usr/share/zsh/vendor-completions/"
+if [ -n "$is_for_others" ]; then
+    problems=$(python3 "$backend/annals_check.py" --only-programs "$arch" "$stage") ||
+        fail "what is built in $built makes no package:"$'\n'"$problems"
+fi
 case $arch in
 x86_64) debian=amd64 ;;
 aarch64) debian=arm64 ;;
 esac
-glibc=$(python3 "$backend/annals_check.py" --glibc "$arch" "$stage/usr")
+depends=$(python3 "$backend/annals_check.py" --depends "$arch" "$stage/usr")
 mkdir -p "$stage/usr/share/doc/annals" "$stage/DEBIAN"
 {
     echo "Annals is licensed under either of two licences, at your choice."
@@ -84,7 +93,7 @@ Priority: optional
 Architecture: $debian
 Maintainer: The Annals developers <annals@localhost>
 Installed-Size: $(du -sk "$stage/usr" | cut -f 1)
-Depends: libc6 (>= $glibc), libgcc-s1
+Depends: $depends
 Description: records programs, merges recordings, and answers questions about traces
  Records what a parallel program does, event by event, and puts the events of all its processes into one global order.
  Contains trace-cli and trace-merge, the libraries that record MPI and compiled functions, and headers for C and C++.

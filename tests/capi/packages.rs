@@ -131,7 +131,7 @@ fn a_tarball_of_programs_for_this_machine_only_is_not_made() {
 
 #[test]
 fn scripts_refuse_wrong_arguments_before_they_build() {
-    let wrong: [(&str, &[&str]); 13] = [
+    let wrong: [(&str, &[&str]); 14] = [
         ("tarball.sh", &["--arch"]),
         ("tarball.sh", &["--arch", "amd64"]),
         ("tarball.sh", &["--built"]),
@@ -141,6 +141,7 @@ fn scripts_refuse_wrong_arguments_before_they_build() {
         ("deb.sh", &["--arch"]),
         ("deb.sh", &["--arch", "x86_64"]),
         ("deb.sh", &["--built", "target", "--profile", "dev"]),
+        ("deb.sh", &["--this-machine"]),
         ("deb.sh", &["somewhere"]),
         ("install.sh", &["--built"]),
         ("install.sh", &["--pages-by"]),
@@ -177,7 +178,7 @@ fn scripts_refuse_wrong_arguments_before_they_build() {
 fn the_debian_package_is_unpacked_and_used() {
     let root = root();
     let mut make = script("deb.sh");
-    make.arg("--built").arg(built());
+    make.arg("--built").arg(built()).arg("--this-machine");
     let package = output(&mut make);
     let scratch = tempfile::tempdir().expect("a directory");
     let unpacked = scratch.path().join("unpacked");

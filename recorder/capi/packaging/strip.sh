@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Strips files of any processor in place, with the options that `strip` has, too: --strip-all, --strip-unneeded, --strip-debug. By LLVM's
-# objcopy: that of PATH, or Rust's, which comes with every toolchain but does not find its own library.
+# objcopy: that of PATH, or Rust's, which is part of every toolchain but does not find its own library.
 set -euo pipefail
 
 if command -v llvm-objcopy >/dev/null; then

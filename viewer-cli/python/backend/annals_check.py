@@ -1,9 +1,10 @@
 """Checks the files of packages: wheels (by `check_wheel.py`) and directories that tarballs are made of.
 
-    python3 annals_check.py [--this-machine] x86_64|aarch64 DIRECTORY
+    python3 annals_check.py [--this-machine] [--only-programs] x86_64|aarch64 DIRECTORY
 
-prints what is wrong with a directory that `install.sh` has filled; then the exit code is 1. With `--glibc`, it prints the newest
-version of glibc that a file needs, such as 2.28. Files for other machines may need glibc 2.28 at most, no other library than glibc's, and may name no directory of this machine; `--this-machine` does not check these three.
+prints what is wrong with a directory that `install.sh` has filled; then the exit code is 1. Files for other machines may need glibc
+2.28 at most, no other library than glibc's, and may name no directory of this machine; `--this-machine` does not check these three.
+`--only-programs` checks nothing but executables and shared libraries; `--depends` prints the Debian packages that they need.
 
 Needs readelf (Debian: binutils), and nothing but Python's standard library.
 """
@@ -76,11 +77,13 @@ def versions_of_glibc(path: Path) -> set[tuple[int, int]]:
     return {(int(major), int(minor)) for major, minor in versions}
 
 
-def newest_glibc(directory: Path) -> str:
-    """Returns the newest version of glibc that a file of a directory needs."""
+def depends(directory: Path) -> str:
+    """Returns the Debian packages that the programs and libraries of a directory need, as a package's field Depends has them."""
     files = (path for path in directory.rglob("*") if path.is_file() and not path.is_symlink())
-    programs = (path for path in files if path.open("rb").read(4) == b"\x7fELF")
-    return "{}.{}".format(*max(version for path in programs for version in versions_of_glibc(path)))
+    programs = [path for path in files if path.open("rb").read(4) == b"\x7fELF"]
+    newest = max(version for path in programs for version in versions_of_glibc(path))
+    needs_unwinder = any("[libgcc_s.so.1]" in readelf(path, "--dynamic") for path in programs)
+    return f"libc6 (>= {newest[0]}.{newest[1]})" + ", libgcc-s1" * needs_unwinder
 
 
 def problems_of_program(path: Path, name: str, is_for_others: bool, arch: str) -> list[str]:
@@ -142,19 +145,34 @@ def problems_of_directory(directory: Path, arch: str, is_for_others: bool) -> li
     return found
 
 
+def problems_of_programs(directory: Path, arch: str, is_for_others: bool) -> list[str]:
+    """Returns what is wrong with the executables and shared libraries below a directory."""
+    files = [path for path in sorted(directory.rglob("*")) if path.is_file() and not path.is_symlink()]
+    found = []
+    for path in files:
+        content = path.read_bytes()
+        if content.startswith(b"\x7fELF"):
+            name = path.relative_to(directory).as_posix()
+            found += problems_of_program(path, name, is_for_others, arch)
+            found += problems_of_paths(content, name) if is_for_others else []
+    return found
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="annals_check.py", description="Checks the files of a tarball.", allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog="annals_check.py", description="Checks the files of a package.", allow_abbrev=False)
     parser.add_argument("--this-machine", action="store_true", help="the files are for this machine only")
-    parser.add_argument("--glibc", action="store_true", help="print the newest version of glibc that a file needs")
+    parser.add_argument("--only-programs", action="store_true", help="check executables and shared libraries only")
+    parser.add_argument("--depends", action="store_true", help="print the Debian packages that they need")
     parser.add_argument("arch", choices=ARCHITECTURES)
     parser.add_argument("directory", type=Path)
     arguments = parser.parse_args()
     if not arguments.directory.is_dir():
         parser.error(f"{arguments.directory} is not a directory")
-    if arguments.glibc:
-        print(newest_glibc(arguments.directory))
+    if arguments.depends:
+        print(depends(arguments.directory))
         return
-    found = problems_of_directory(arguments.directory, arguments.arch, not arguments.this_machine)
+    problems = problems_of_programs if arguments.only_programs else problems_of_directory
+    found = problems(arguments.directory, arguments.arch, not arguments.this_machine)
     for problem in found:
         print(problem)
     sys.exit(1 if found else 0)

@@ -113,3 +113,9 @@ def test_names_of_directories_are_found_outside_of_the_manual(directory: Path) -
 def test_a_program_for_another_processor_is_found(directory: Path) -> None:
     found = annals_check.problems_of_directory(directory, OTHER, True)
     assert found and all(f"not for {OTHER}" in problem for problem in found)
+
+
+def test_programs_are_checked_without_what_else_a_tarball_contains(directory: Path) -> None:
+    (directory / "README.md").unlink()
+    assert annals_check.problems_of_programs(directory, platform.machine(), True) == []
+    assert annals_check.problems_of_programs(directory, OTHER, True) != []
