@@ -83,6 +83,9 @@ fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libannals_mpi.so.{major}.{minor}");
     // As libannals_instrument.so.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    // The addresses of the functions that intercept are those of this library, also where a tool before it has functions of
+    // these names.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic-functions");
     let table = std::fs::read_to_string("functions.tsv").expect("functions.tsv can be read");
     let directory = std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
     let (signatures, entry_points) = generate(&table);

@@ -270,16 +270,18 @@ impl LiveMemory {
         // write on, and would be killed where a hole cannot be filled. SAFETY: replaces our own
         // mapping by one of the same size and access; what is in it is accessed as atomics or by
         // one thread each, and any content of pages is sound.
+        // By the system itself: libraries replace the C library's `mremap` (UCX, which MPICH uses), and forget the address.
         let moved = unsafe {
-            libc::mremap(
-                copy.as_mut_ptr().cast(),
+            libc::syscall(
+                libc::SYS_mremap,
+                copy.as_mut_ptr(),
                 length,
                 length,
                 libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED,
                 self.base,
             )
         };
-        if moved != libc::MAP_FAILED {
+        if moved != -1 {
             // It is where the file was.
             std::mem::forget(copy);
         }

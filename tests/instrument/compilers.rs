@@ -8,7 +8,7 @@ const COMPILERS: [(&str, &[&str]); 2] = [
         "g++",
         &[
             "-finstrument-functions",
-            "-finstrument-functions-exclude-file-list=/include/c++/",
+            "-finstrument-functions-exclude-file-list=/c++/",
         ],
     ),
     ("clang++", &["-finstrument-functions-after-inlining"]),

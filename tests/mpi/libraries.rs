@@ -40,6 +40,27 @@ fn a_library_without_names_of_the_profiling_interface_is_recorded() {
     assert_eq!(run.calls(), known.calls());
 }
 
+/// UCX, which an MPI library may use, replaces functions of the C library: what the recorder does with its memory must not depend on
+/// them. A program at a fixed address has nothing else where they would write.
+#[test]
+fn a_program_at_a_fixed_address_ends_as_it_does_unrecorded() {
+    for flavour in flavours() {
+        let program = flavour.scratch().join("fixed");
+        let mut compile = flavour.compile();
+        compile.args(["-w", "-fno-pie", "-no-pie"]);
+        output(compile.arg(source("empty.c")).arg("-o").arg(&program));
+        let plain = flavour.run(&program, &[]);
+        let run = flavour.record(&program, &[], false);
+        assert_eq!(
+            (run.code, run.lines()),
+            (plain.code, plain.lines()),
+            "{}: {}",
+            flavour.name,
+            run.said
+        );
+    }
+}
+
 #[test]
 fn the_events_of_open_mpi_6_have_their_elements_and_the_objects_that_they_are_bound_to() {
     let recording = scratch().join("open-mpi-6");

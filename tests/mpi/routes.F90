@@ -271,7 +271,17 @@ contains
   subroutine communicators()
     integer :: members(1), place
     HANDLE(Comm) :: other, half, alone
+    double precision :: seconds
     HANDLE(Group) :: group, first
+    HANDLE(Request) :: request
+    C(MPI_Comm_idup)(MPI_COMM_WORLD, other, request E)
+    C(MPI_Wait)(request, MPI_STATUS_IGNORE E)
+    C(MPI_Barrier)(other E)
+    C(MPI_Comm_free)(other E)
+    ! A procedure that ends with a jump.
+    C(MPI_Pcontrol)(1)
+    call count('MPI_Wtime')
+    seconds = MPI_Wtime()
     C(MPI_Comm_dup)(MPI_COMM_WORLD, other E)
     C(MPI_Comm_split)(other, mod(rank, 2), rank, half E)
     C(MPI_Barrier)(half E)

@@ -30,7 +30,7 @@ pub struct CompilerFlags {
 }
 
 /// Headers that come with a compiler or the system: what their paths have in them. All functions in them are left out together.
-const SYSTEM_HEADERS: [&str; 3] = ["/include/c++/", "/usr/include/", "/usr/lib/gcc/"];
+const SYSTEM_HEADERS: [&str; 3] = ["/c++/", "/usr/include/", "/usr/lib/gcc/"];
 
 /// Extensions of headers. Most functions in them are inlined, so that nothing else calls a recorder for them: a header is left out as a
 /// whole if at least nine of ten calls of its functions are of those that are left out.
@@ -47,6 +47,7 @@ pub fn compiler_flags(
         // It has no lists of what is left out: those that it does not inline stay.
         CompilerFamily::Clang => CompilerFlags {
             flags: vec!["-finstrument-functions-after-inlining".to_owned()],
+            not_left_out: of_the_program(left_out),
             ..CompilerFlags::default()
         },
     };
@@ -54,6 +55,17 @@ pub fn compiler_flags(
         compiler: compiler.to_string(),
         ..found
     }
+}
+
+/// Returns the names of functions that are not of headers of the system, most calls first.
+fn of_the_program(functions: &BTreeSet<SourceFunction>) -> Vec<String> {
+    let is_own = |function: &&SourceFunction| {
+        let mut headers = SYSTEM_HEADERS.iter();
+        !headers.any(|header| function.file.contains(header))
+    };
+    let mut own: Vec<&SourceFunction> = functions.iter().filter(is_own).collect();
+    own.sort_by_key(|function| std::cmp::Reverse(function.calls));
+    own.iter().map(|function| function.name.clone()).collect()
 }
 
 /// GCC compares each part of its lists with any part of a file's path, as the compiler was given it, and of a function's name without
@@ -180,7 +192,7 @@ mod tests {
         ]));
         let found = gcc_flags(&left_out, &all);
         let flags = [
-            "-finstrument-functions-exclude-file-list=/include/c++/,point.hpp",
+            "-finstrument-functions-exclude-file-list=/c++/,point.hpp",
             "-finstrument-functions-exclude-function-list=Board::get,Tree::find",
         ];
         assert_eq!(found.flags, flags);
@@ -189,6 +201,20 @@ mod tests {
             ["Board::get_all(int)", "Point::fit(int)"]
         );
         assert_eq!(found.not_left_out, ["int pick<int>(int)"]);
+    }
+
+    #[test]
+    fn what_clang_does_not_inline_is_marked_in_the_source() {
+        let all = functions(&[
+            (
+                "std::max(int, int)",
+                "/usr/include/c++/12/bits/stl_algobase.h",
+                100,
+            ),
+            ("Decay::next()", "rules.cpp", 10),
+            ("Growth::next()", "rules.cpp", 20),
+        ]);
+        assert_eq!(of_the_program(&all), ["Growth::next()", "Decay::next()"]);
     }
 
     #[test]

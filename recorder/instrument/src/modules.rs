@@ -45,17 +45,24 @@ unsafe extern "C" fn take(info: *mut libc::dl_phdr_info, _: usize, found: *mut c
     0
 }
 
-fn module(info: &libc::dl_phdr_info, is_program: bool) -> Option<Loaded> {
-    let headers = info.dlpi_phdr;
+/// Returns the addresses of a module, from its first to its last byte in memory.
+pub fn range_of(info: &libc::dl_phdr_info) -> Option<Range<usize>> {
     // SAFETY: the loader provides their number.
-    let headers = unsafe { std::slice::from_raw_parts(headers, info.dlpi_phnum.into()) };
+    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let base = info.dlpi_addr as usize;
     let address = |header: &libc::Elf64_Phdr| base.wrapping_add(header.p_vaddr as usize);
     let loads = headers
         .iter()
         .filter(|header| header.p_type == libc::PT_LOAD);
-    let ends = loads.map(|header| (address(header), address(header) + header.p_memsz as usize));
-    let range = ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
+    let ends = loads.map(|header| address(header)..address(header) + header.p_memsz as usize);
+    ends.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end))
+}
+
+fn module(info: &libc::dl_phdr_info, is_program: bool) -> Option<Loaded> {
+    // SAFETY: the loader provides their number.
+    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+    let base = info.dlpi_addr as usize;
+    let range = range_of(info)?;
     let path = if is_program {
         program_path()
     } else if info.dlpi_name.is_null() {
@@ -70,7 +77,7 @@ fn module(info: &libc::dl_phdr_info, is_program: bool) -> Option<Loaded> {
     Some(Loaded {
         path,
         base,
-        range: range.0..range.1,
+        range,
         build_id: build_id.unwrap_or_default().to_vec(),
     })
 }
@@ -262,7 +269,8 @@ impl Dynamic {
         let (buckets, first, bloom) = (word(table, 0), word(table, 1), word(table, 2));
         let chains = 4 + 2 * bloom + buckets;
         let starts = (4 + 2 * bloom..chains).map(|place| word(table, place));
-        let Some(mut last) = starts.max().filter(|last| *last >= first) else {
+        // An empty bucket is 0.
+        let Some(mut last) = starts.max().filter(|last| *last >= first.max(1)) else {
             return first;
         };
         while word(table, chains + last - first) & 1 == 0 {

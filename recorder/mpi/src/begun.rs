@@ -80,7 +80,7 @@ extern "C" fn note_end() {
         let Some(mpi) = mpi.filter(|_| !IS_ABORTING.load(Ordering::Acquire)) else {
             return;
         };
-        callers::adopt_loaded();
+        callers::adopt_loaded(true);
         unseen::store(mpi.recorder);
         // The library is asked, because some calls do not come through this one.
         let missing = if HAS_WORLD.load(Ordering::Acquire) && mpi.pmpi.is_begun() {

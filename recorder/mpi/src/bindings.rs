@@ -20,8 +20,8 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::ops::Range;
 use std::ptr::null_mut;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use annals_instrument::modules;
 
@@ -33,14 +33,30 @@ use crate::sync::lock;
 /// A procedure of a binding: its addresses, and the number of its function.
 type Procedure = (Range<usize>, usize);
 
-/// Of all bindings, in ascending order of their addresses. Replaced, never freed: calls in progress read it.
-static PROCEDURES: AtomicPtr<Vec<Procedure>> = AtomicPtr::new(null_mut());
+/// Of all bindings.
+#[derive(Clone, Default)]
+struct Table {
+    /// In ascending order of their addresses.
+    procedures: Vec<Procedure>,
+    /// Where each binding is.
+    objects: Vec<Range<usize>>,
+}
 
-/// Adds the procedures of an object, if it is a binding. Returns whether it is one.
+/// Replaced, never freed: calls in progress read it.
+static TABLE: AtomicPtr<Table> = AtomicPtr::new(null_mut());
+
+/// Fewest procedures of a binding: a program's library may happen to have a few functions of such names.
+const FEWEST: usize = 16;
+
+/// Adds the procedures of an object, if it is a binding. Returns whether it is a new one; `None` if it is none.
 ///
 /// The MPI library is no binding, nor is a tool that wraps its functions: both have these functions themselves.
-pub(crate) fn add(info: &libc::dl_phdr_info) -> bool {
-    let numbers = numbers_by_name();
+pub(crate) fn add(info: &libc::dl_phdr_info) -> Option<bool> {
+    static ADDING: Mutex<()> = Mutex::new(());
+    let object = modules::range_of(info)?;
+    if table().is_some_and(|table| table.objects.contains(&object)) {
+        return Some(false);
+    }
     let (mut added, mut has_functions) = (Vec::new(), false);
     modules::each_export(info, |name, range| {
         let name = name.to_bytes();
@@ -48,38 +64,42 @@ pub(crate) fn add(info: &libc::dl_phdr_info) -> bool {
             .binary_search_by(|function| function.name.to_bytes().cmp(name))
             .is_ok();
         has_functions |= is_function && !is_conversion(name);
-        if let Some(number) = procedure(&numbers, name).filter(|_| !range.is_empty()) {
+        if let Some(number) = procedure(numbers_by_name(), name).filter(|_| !range.is_empty()) {
             added.push((range, number));
         }
     });
-    let is_binding = !has_functions && !added.is_empty();
-    if is_binding {
-        static ADDING: Mutex<()> = Mutex::new(());
-        let _adding = lock(&ADDING);
-        added.sort_by_key(|(range, _)| range.start);
-        // Another object may have been there before.
-        let (start, end) = (added[0].0.start, added[added.len() - 1].0.end);
-        let others = procedures().iter();
-        let others = others.filter(|(range, _)| range.end <= start || range.start >= end);
-        added.extend(others.cloned().collect::<Vec<_>>());
-        added.sort_by_key(|(range, _)| range.start);
-        added.dedup_by_key(|(range, _)| range.start);
-        PROCEDURES.store(Box::into_raw(Box::new(added)), Ordering::Release);
+    added.sort_by_key(|(range, _)| range.start);
+    added.dedup_by_key(|(range, _)| range.start);
+    if has_functions || added.len() < FEWEST {
+        return None;
     }
-    is_binding
+    let _adding = lock(&ADDING);
+    let mut next = table().cloned().unwrap_or_default();
+    // Another object may have been there before.
+    let is_other = |range: &Range<usize>| range.end <= object.start || range.start >= object.end;
+    next.procedures.retain(|(range, _)| is_other(range));
+    next.objects.retain(is_other);
+    next.procedures.extend(added);
+    next.procedures.sort_by_key(|(range, _)| range.start);
+    next.objects.push(object);
+    TABLE.store(Box::into_raw(Box::new(next)), Ordering::Release);
+    Some(true)
 }
 
-fn procedures() -> &'static [Procedure] {
-    // SAFETY: null, or a vector that is never freed nor changed.
-    unsafe { PROCEDURES.load(Ordering::Acquire).as_ref() }.map_or(&[], Vec::as_slice)
+fn table() -> Option<&'static Table> {
+    // SAFETY: null, or a table that is never freed nor changed.
+    unsafe { TABLE.load(Ordering::Acquire).as_ref() }
 }
 
 /// Functions by their names in small letters, without `MPI_` or `MPIX_`, and without the `_c` of large counts.
-fn numbers_by_name() -> HashMap<Vec<u8>, usize> {
-    let names = FUNCTIONS.iter().enumerate();
-    names
-        .map(|(number, function)| (plain(function.name.to_bytes()), number))
-        .collect()
+fn numbers_by_name() -> &'static HashMap<Vec<u8>, usize> {
+    static NUMBERS: OnceLock<HashMap<Vec<u8>, usize>> = OnceLock::new();
+    NUMBERS.get_or_init(|| {
+        let names = FUNCTIONS.iter().enumerate();
+        names
+            .map(|(number, function)| (plain(function.name.to_bytes()), number))
+            .collect()
+    })
 }
 
 fn plain(function: &[u8]) -> Vec<u8> {
@@ -89,6 +109,25 @@ fn plain(function: &[u8]) -> Vec<u8> {
         .unwrap_or(name)
         .to_ascii_lowercase()
 }
+
+/// What follows the function's name in symbols of procedures.
+const ENDINGS: [&str; 15] = [
+    "",
+    "_",
+    "__",
+    "_f",
+    "_f08",
+    "_f08_",
+    "_f08ts_",
+    "_f08_large_",
+    "_f08ts_large_",
+    "_wrapper_f08",
+    "_wrapper_f08_c",
+    "_cptr",
+    "_cptr_",
+    "_cptr__",
+    "_cptr_f",
+];
 
 /// Returns the number of the function that a Fortran procedure of this symbol calls: the longest name that the symbol continues
 /// with, as in `mpi_comm_create_group_`, `pmpir_recv_f08ts_`, `MPI_SEND`, `ompi_send_wrapper_f08`.
@@ -102,7 +141,15 @@ fn procedure(numbers: &HashMap<Vec<u8>, usize>, symbol: &[u8]) -> Option<usize> 
     let mut name = &symbol[start + 1..];
     while is_known && !name.is_empty() {
         if let Some(number) = numbers.get(name) {
-            return Some(*number);
+            let ending = &symbol[start + 1 + name.len()..];
+            let ending = ending
+                .strip_prefix(b"_c")
+                .filter(|rest| rest.first() != Some(&b'p'))
+                .unwrap_or(ending);
+            return ENDINGS
+                .iter()
+                .any(|known| known.as_bytes() == ending)
+                .then_some(*number);
         }
         let last = name.iter().rposition(|byte| *byte == b'_')?;
         name = &name[..last];
@@ -240,13 +287,19 @@ extern "C" fn route(entry: usize, return_address: usize) -> usize {
 
 /// Returns whether a call that returns to this address is the program's.
 fn is_of_program(index: usize, return_address: usize) -> bool {
-    match caller(procedures(), return_address) {
+    let Some(table) = table() else { return true };
+    match caller(&table.procedures, return_address) {
         Some(number) if number == index => true,
         Some(number) => {
             let name = |number: usize| FUNCTIONS[number].name.to_bytes();
             plain(name(number)) == plain(name(index))
         }
-        None => FUNCTIONS[index].waits,
+        None => {
+            // The last thing that a procedure does may be a jump: then the call returns to the program.
+            let mut objects = table.objects.iter();
+            let is_inside = objects.any(|object| object.contains(&return_address));
+            !is_inside || FUNCTIONS[index].waits
+        }
     }
 }
 
@@ -295,13 +348,15 @@ mod tests {
             ("mpi_recv_f08ts_", "recv"),
             ("pmpir_recv_f08ts_large_", "recv"),
             ("mpi_send_c_f08ts_", "send"),
+            ("ompi_send_wrapper_f08_c", "send"),
+            ("mpi_win_allocate_cptr_", "win_allocate"),
             ("pmpi_comm_rank_f08_", "comm_rank"),
             ("mpi_comm_create_group_", "comm_create_group"),
             ("mpi_comm_create_f08_", "comm_create"),
             ("pmpixr_comm_shrink_f08_", "comm_shrink"),
             ("MPIX_Barrier_init_f", "barrier_init"),
         ] {
-            let found = procedure(&numbers, symbol.as_bytes());
+            let found = procedure(numbers, symbol.as_bytes());
             let found = found.map(|number| plain(FUNCTIONS[number].name.to_bytes()));
             assert_eq!(found.as_deref(), Some(expected.as_bytes()), "{symbol}");
         }
@@ -313,7 +368,7 @@ mod tests {
             "send_",
             "my_mpi_send_",
         ] {
-            assert_eq!(procedure(&numbers, symbol.as_bytes()), None, "{symbol}");
+            assert_eq!(procedure(numbers, symbol.as_bytes()), None, "{symbol}");
         }
     }
 

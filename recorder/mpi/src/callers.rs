@@ -24,11 +24,12 @@ use crate::unseen;
 /// mpi4py takes it as the sign that the MPI library is in memory, and would not load it. And
 /// functions that no other library has must also be missing for callers that can do without them.
 pub(crate) fn adopt() {
-    adopt_from(0);
+    adopt_from(0, false);
 }
 
-/// Redirects calls of objects that were loaded since the last call.
-pub(crate) fn adopt_loaded() {
+/// Redirects calls of objects that were loaded since the last call. At the end (`is_end`), notes those that bindings among them may
+/// have made.
+pub(crate) fn adopt_loaded(is_end: bool) {
     static ADOPTED: Mutex<(Loads, usize)> = Mutex::new((Loads::NONE, 0));
     // Not waited for: what is called below looks names up, too, and other threads may hold the loader's
     // lock.
@@ -40,20 +41,24 @@ pub(crate) fn adopt_loaded() {
     if loads != earlier {
         // New objects are the last ones.
         let is_longer = loads.removed == earlier.removed;
-        *adopted = (loads, adopt_from(if is_longer { count } else { 0 }));
+        *adopted = (loads, adopt_from(if is_longer { count } else { 0 }, is_end));
     }
 }
 
 /// Redirects calls of the objects from this one on, in the loader's order. Returns the number of all
 /// objects.
-fn adopt_from(first: usize) -> usize {
+fn adopt_from(first: usize, is_end: bool) -> usize {
     let (mut found, mut has_hidden) = (BTreeSet::new(), false);
     let mut past = Vec::new();
     let count = each_import(first, |import, caller| {
-        if let Caller::Program { base } = caller {
-            past.extend(profiled(import.name).map(|function| (function, base)));
+        match (caller, profiled(import.name)) {
+            (Caller::Program { base }, Some(function)) => past.push((function, base)),
+            (Caller::Binding { is_new: true }, Some(function)) if is_end => {
+                unseen::note(function, unseen::PAST);
+            }
+            _ => {}
         }
-        has_hidden |= caller == Caller::Binding || own_hidden(import.name).is_some();
+        has_hidden |= caller.is_binding() || own_hidden(import.name).is_some();
         found.extend(found_here(&import));
     });
     // A tool calls `PMPI_…` for the calls that this library forwards to it.
@@ -70,7 +75,7 @@ fn adopt_from(first: usize) -> usize {
     let is_known = library::is_known();
     let has_version = library::is_there(c"MPI_Get_version");
     each_import(first, |import, caller| {
-        let function = of_binding(import.name).filter(|_| caller == Caller::Binding);
+        let function = of_binding(import.name).filter(|_| caller.is_binding());
         if let Some(function) = function {
             if !replace(import.slot, bindings::entry(function)) {
                 unseen::note(function, unseen::PAST);
@@ -90,9 +95,15 @@ fn adopt_from(first: usize) -> usize {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Caller {
     /// A Fortran binding, whose calls are redirected.
-    Binding,
+    Binding { is_new: bool },
     /// The program, or one of its libraries, at this address.
     Program { base: usize },
+}
+
+impl Caller {
+    const fn is_binding(self) -> bool {
+        matches!(self, Self::Binding { .. })
+    }
 }
 
 /// Objects that are read, in the loader's order.
@@ -143,14 +154,12 @@ unsafe extern "C" fn read_object(
             return;
         }
         let base = info.dlpi_addr as usize;
-        let caller =
-            if any_import(info, |import| profiled(import.name).is_some()) && bindings::add(info) {
-                Caller::Binding
-            } else if is_of_library {
-                return;
-            } else {
-                Caller::Program { base }
-            };
+        let calls_past = any_import(info, |import| profiled(import.name).is_some());
+        let caller = match calls_past.then(|| bindings::add(info)).flatten() {
+            Some(is_new) => Caller::Binding { is_new },
+            None if is_of_library => return,
+            None => Caller::Program { base },
+        };
         any_import(info, |import| {
             (reading.work)(import, caller);
             false

@@ -132,7 +132,9 @@ pub(crate) fn comm_idup<const N: usize, S: Site>(call: Call<N, S>) -> usize {
             kind: RequestKind::Duplicate,
             comm: Some(parent),
             bytes: number,
-            place: call.word(call.at().newcomm),
+            // Every library writes it now, and may be given a place that is gone when the request is complete: Open MPI's Fortran
+            // binding has one on the stack.
+            handle: call.place(call.at().newcomm).handle(&mpi.abi, 0),
             ..Record::DEFAULTS
         };
         if mpi.is_complete_at_once(request) {

@@ -17,7 +17,6 @@ use annals_recorder::{
     FIRST_REMOTE, ObjectId, ProcessId, Recorder, RemoteMembers, StringId, Uncancelled,
 };
 
-use crate::caller_memory::CallerMemory;
 use crate::channels::Channels;
 use crate::communicator::Communicator;
 use crate::events;
@@ -431,10 +430,9 @@ pub(crate) fn make(mpi: &Mpi, handle: usize, origin: &Origin<'_>) -> Option<&'st
 
 /// Adds a communicator that was duplicated.
 pub(crate) fn duplicated(mpi: &Mpi, record: &Record) {
-    let (Some(parent), place) = (record.comm, CallerMemory(record.place)) else {
+    let (Some(parent), handle) = (record.comm, record.handle) else {
         return;
     };
-    let handle = place.handle(&mpi.abi, 0);
     let origin = Origin::Child(parent, None, "dup", record.bytes);
     if handle != mpi.abi.comm_null
         && let Some(made) = make(mpi, handle, &origin)

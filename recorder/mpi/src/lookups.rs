@@ -93,7 +93,7 @@ unsafe extern "C" fn choose(handle: *mut c_void, name: *const c_char) -> Lookup 
     // A panic must not cross into the program.
     let is_hidden = catch_unwind(|| {
         if has_library {
-            uncancelled(callers::adopt_loaded);
+            uncancelled(|| callers::adopt_loaded(false));
         }
         // SAFETY: the requirement of `dlsym`.
         let is_hidden = unsafe { is_hidden(handle, name) };

@@ -73,8 +73,8 @@ pub(crate) struct Record {
     /// For a receive with a wildcard, its number among these receives. For a persistent collective
     /// operation, the number of the next start.
     pub(crate) sequence: u64,
-    /// For a duplicate, the address that its handle will be written to.
-    pub(crate) place: usize,
+    /// For a duplicate, its handle.
+    pub(crate) handle: usize,
 }
 
 impl Record {
@@ -93,7 +93,7 @@ impl Record {
         bytes: 0,
         received: 0,
         sequence: UNKNOWN,
-        place: 0,
+        handle: 0,
     };
 
     /// Creates the record of a receive that has begun.
