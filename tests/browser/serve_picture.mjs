@@ -7,7 +7,8 @@ import fs from 'node:fs';
 /** Codes of colours: no call, calls without time, and colours that no region has. Regions are numbered from 0. */
 const [EMPTY, NO_TIME, UNKNOWN] = [255, 254, 253];
 const COLOURS = ['#d02020', '#20a020', '#2040e0', '#e0a000', '#a020c0', '#00a0a0', '#804000', '#ff60a0', '#607000', '#000000', '#40ff40', '#6080c0', '#ffc0a0', '#c0c000', '#800040', '#00ffff', '#a0a0ff', '#4b0082', '#ff4500', '#2e8b57', '#556677', '#ddaaee', '#113355', '#99bb77'];
-const FRAMES = 1200;
+// Of a busy machine: two minutes of 60 frames a second.
+const FRAMES = 7200;
 const MOST_SAID = 20;
 
 // Numbers that look random, and are the same each time.
