@@ -48,7 +48,7 @@ fn a_program_at_a_fixed_address_ends_as_it_does_unrecorded() {
         let program = flavour.scratch().join("fixed");
         let mut compile = flavour.compile();
         compile.args(["-w", "-fno-pie", "-no-pie"]);
-        output(compile.arg(source("empty.c")).arg("-o").arg(&program));
+        output(compile.arg(source("finalizing.c")).arg("-o").arg(&program));
         let plain = flavour.run(&program, &[]);
         let run = flavour.record(&program, &[], false);
         assert_eq!(
