@@ -41,7 +41,8 @@ impl SliceLength {
 }
 
 impl OpenedTrace {
-    /// Computes a state of `count` slices, with several threads: `add` adds the slice with a number to a state. States are merged in order, unless the length says that any order will do.
+    /// Computes a state of `count` slices, with several threads: `add` adds the slice with a number to a state. States are merged in
+    /// order, unless the length says that any order will do.
     fn fold_slices<'a, S: Send>(
         &'a self,
         count: usize,

@@ -430,9 +430,8 @@ pub(crate) fn make(mpi: &Mpi, handle: usize, origin: &Origin<'_>) -> Option<&'st
 
 /// Adds a communicator that was duplicated.
 pub(crate) fn duplicated(mpi: &Mpi, record: &Record) {
-    let (Some(parent), handle) = (record.comm, record.handle) else {
-        return;
-    };
+    let Some(parent) = record.comm else { return };
+    let handle = record.handle;
     let origin = Origin::Child(parent, None, "dup", record.bytes);
     if handle != mpi.abi.comm_null
         && let Some(made) = make(mpi, handle, &origin)

@@ -29,7 +29,7 @@ class Annals(Package):
         conflicts(other)
     requires("target=x86_64:", "target=aarch64:", policy="any_of", msg="Annals is for x86-64 and AArch64")
 
-    # MPI is no dependency: the library that records it is the same for every MPI.
+    # MPI is not needed for the build: one library records every MPI.
     depends_on("c", type="build")
     depends_on("rust@1.93:", type="build")
 
