@@ -13,6 +13,8 @@ use annals_merger::InputRecording;
 use annals_test_support::mpi_script::{Deed, Script};
 use serde_json::Value;
 
+use crate::serve::serve;
+
 fn text(arguments: &[&str], input: &Path) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trace-cli"));
     command.arg(arguments[0]).arg(input).args(&arguments[1..]);
@@ -93,6 +95,16 @@ fn the_part_between_start_and_end_of_mpi_is_first_and_tables_are_of_all() {
     ] {
         let text = text(arguments, input);
         assert!(text.contains(part), "{arguments:?}: {text}");
+    }
+    for (all, shown) in [(None, Some(200_001)), (Some("--all"), None)] {
+        let arguments: Vec<&Path> = all.into_iter().map(Path::new).chain([input]).collect();
+        let part = &serve(&arguments).ask("lanes")["parallel_part"];
+        let at = |index: usize| part[index].as_str()?.parse::<i64>().ok();
+        assert_eq!(
+            at(0).zip(at(1)).map(|(from, to)| to - from),
+            shown,
+            "{part}"
+        );
     }
     let diff = text(&["diff", &*input.to_string_lossy()], input);
     assert!(diff.starts_with("Both whole runs"), "{diff}");

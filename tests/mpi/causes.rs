@@ -160,8 +160,11 @@ const CAUSES: [Cause; 15] = [
         patterns: &["barrier"],
         ranks: &[2],
         waiters: 3,
-        region: "hybrid", // Its main thread, which waits for the second one there.
-        says: &["Rank 2 enters MPI_Barrier", "its extra time is in hybrid."],
+        region: "assemble",
+        says: &[
+            "Rank 2 enters MPI_Barrier",
+            "its extra time is in assemble.",
+        ],
     },
     Cause {
         name: "nothing",

@@ -49,6 +49,7 @@ mod references;
 mod region_kinds;
 mod region_rows;
 mod region_statistics;
+mod short_calls;
 mod state;
 mod thread_work;
 mod time_profile;
@@ -78,8 +79,8 @@ pub use intervals::{
 pub use locations::LocationNames;
 pub use losses::concerns;
 pub use lost_time::{
-    CauseRow, ExtraWork, LEAST_SHARE, LostTime, LostTimeOptions, PhaseRow, RankTimes, ThreadTimes,
-    WaitStateRow, WorstWait, lost_time,
+    CauseRow, ExtraWork, LEAST_SHARE, LostTime, LostTimeOptions, PhaseRow, RankTimes, WaitStateRow,
+    WorstWait, lost_time,
 };
 pub use messages::{MessageLosses, MessagePairRow, Messages, for_each_message, messages};
 pub use metrics::{MetricPoint, MetricRow, metrics};
@@ -99,8 +100,9 @@ pub use region_rows::{
 pub use region_statistics::{
     Group, Grouping, RegionStats, Statistics, count_region_statistics, region_statistics,
 };
+pub use short_calls::ShortCalls;
 pub use state::{CallState, EventState, fold_calls, fold_events};
-pub use thread_work::{RegionWork, is_mostly_silent, silent_times, thread_work};
+pub use thread_work::{RegionWork, ThreadTimes, is_mostly_silent, silent_times, thread_work};
 pub use time_profile::{TimeProfile, time_profile};
 pub use wait_states::{
     CommunicationTimes, Delay, LocationTimes, PhaseTimes, WaitObserver, WaitPattern, WaitState,

@@ -14,12 +14,11 @@ use crate::bins::bounded;
 use crate::communicators::{CommunicatorNumbers, communicator_name};
 use crate::critical_path::{CriticalPath, PathObserver, path_of};
 use crate::efficiencies::{Efficiencies, EfficiencyModel, RunTimes};
-use crate::event_loop::{LoopRow, event_loop, task_locations};
-use crate::locations::LocationNames;
+use crate::event_loop::{LoopRow, event_loop};
 use crate::mpi_coverage::MpiCoverage;
 use crate::oversubscription::Oversubscription;
 use crate::region_kinds::RegionKinds;
-use crate::thread_work::{is_mostly_silent, thread_work};
+use crate::thread_work::{ThreadTimes, thread_times, work_of_others};
 use crate::wait_states::{
     CommunicationTimes, Delay, PhaseTimes, WaitObserver, WaitPattern, WaitState, wait_states,
 };
@@ -186,21 +185,6 @@ pub struct RankTimes {
     /// The costs of its causes (see [`LostTime::causes`]): time that ranks waited because of its extra work, or because it
     /// received its messages in the wrong order.
     pub caused_ns: i64,
-}
-
-/// Work of a thread. Times in nanoseconds.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct ThreadTimes {
-    /// Its name.
-    pub thread: String,
-    /// Time in regions in which it did not wait, as far as that is recorded, and without silent time.
-    pub useful_ns: i64,
-    /// The region in which it worked longer than the mean of the others, by most.
-    pub region: String,
-    /// By how much.
-    pub region_more_ns: i64,
-    #[serde(skip)]
-    location: LocationId,
 }
 
 /// The waits of a pattern in a call path and a communicator. Times in nanoseconds.
@@ -579,6 +563,9 @@ pub fn lost_time(
     let mut lost = of_sums(&sums, &times, definitions, query.window(), thread_times);
     lost.event_loop = event_loop;
     lost.mpi = mpi;
+    if !lost.causes.is_empty() {
+        name_threads_work(&mut lost.causes, &work_of_others(reader, query)?);
+    }
     if let Some(observer) = observer {
         lost.critical_path = Some(path_of(reader, query.window(), observer, &times)?);
     }
@@ -709,49 +696,6 @@ fn works_alone(sums: &Sums<'_>, times: &CommunicationTimes) -> bool {
     first.calls == 0 && counted.all(|(of, process)| of.calls == 0 && process == alone)
 }
 
-/// Returns the work of the threads of a single rank, in the order of their locations. Those that mostly waited for the ends of
-/// others are left out. Empty if fewer than two worked.
-fn thread_times(reader: &Reader, query: &Query) -> Result<Vec<ThreadTimes>> {
-    let definitions = reader.definitions();
-    let mut work: BTreeMap<LocationId, BTreeMap<RegionId, i64>> = BTreeMap::new();
-    let mut silent_ns: BTreeMap<LocationId, i64> = BTreeMap::new();
-    // Tasks take turns on a thread.
-    let tasks = task_locations(reader)?;
-    let of_threads = thread_work(reader, query)?.into_iter();
-    for ((location, region), of) in of_threads.filter(|((id, _), _)| !tasks.contains(id)) {
-        let regions = work.entry(location).or_default();
-        regions.insert(region, of.exclusive_ns - of.silent_ns);
-        *silent_ns.entry(location).or_default() += of.silent_ns;
-    }
-    work.retain(|location, regions| {
-        let useful_ns: i64 = regions.values().sum();
-        useful_ns > 0 && !is_mostly_silent(silent_ns[location], useful_ns + silent_ns[location])
-    });
-    let number = work.len() as i64;
-    if number < 2 {
-        return Ok(Vec::new());
-    }
-    let mut sums: BTreeMap<RegionId, i64> = BTreeMap::new();
-    for (region, ns) in work.values().flatten() {
-        *sums.entry(*region).or_default() += ns;
-    }
-    let names = LocationNames::new(definitions);
-    let rows = work.iter().map(|(location, regions)| {
-        let more = regions
-            .iter()
-            .map(|(region, ns)| (ns - (sums[region] - ns) / (number - 1), *region));
-        let (region_more_ns, region) = more.max().unwrap_or((0, RegionId::new(0)));
-        ThreadTimes {
-            thread: names.get(*location).to_owned(),
-            useful_ns: regions.values().sum(),
-            region: definitions.region_name(region),
-            region_more_ns,
-            location: *location,
-        }
-    });
-    Ok(rows.collect())
-}
-
 /// Returns the threads whose times count: those that communicate or work in teams. If a process has none, all of its
 /// threads together count as one, with their mean times; of a single rank, those of `thread_times` count, if there are any.
 fn counted_threads(
@@ -870,6 +814,18 @@ fn wait_state_rows(
         key(a).cmp(&key(b)).then_with(|| names(a).cmp(&names(b)))
     });
     rows
+}
+
+/// Continues the paths of extra work in which threads mostly waited for others of their rank: with what these did.
+fn name_threads_work(causes: &mut [CauseRow], of_others: &BTreeMap<(u32, String), String>) {
+    for cause in causes {
+        for extra in &mut cause.extra {
+            let last = extra.path.last().cloned().unwrap_or_default();
+            extra
+                .path
+                .extend(of_others.get(&(cause.rank, last)).cloned());
+        }
+    }
 }
 
 fn cause_rows(

@@ -18,11 +18,20 @@ pub struct EventCost {
     pub other_ns: [f64; 2],
     /// By how much these may differ, as a share.
     pub error: f64,
+    /// Whether rules left events out while the program ran: what deciding about those cost is not known.
+    pub has_rules: bool,
 }
 
+/// Ends the value of the property where rules left events out.
+const HAS_RULES: &str = " rules";
+
 impl EventCost {
-    /// Reads the value of the property `recording.cost`: five numbers. `None` if it is none.
+    /// Reads the value of the property `recording.cost`: five numbers, and perhaps a word. `None` if it is none.
     fn parse(text: &str) -> Option<Self> {
+        let (text, has_rules) = match text.strip_suffix(HAS_RULES) {
+            Some(numbers) => (numbers, true),
+            None => (text, false),
+        };
         let numbers = text.split(' ').map(|number| number.parse::<f64>().ok());
         let numbers: Option<Vec<f64>> = numbers.collect();
         match numbers?.as_slice() {
@@ -30,6 +39,7 @@ impl EventCost {
                 call_ns: [call, call_all],
                 other_ns: [other, other_all],
                 error,
+                has_rules,
             }),
             _ => None,
         }
@@ -39,7 +49,8 @@ impl EventCost {
     pub fn property(&self) -> String {
         let ([call, call_all], [other, other_all]) = (self.call_ns, self.other_ns);
         let error = self.error;
-        format!("{call:.2} {call_all:.2} {other:.2} {other_all:.2} {error:.3}")
+        let rules = if self.has_rules { HAS_RULES } else { "" };
+        format!("{call:.2} {call_all:.2} {other:.2} {other_all:.2} {error:.3}{rules}")
     }
 }
 
@@ -71,6 +82,8 @@ pub struct RecordingCost {
     pub share: f64,
     /// By how much it may differ.
     pub error: f64,
+    /// Whether it is more by what deciding cost about events that rules left out.
+    pub is_lower_bound: bool,
 }
 
 /// The costs of some recordings.
@@ -79,6 +92,7 @@ pub struct CostSums {
     /// Of the thread that recorded most: what its events cost it, and all threads, nanoseconds.
     worst_ns: [f64; 2],
     error: f64,
+    has_rules: bool,
     /// By host: number of threads with events, and of processors for them. 0 processors means that it is not known.
     hosts: BTreeMap<String, (usize, usize)>,
     /// Start of the first process, and end of the last, nanoseconds.
@@ -93,6 +107,7 @@ impl CostSums {
     ) -> Self {
         let mut sums = Self::default();
         let costs = costs_of(definitions);
+        sums.has_rules = costs.values().any(|cost| cost.has_rules);
         for of in &definitions.properties {
             let process = definitions.processes.get(&of.process);
             if let Some(process) = process
@@ -153,6 +168,7 @@ impl CostSums {
     /// Adds the costs of other recordings of the run.
     pub fn merge(&mut self, other: &Self) {
         self.add_worst(other.worst_ns, other.error);
+        self.has_rules |= other.has_rules;
         for (host, (threads, processors)) in &other.hosts {
             let known = self.hosts.entry(host.clone()).or_default();
             *known = (known.0 + threads, known.1.max(*processors));
@@ -178,7 +194,11 @@ impl CostSums {
         let is_full = hosts.any(|(threads, processors)| *processors != 0 && threads >= processors);
         let share = self.worst_ns[usize::from(is_full)] / run_ns as f64;
         let error = share * self.error;
-        (share > 0.0).then_some(RecordingCost { share, error })
+        (share > 0.0).then_some(RecordingCost {
+            share,
+            error,
+            is_lower_bound: self.has_rules,
+        })
     }
 }
 
@@ -192,8 +212,12 @@ mod tests {
             call_ns: [5.5, 16.25],
             other_ns: [8.0, 20.0],
             error: 0.125,
+            has_rules: false,
         };
-        assert_eq!(EventCost::parse(&cost.property()), Some(cost));
+        for has_rules in [false, true] {
+            let cost = EventCost { has_rules, ..cost };
+            assert_eq!(EventCost::parse(&cost.property()), Some(cost));
+        }
         assert_eq!(EventCost::parse("1 2 3"), None);
     }
 
@@ -202,6 +226,7 @@ mod tests {
         let one = |threads| CostSums {
             worst_ns: [10.0, 30.0],
             error: 0.5,
+            has_rules: false,
             hosts: [("a".to_owned(), (threads, 2))].into(),
             span_ns: Some((0, 1000)),
         };

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::event_loop::{is_await, task_locations};
 use crate::locations::LocationNames;
 use crate::region_statistics::{Group, Grouping, RegionStats, Statistics, region_statistics};
+use crate::short_calls::{ShortCalls, short_calls};
 use crate::thread_work::{is_mostly_silent, silent_times};
 
 /// One region, of all locations, of a rank or of a location. Times in nanoseconds.
@@ -69,6 +70,9 @@ pub struct RegionRow {
     // Not in JSON: answers from parts of a run do not have it.
     #[serde(skip)]
     pub silent_ns: i64,
+    /// The part of the exclusive time that recording took at most, where most calls are short (see [`ShortCalls`]); else 0.
+    #[serde(skip)]
+    pub recording_ns: i64,
 }
 
 impl RegionRow {
@@ -127,6 +131,9 @@ pub struct RegionTimes {
     /// The run time of the locations that entered regions, together: each counts from the start to the end of its process,
     /// as far as that lies in the window.
     pub run_ns: i64,
+    /// What is known of calls that are shorter than their recording, where most are.
+    #[serde(skip)]
+    pub short_calls: Option<ShortCalls>,
 }
 
 /// How long locations ran, together.
@@ -192,11 +199,7 @@ pub fn run_times(
         let life = process.and_then(|process| definitions.process_ends.get(&process));
         let (start_ns, end_ns) = life.map_or((0, reader.end_ns()), |l| (l.start_ns, l.end_ns));
         let error_ns = life.map_or(0, |life| life.end_error_ns);
-        let group = match grouping {
-            Grouping::None => Group::All,
-            Grouping::Rank => Group::Rank(definitions.rank_of_location(location)),
-            Grouping::Location => Group::Location(location),
-        };
+        let group = Group::of(definitions, grouping, location);
         let latest_ns = end_ns.saturating_add_unsigned(error_ns);
         let (end_ns, latest_ns) = (end_ns.min(kept_to_ns), latest_ns.min(kept_to_ns));
         times.entry(group).or_default().add(RunTime {
@@ -218,6 +221,7 @@ pub fn region_times(
 ) -> Result<(RegionTimes, ReadSummary)> {
     let (mut sums, summary) = RegionSums::of(reader, query, grouping)?;
     sums.silent_ns = silent_times(reader, query, grouping, &sums.statistics)?;
+    sums.short_calls = short_calls(reader, query, grouping, &sums.statistics)?;
     let takes = |region| query.takes_region(region);
     Ok((sums.into_times(reader.definitions(), takes), summary))
 }
@@ -232,6 +236,8 @@ pub struct RegionSums {
     has_loss: bool,
     /// Silent times, of the regions that have any: see [`silent_times`]. They are not passed on.
     silent_ns: BTreeMap<(Group, RegionId), i64>,
+    /// Where most calls are shorter than their recording. They are not passed on either.
+    short_calls: Option<ShortCalls>,
 }
 
 /// Sums of all ranks of a group, and the names of regions, in the form in which they are passed on.
@@ -327,6 +333,7 @@ impl RegionSums {
             run_times: run_times(reader, query, grouping)?,
             has_loss: losses.any(|loss| !loss.cause.is_suppressed()),
             silent_ns: BTreeMap::new(),
+            short_calls: None,
         };
         Ok((sums, summary))
     }
@@ -424,6 +431,7 @@ impl RegionSums {
             run_times: run_times.into_iter().collect(),
             has_loss: encoded.has_loss,
             silent_ns: BTreeMap::new(),
+            short_calls: None,
         })
     }
 
@@ -478,8 +486,12 @@ impl RegionSums {
             .map(|((group, region), stats)| {
                 let (rank, location) = place_of(definitions, &names, group);
                 let row = row(definitions, rank, location, region, &stats, run_ns);
+                let key = (group, region);
+                let recording = self.short_calls.as_ref();
+                let recording = recording.and_then(|short| short.recording_ns.get(&key));
                 RegionRow {
-                    silent_ns: self.silent_ns.get(&(group, region)).copied().unwrap_or(0),
+                    silent_ns: self.silent_ns.get(&key).copied().unwrap_or(0),
+                    recording_ns: recording.copied().unwrap_or(0).min(row.exclusive_ns),
                     ..row
                 }
             })
@@ -495,6 +507,7 @@ impl RegionSums {
             regions: rows,
             outside,
             run_ns,
+            short_calls: self.short_calls,
         }
     }
 }
@@ -549,6 +562,7 @@ fn row(
         uncertain_calls_is_lower_bound: stats.uncertain_is_lower_bound,
         time_is_uncertain: stats.counted.is_time_uncertain,
         silent_ns: 0,
+        recording_ns: 0,
     }
 }
 

@@ -27,6 +27,17 @@ pub enum Group {
     Location(LocationId),
 }
 
+impl Group {
+    /// Returns the group of a location.
+    pub fn of(definitions: &Definitions, grouping: Grouping, location: LocationId) -> Self {
+        match grouping {
+            Grouping::None => Self::All,
+            Grouping::Rank => Self::Rank(definitions.rank_of_location(location)),
+            Grouping::Location => Self::Location(location),
+        }
+    }
+}
+
 /// How statistics are grouped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Grouping {
@@ -224,11 +235,8 @@ fn count(
 ) -> Result<(Statistics, u64, ReadSummary)> {
     let definitions = reader.definitions();
     let calls = Calls::new(definitions, query);
-    let groups = calls.locations().iter().map(|id| match grouping {
-        Grouping::None => Group::All,
-        Grouping::Rank => Group::Rank(definitions.rank_of_location(*id)),
-        Grouping::Location => Group::Location(*id),
-    });
+    let groups = calls.locations().iter();
+    let groups = groups.map(|id| Group::of(definitions, grouping, *id));
     let (group_of, groups) = number(groups);
     let window = query.window();
     let new = |_| Counter {

@@ -10,7 +10,10 @@ use annals_format::{Definitions, LocationId, ProcessId, RegionId};
 use annals_merger::calls::{CallSink, Close, Frame};
 use annals_merger::{Calls, Query, Reader, Result, Sink, SliceLength, Window};
 
-use crate::event_loop::is_await;
+use serde::Serialize;
+
+use crate::event_loop::{is_await, task_locations};
+use crate::locations::LocationNames;
 use crate::region_kinds::{RegionKind, RegionKinds};
 use crate::region_statistics::{Group, Grouping, Statistics};
 use crate::state::{CallState, fold_calls};
@@ -176,6 +179,113 @@ pub fn thread_work(
     Ok(work)
 }
 
+/// Work of a thread. Times in nanoseconds.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct ThreadTimes {
+    /// Its name.
+    pub thread: String,
+    /// Time in regions in which it did not wait, as far as that is recorded, and without silent time.
+    pub useful_ns: i64,
+    /// The region in which it worked longer than the mean of the others, by most.
+    pub region: String,
+    /// By how much.
+    pub region_more_ns: i64,
+    #[serde(skip)]
+    pub(crate) location: LocationId,
+}
+
+/// Returns the work of the threads of a single rank, in the order of their locations. Those that mostly waited for the ends of
+/// others are left out. Empty if fewer than two worked.
+///
+/// # Errors
+/// If the storage fails.
+pub(crate) fn thread_times(reader: &Reader, query: &Query) -> Result<Vec<ThreadTimes>> {
+    let definitions = reader.definitions();
+    let mut work: BTreeMap<LocationId, BTreeMap<RegionId, i64>> = BTreeMap::new();
+    let mut silent_ns: BTreeMap<LocationId, i64> = BTreeMap::new();
+    // Tasks take turns on a thread.
+    let tasks = task_locations(reader)?;
+    let of_threads = thread_work(reader, query)?.into_iter();
+    for ((location, region), of) in of_threads.filter(|((id, _), _)| !tasks.contains(id)) {
+        let regions = work.entry(location).or_default();
+        regions.insert(region, of.exclusive_ns - of.silent_ns);
+        *silent_ns.entry(location).or_default() += of.silent_ns;
+    }
+    work.retain(|location, regions| {
+        let useful_ns: i64 = regions.values().sum();
+        useful_ns > 0 && !is_mostly_silent(silent_ns[location], useful_ns + silent_ns[location])
+    });
+    let number = work.len() as i64;
+    if number < 2 {
+        return Ok(Vec::new());
+    }
+    let mut sums: BTreeMap<RegionId, i64> = BTreeMap::new();
+    for (region, ns) in work.values().flatten() {
+        *sums.entry(*region).or_default() += ns;
+    }
+    let names = LocationNames::new(definitions);
+    let rows = work.iter().map(|(location, regions)| {
+        let more = regions
+            .iter()
+            .map(|(region, ns)| (ns - (sums[region] - ns) / (number - 1), *region));
+        let (region_more_ns, region) = more.max().unwrap_or((0, RegionId::new(0)));
+        ThreadTimes {
+            thread: names.get(*location).to_owned(),
+            useful_ns: regions.values().sum(),
+            region: definitions.region_name(region),
+            region_more_ns,
+            location: *location,
+        }
+    });
+    Ok(rows.collect())
+}
+
+/// Returns what was done while threads waited: by rank and region in which threads of it mostly waited for others to end, the region in
+/// which these worked longer than those of other ranks, most of all. Both by name. Reads the calls only where a process has several threads.
+///
+/// # Errors
+/// If the storage fails.
+pub(crate) fn work_of_others(
+    reader: &Reader,
+    query: &Query,
+) -> Result<BTreeMap<(u32, String), String>> {
+    let definitions = reader.definitions();
+    if !has_threads(definitions) {
+        return Ok(BTreeMap::new());
+    }
+    // By region and rank.
+    let mut by_rank: BTreeMap<RegionId, BTreeMap<u32, RegionWork>> = BTreeMap::new();
+    for ((location, region), work) in thread_work(reader, query)? {
+        let of_region = by_rank.entry(region).or_default();
+        let sum = of_region
+            .entry(definitions.rank_of_location(location))
+            .or_default();
+        sum.exclusive_ns += work.exclusive_ns;
+        sum.silent_ns += work.silent_ns;
+    }
+    let useful_ns = |work: &RegionWork| work.exclusive_ns - work.silent_ns;
+    let ranks = definitions.ranks.len() as i64;
+    let more_ns = |of_region: &BTreeMap<u32, RegionWork>, rank: u32| {
+        let own_ns = of_region.get(&rank).map_or(0, useful_ns);
+        let all_ns: i64 = of_region.values().map(useful_ns).sum();
+        own_ns - (all_ns - own_ns) / (ranks - 1).max(1)
+    };
+    let mut found = BTreeMap::new();
+    for (region, of_region) in &by_rank {
+        let waiting = of_region.iter();
+        let waiting =
+            waiting.filter(|(_, work)| is_mostly_silent(work.silent_ns, work.exclusive_ns));
+        for (rank, _) in waiting {
+            let each = by_rank.iter().map(|(id, of)| (more_ns(of, *rank), *id));
+            if let Some((_, id)) = each.filter(|(ns, _)| *ns > 0).max() {
+                let key = (*rank, definitions.region_name(*region));
+                found.insert(key, definitions.region_name(id));
+            }
+        }
+    }
+    Ok(found)
+}
+
 /// Returns the silent time of regions by group, of those that have any. Reads the calls only where a region may have some.
 ///
 /// # Errors
@@ -200,11 +310,7 @@ pub fn silent_times(
         return Ok(silent);
     }
     for ((location, region), work) in thread_work(reader, query)? {
-        let group = match grouping {
-            Grouping::None => Group::All,
-            Grouping::Rank => Group::Rank(definitions.rank_of_location(location)),
-            Grouping::Location => Group::Location(location),
-        };
+        let group = Group::of(definitions, grouping, location);
         if work.silent_ns > 0 {
             *silent.entry((group, region)).or_default() += work.silent_ns;
         }

@@ -116,7 +116,7 @@ pub(crate) fn lanes(trace: &ServedTrace) -> Result<Value> {
     });
     let of_overview = trace.damage();
     let complete = summary.complete && of_overview.is_empty();
-    let (part, chosen) = part_of_run(&trace.reader, &Query::new(), false)?;
+    let (part, chosen) = part_of_run(&trace.reader, &Query::new(), trace.shows_all)?;
     let part = (chosen == PartOfRun::WithoutStartAndEnd)
         .then(|| [time(part.window().from_ns), time(part.window().to_ns)]);
     let damage = summary.damage.iter().take(20);

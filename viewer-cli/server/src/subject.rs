@@ -45,6 +45,8 @@ pub struct Preparation {
     pub temporary_directory: Option<PathBuf>,
     /// Directories with files that have names for functions without one.
     pub symbols: Vec<PathBuf>,
+    /// Whether the first view is of the whole run, not only of what lies between `MPI_Init` and `MPI_Finalize`.
+    pub shows_all: bool,
 }
 
 impl Subject {
@@ -116,7 +118,10 @@ impl Subject {
     pub(crate) fn prepare(&self, preparation: &Preparation) {
         let found = Identity::at(&self.path);
         let state = match self.prepared(preparation) {
-            Ok(trace) => State::Ready(Arc::new(trace)),
+            Ok(mut trace) => {
+                trace.shows_all = preparation.shows_all;
+                State::Ready(Arc::new(trace))
+            }
             Err(error) => State::Failed(chain(&error), found),
         };
         self.set(state);

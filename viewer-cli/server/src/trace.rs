@@ -67,6 +67,8 @@ impl Identity {
 /// A trace that is open. A clone of it shares what has been read.
 #[derive(Clone)]
 pub(crate) struct ServedTrace {
+    /// Whether the first view is of the whole run.
+    pub(crate) shows_all: bool,
     /// Its id in addresses.
     pub(crate) id: String,
     /// What the user calls it.
@@ -134,6 +136,7 @@ impl ServedTrace {
             rows: Arc::new(OverviewRows::new(Arc::clone(&damage))),
             damage,
             bins: Arc::new(BinCache::with_weighter(4096, MOST_TILE_BYTES, ByBytes)),
+            shows_all: false,
         })
     }
 

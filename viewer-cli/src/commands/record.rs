@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use annals_analysis::CostSums;
+use annals_analysis::{CostSums, EventCost};
 use annals_format::{Cause, Definitions, Ended, units};
 use annals_merger::{MergeOptions, Program, Symbols, no_progress};
 use annals_recorder::{
@@ -23,10 +23,10 @@ use crate::file::trace_beside;
 use crate::function_rules::{FunctionRules, programs};
 use crate::gather::{self, Completion, Ends, Gathered, Known};
 use crate::launch::{self, Launched};
+use crate::lookout::Lookout;
 use crate::merge_summary::{Asked, of_merge, remove_live_files};
 use crate::output::UsageError;
 use crate::preload::{library, preload};
-use crate::roll_call::RollCall;
 use crate::table::{safe, safe_lines};
 use crate::time;
 use crate::views::{counted, numbered, recording_cost_words, unrecorded_children};
@@ -217,10 +217,18 @@ impl RecordArguments {
         }
     }
 
-    /// Begins to look whether the ranks move, if that is asked for.
-    fn roll_call(&self, directory: &Path) -> Option<RollCall> {
-        let after_ns = self.stuck_after.filter(|after_ns| *after_ns > 0)?;
-        RollCall::begin(directory, Duration::from_nanos(after_ns.unsigned_abs())).ok()
+    /// Begins to follow what is recorded: whether it is very much, and, if that is asked for, whether the ranks move.
+    fn lookouts(&self, directory: &Path) -> Vec<Lookout> {
+        let after_ns = self.stuck_after.filter(|after_ns| *after_ns > 0);
+        let after = after_ns.map(|after_ns| Duration::from_nanos(after_ns.unsigned_abs()));
+        let stuck = after.map(|after| Lookout::for_stuck_ranks(directory, after));
+        let much = (!self.quiet).then(|| Lookout::for_much(directory));
+        // Without threads for them, the program is recorded all the same.
+        stuck
+            .into_iter()
+            .chain(much)
+            .filter_map(Result::ok)
+            .collect()
     }
 }
 
@@ -241,7 +249,10 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<ProgramEnd> {
     let is_new = !output.exists();
     let directory = create_directory(arguments, &options)?;
     // Not at the end: until a run is gathered, nothing may come in between.
-    let cost = cost::quick().ok();
+    let cost = cost::quick().ok().map(|cost| EventCost {
+        has_rules: !options.rules.is_empty(),
+        ..cost
+    });
     let started = SystemTime::now();
     let since_1970 = started.duration_since(UNIX_EPOCH).unwrap_or_default();
     let token = format!("{}-{}", std::process::id(), since_1970.as_nanos());
@@ -260,10 +271,10 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<ProgramEnd> {
     command.env("LD_PRELOAD", preload(&library)?);
     // Without it, less is known of how they end.
     let watch = Watch::begin(&directory).ok();
-    let roll_call = arguments.roll_call(&directory);
+    let lookouts = arguments.lookouts(&directory);
     let launched = launch::run(&mut command);
     let run_ns = started.elapsed().unwrap_or_default().as_nanos() as i64;
-    drop(roll_call);
+    drop(lookouts);
     let _ = std::fs::remove_file(&expanded);
     if launched.is_err() && is_new {
         // Made for nothing; what others have put there meanwhile keeps it.

@@ -2,9 +2,7 @@
 
 use std::io::Write;
 
-use annals_analysis::{
-    Grouping, RegionRow, TreeNode, call_cost_ns, call_tree, concerns, region_times,
-};
+use annals_analysis::{Grouping, RegionRow, TreeNode, call_tree, concerns, region_times};
 use annals_merger::{Calls, Reader, Window};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -155,7 +153,7 @@ pub fn run(arguments: &RegionsArguments, out: &mut dyn Write) -> anyhow::Result<
     } else {
         "the window"
     };
-    let sentence = region_sentence(&times, whole, call_cost_ns(opened.definitions()));
+    let sentence = region_sentence(&times, whole);
     if query.is_by_region() {
         // Time outside of the chosen regions is in other regions.
         times.outside.clear();

@@ -46,6 +46,10 @@ pub struct ServeArguments {
     #[arg(long, value_name = "FILE")]
     index: Option<PathBuf>,
 
+    /// Show the whole run first, with `MPI_Init` and `MPI_Finalize`
+    #[arg(long)]
+    all: bool,
+
     /// Look for names of functions in the files of this directory too (of the same build id)
     #[arg(long, value_name = "DIR")]
     symbols: Vec<PathBuf>,
@@ -108,6 +112,7 @@ mod server {
             index: arguments.index.clone(),
             temporary_directory: None,
             symbols: arguments.symbols.clone(),
+            shows_all: arguments.all,
         };
         let server = Server::bind(&arguments.inputs, &listen, preparation);
         let server = server.with_context(|| match &arguments.socket {

@@ -32,7 +32,7 @@ use crate::views::{numbered, shell_word};
 /// times the bytes of the input on disk, divided by its events. It is too high where other events are
 /// larger, such as those with text, and for short recordings, which are definitions for the most part.
 /// How much time the program saves is not estimated. For functions compiled with -finstrument-functions, flags
-/// follow with which their compiler leaves out those that take less than four times what recording a call costs.
+/// follow with which their compiler leaves them out.
 ///
 /// The window, --rank, --source and --location choose what is counted, and shares are those of what
 /// they choose (--event changes nothing here); a rule holds for the whole run. Rules match names: regions of the same
@@ -53,9 +53,9 @@ pub struct SuggestFilterArguments {
     #[command(flatten)]
     filter: FilterArguments,
 
-    /// Maximum mean time of a call (exclusive)
-    #[arg(long, value_name = "TIME", value_parser = annals_format::units::parse_time, default_value = "10us")]
-    shorter_than: i64,
+    /// Maximum mean time of a call (exclusive). Default: four times what recording a call cost, or 10us where that is not known
+    #[arg(long, value_name = "TIME", value_parser = annals_format::units::parse_time)]
+    shorter_than: Option<i64>,
 
     /// Minimum number of calls
     #[arg(long, value_name = "N", default_value_t = 1000)]
@@ -164,6 +164,15 @@ fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole as f64
 }
 
+/// Returns below which mean time of a call its region is suggested unless users say otherwise, nanoseconds.
+fn default_limit_ns(definitions: &Definitions) -> i64 {
+    // A function with longer calls may be what the program is about; its recording takes a quarter of its time at most.
+    const LONG: f64 = 4.0;
+    const UNKNOWN_NS: i64 = 10_000;
+    let cost_ns = call_cost_ns(definitions);
+    cost_ns.map_or(UNKNOWN_NS, |cost_ns| (LONG * cost_ns).ceil() as i64)
+}
+
 fn suggest(
     opened: &Reader,
     window: Window,
@@ -181,6 +190,8 @@ fn suggest(
     let bytes_per_event = (present != 0).then(|| bytes as f64 / present as f64);
     let bytes_of = |events: u64| (events as f64 * bytes_per_event.unwrap_or(0.0)).round() as u64;
 
+    let shorter_than_ns = arguments.shorter_than;
+    let shorter_than_ns = shorter_than_ns.unwrap_or_else(|| default_limit_ns(definitions));
     let mut regions = Vec::new();
     let recorded = recorded_names(definitions);
     let named = by_name(definitions, stats);
@@ -193,8 +204,7 @@ fn suggest(
         .map(|(name, stats)| (*name, stats.counted.calls));
     let calls: BTreeMap<&str, u64> = calls.collect();
     for (name, stats) in named {
-        let Some(mean_ns) = mean_ns(&stats).filter(|mean_ns| *mean_ns < arguments.shorter_than)
-        else {
+        let Some(mean_ns) = mean_ns(&stats).filter(|mean_ns| *mean_ns < shorter_than_ns) else {
             continue;
         };
         if stats.ruled_events == 0 || stats.counted.calls < arguments.at_least {
@@ -225,7 +235,7 @@ fn suggest(
     }
     let events_saved = regions.iter().map(|region| region.events_saved).sum();
     let criteria = Criteria {
-        shorter_than_ns: arguments.shorter_than,
+        shorter_than_ns,
         at_least: arguments.at_least,
         top: arguments.top,
     };
@@ -255,16 +265,7 @@ fn flags(
     regions: &[Suggestion],
     calls: &BTreeMap<&str, u64>,
 ) -> anyhow::Result<Vec<CompilerFlags>> {
-    // A function with longer calls may be what the program is about; its recording takes a quarter of its time at most.
-    const LONG: f64 = 4.0;
-    let least_ns = call_cost_ns(definitions).map(|cost_ns| LONG * cost_ns);
-    let is_short =
-        |region: &&Suggestion| least_ns.is_none_or(|least| (region.mean_ns as f64) < least);
-    let suggested: BTreeSet<&str> = regions
-        .iter()
-        .filter(is_short)
-        .map(|region| &*region.name)
-        .collect();
+    let suggested: BTreeSet<&str> = regions.iter().map(|region| &*region.name).collect();
     let mut all = BTreeSet::new();
     for region in definitions
         .functions

@@ -241,6 +241,7 @@ pub(crate) fn quick() -> anyhow::Result<EventCost> {
         call_ns: [hooks[1].max(0.1), hooks[1].max(0.1) + written_ns],
         other_ns,
         error: error.fold(0.0, f64::max).clamp(0.05, 1.0),
+        has_rules: false,
     })
 }
 

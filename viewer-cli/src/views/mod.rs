@@ -98,6 +98,16 @@ pub fn recording_cost_words(cost: RecordingCost) -> String {
         small if small < 0.1 => format!("{small:.2} %"),
         percent => format!("{percent:.1} %"),
     };
+    if cost.is_lower_bound {
+        let share = percent((cost.share - cost.error).max(0.0));
+        return format!(
+            "recording took at least {share} of the run, and what its rules left out took more"
+        );
+    }
+    if cost.error >= cost.share {
+        let most = percent((cost.share + cost.error).min(1.0));
+        return format!("recording took at most {most} of the run");
+    }
     let (share, error) = (percent(cost.share), percent(cost.error));
     format!("recording took {share} ± {error} of the run")
 }

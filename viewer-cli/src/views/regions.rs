@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use annals_analysis::{Grouping, OutsideTime, RegionRow, RegionTimes, starts_or_ends_mpi};
+use annals_analysis::{
+    Grouping, OutsideTime, RegionRow, RegionTimes, ShortCalls, starts_or_ends_mpi,
+};
 
 use super::{SENTENCE_NAME, counted, opt_duration, percent};
 use crate::names::shorten;
@@ -249,41 +251,76 @@ pub fn start_and_end_sentence(time_ns: i64, run_ns: i64, whole: &str) -> String 
     format!(" MPI_Init and MPI_Finalize took {share} % of {whole}.")
 }
 
-/// Returns whether half of a region's calls or more took less than this, nanoseconds. Those of MPI are no functions that a compiler could
-/// leave out.
-fn is_short(row: &RegionRow, cost_ns: f64) -> bool {
-    let typical_ns = row.p50_ns.or(row.mean_ns);
-    !row.name.starts_with("MPI_") && typical_ns.is_some_and(|ns| (ns as f64) < cost_ns)
+/// Returns a sentence, before a line end, that most calls are of regions that are shorter than what recording a call costs.
+fn short_calls_sentence(short: &ShortCalls) -> String {
+    format!(
+        "{:.1} % of the calls are of functions that are shorter than what recording a call costs, {}: most of their time, and of their \
+         callers', is the recorder's. `trace-cli suggest-filter` prints compiler flags that leave them out.\n",
+        short.share * 100.0,
+        time::duration(short.cost_ns as i64)
+    )
 }
 
-/// Returns a sentence, before a line end, if most calls are of regions that are shorter than what recording a call costs.
-fn short_calls_sentence(times: &RegionTimes, cost_ns: f64) -> Option<String> {
-    let calls =
-        |rows: &mut dyn Iterator<Item = &RegionRow>| -> u64 { rows.map(|row| row.calls).sum() };
-    let all = calls(&mut times.regions.iter());
-    let short = calls(&mut times.regions.iter().filter(|row| is_short(row, cost_ns)));
-    (short > all / 2).then(|| {
-        format!(
-            "{} % of the calls are of functions that are shorter than what recording a call costs, {}: most of their time, and of their \
-             callers', is the recorder's. `trace-cli suggest-filter` prints compiler flags that leave them out.\n",
-            percent(short, all),
-            time::duration(cost_ns as i64)
-        )
-    })
+/// Returns what a region's own time is without its recording: at least, and what is likely.
+const fn without_recording(row: &RegionRow) -> (i64, i64) {
+    (
+        row.exclusive_ns - row.recording_ns,
+        row.exclusive_ns - row.recording_ns / 2,
+    )
 }
 
 /// Returns a sentence about the region with most of the time, other than `MPI_Init` and `MPI_Finalize`, and more if most time was
-/// elsewhere. `whole` is what shares are of, as `the run`. If most calls are shorter than `cost_ns`, what recording a call cost, that is
-/// first, and none of these regions is named.
-pub fn region_sentence(times: &RegionTimes, whole: &str, cost_ns: Option<f64>) -> String {
-    let warning = cost_ns.and_then(|cost_ns| short_calls_sentence(times, cost_ns));
-    let least_ns = cost_ns.filter(|_| warning.is_some());
-    let longest = longest_sentence(times, whole, least_ns.unwrap_or(0.0));
-    warning.unwrap_or_default() + &longest
+/// elsewhere. `whole` is what shares are of, as `the run`. If most calls are shorter than what recording a call cost, that is first, and
+/// a region is named only where it has most time whatever part of that is the recorder's.
+pub fn region_sentence(times: &RegionTimes, whole: &str) -> String {
+    let warning = times.short_calls.as_ref().map(short_calls_sentence);
+    warning.unwrap_or_default() + &longest_sentence(times, whole)
 }
 
-/// Returns the sentence about the region with most of the time, of those whose calls are not shorter than `least_ns`.
-fn longest_sentence(times: &RegionTimes, whole: &str, least_ns: f64) -> String {
+/// Returns whether half of a region's calls or more are shorter than their recording. Those of MPI are no functions that a compiler could
+/// leave out.
+fn is_short(row: &RegionRow, short: &ShortCalls) -> bool {
+    let typical_ns = row.p50_ns.or(row.mean_ns);
+    !row.name.starts_with("MPI_") && typical_ns.is_some_and(|ns| (ns as f64) < short.cost_ns)
+}
+
+/// Returns the sentence where no region has most of the time for certain, because of what recording took. Short functions do not count:
+/// the sentence before is about them.
+fn undecided_sentence(
+    regions: &[&RegionRow],
+    short: &ShortCalls,
+    whole: &str,
+    run_ns: i64,
+) -> Option<String> {
+    let at_least_ns = |row: &&RegionRow| without_recording(row).0;
+    let likely_ns = |row: &&RegionRow| without_recording(row).1;
+    let longer = regions.iter().copied().filter(|row| !is_short(row, short));
+    let first = longer.clone().max_by_key(at_least_ns);
+    let others = longer.filter(|row| first.is_none_or(|first| !std::ptr::eq(*row, first)));
+    let rival = others.max_by_key(likely_ns);
+    let name = |row: &RegionRow| shorten(&safe(&row.name), SENTENCE_NAME);
+    let candidates = match (first, rival) {
+        (None, _) => "all of it may be the recorder's".to_owned(),
+        (Some(first), Some(rival)) if at_least_ns(&first) < likely_ns(&rival) => {
+            let is_first = likely_ns(&first) >= likely_ns(&rival);
+            let (one, other) = if is_first {
+                (first, rival)
+            } else {
+                (rival, first)
+            };
+            format!("{} or {} may have", name(one), name(other))
+        }
+        _ => return None,
+    };
+    let recording_ns: i64 = regions.iter().map(|row| row.recording_ns).sum();
+    let share = percent((recording_ns / 2) as u64, run_ns.max(0) as u64);
+    Some(format!(
+        "Which function took most time itself is not known: recording took about {share} % of {whole}, and {candidates}."
+    ))
+}
+
+/// Returns the sentence about the region with most of the time, apart from what recording took.
+fn longest_sentence(times: &RegionTimes, whole: &str) -> String {
     let share = |ns: i64| percent(ns as u64, times.run_ns.max(0) as u64);
     let outside_ns: i64 = times.outside.iter().map(|row| row.time_ns).sum();
     let about = if times.outside.iter().any(|row| row.is_uncertain) {
@@ -297,15 +334,24 @@ fn longest_sentence(times: &RegionTimes, whole: &str, least_ns: f64) -> String {
         .partition(|row| starts_or_ends_mpi(&row.name));
     let start_and_end = start_and_end.iter().map(|row| row.exclusive_ns).sum();
     let start_and_end = start_and_end_sentence(start_and_end, times.run_ns, whole);
+    let short = times.short_calls.as_ref();
+    let undecided = short.and_then(|short| undecided_sentence(&others, short, whole, times.run_ns));
+    if let Some(sentence) = undecided {
+        return sentence + &start_and_end;
+    }
     // Work is named before what may only have waited for it.
-    let longest = others
+    let longer = others
         .into_iter()
-        .filter(|row| !is_short(row, least_ns))
-        .max_by_key(|row| (!row.may_wait() && row.exclusive_ns > 0, row.exclusive_ns));
+        .filter(|row| short.is_none_or(|short| !is_short(row, short)));
+    let longest = longer.max_by_key(|row| {
+        let (at_least_ns, _) = without_recording(row);
+        (
+            !row.may_wait() && row.exclusive_ns > 0,
+            at_least_ns,
+            row.exclusive_ns,
+        )
+    });
     let Some(row) = longest.filter(|row| row.exclusive_ns > 0) else {
-        if least_ns > 0.0 {
-            return "All other regions together took no time.".to_owned();
-        }
         return match times.run_ns {
             0 => "No region was entered.".to_owned(),
             _ => format!(
@@ -331,8 +377,12 @@ fn longest_sentence(times: &RegionTimes, whole: &str, least_ns: f64) -> String {
         }
         calls => format!(", in {}", counted(calls, "call")),
     };
+    let recording = match row.recording_ns {
+        0 => String::new(),
+        ns => format!(", of which recording took up to {}", time::duration(ns)),
+    };
     let mut text = format!(
-        "{}{of_rank} took most time itself: {least}{}, {} % of {whole}{calls}.",
+        "{}{of_rank} took most time itself: {least}{}, {} % of {whole}{calls}{recording}.",
         marked(row, shorten(&safe(&row.name), SENTENCE_NAME)),
         time::duration(row.exclusive_ns),
         share(row.exclusive_ns),
