@@ -51,7 +51,7 @@ for _ in range(pairs):
         else:
             columns = "calls inclusive_ns exclusive_ns min_ns max_ns p50_ns p95_ns p99_ns".split()
             rows = csv.DictReader(io.StringIO(output))
-            ours = {row["name"]: [int(row[column] or 0) for column in columns] for row in rows if row["calls"] != "0"}
+            ours = {row["region"]: [int(row[column] or 0) for column in columns] for row in rows if row["calls"] != "0"}
 if ours != theirs:
     sys.exit("the tables differ")
 

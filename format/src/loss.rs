@@ -108,6 +108,18 @@ impl Cause {
         matches!(self, Self::RateLimited)
     }
 
+    /// Returns what kind of loss it is, in a word.
+    pub const fn kind(self) -> &'static str {
+        if self.is_suppressed() {
+            return "suppressed";
+        }
+        if self.is_of_reader() {
+            "skipped"
+        } else {
+            "dropped"
+        }
+    }
+
     /// Returns whether a reader cannot find the events.
     pub const fn is_of_reader(self) -> bool {
         matches!(self, Self::Skipped | Self::Truncated)

@@ -44,14 +44,14 @@ fn a_small_trace_is_read_value_by_value() {
         assert_eq!(seen.join("\n") + "\n", expected, "{name}");
         let lost = lost(&path);
         assert!(lost.messages.matched == 1 && lost.messages.unmatched_sends == 0);
-        let rows: Vec<(WaitPattern, u64, i64)> = lost
+        let rows: Vec<(Option<WaitPattern>, u64, i64)> = lost
             .wait_states
             .iter()
             .map(|row| (row.pattern, row.count, row.wait_ns))
             .collect();
         let expected = [
-            (WaitPattern::LateSender, 1, 2000),
-            (WaitPattern::LateBroadcast, 1, 2000),
+            (Some(WaitPattern::LateSender), 1, 2000),
+            (Some(WaitPattern::LateBroadcast), 1, 2000),
         ];
         assert_eq!(rows, expected);
         let first = &lost.causes[0];

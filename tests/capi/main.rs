@@ -149,7 +149,7 @@ fn calls(prefix: &Prefix, trace: &Path) -> BTreeMap<String, u64> {
         for field in ["open_calls", "unmatched_leaves", "uncertain_calls"] {
             assert_eq!(region[field], 0, "{region}");
         }
-        let name = region["name"].as_str().expect("a name").to_owned();
+        let name = region["region"].as_str().expect("a name").to_owned();
         (name, region["calls"].as_u64().expect("a count"))
     });
     each.collect()
@@ -163,7 +163,7 @@ fn losses(prefix: &Prefix, trace: &Path) -> Vec<(String, String, String, u64)> {
     let mut losses: Vec<_> = rows
         .map(|row| {
             let count = row["count"].as_u64().expect("a count");
-            let (source, event) = (text(row, "source"), text(row, "event_type"));
+            let (source, event) = (text(row, "source"), text(row, "event"));
             (source, event, text(row, "cause"), count)
         })
         .collect();

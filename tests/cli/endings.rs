@@ -210,7 +210,7 @@ proptest! {
         let answered = found["regions"].as_array().expect("rows");
         for (region, name) in REGION_NAMES.iter().enumerate() {
             let spent: Spent = truth.get(&(region as u64)).copied().unwrap_or_default();
-            let Some(row) = answered.iter().find(|row| row["name"] == *name) else {
+            let Some(row) = answered.iter().find(|row| row["region"] == *name) else {
                 prop_assert!(spent.calls == 0 || lost_enters != 0, "{} is missing: {:?}", name, spent);
                 continue;
             };

@@ -14,6 +14,7 @@ mod merge;
 mod mistakes;
 mod outputs;
 mod report;
+mod rows;
 mod serve;
 mod serve_picture;
 mod serve_work;

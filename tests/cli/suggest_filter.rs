@@ -24,7 +24,7 @@ struct Criteria {
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 struct Region {
-    name: String,
+    region: String,
     calls: u64,
     uncertain_calls: u64,
     uncertain_calls_is_lower_bound: bool,
@@ -58,7 +58,7 @@ struct Suggestions {
 
 impl Suggestions {
     fn names(&self) -> Vec<&str> {
-        let names = self.regions.iter().map(|region| region.name.as_str());
+        let names = self.regions.iter().map(|region| region.region.as_str());
         names.collect()
     }
 }
@@ -97,7 +97,7 @@ fn calls(input: &Path) -> Vec<(String, u64)> {
     let rows = json["regions"].as_array().expect("an array").iter();
     let mut calls: Vec<(String, u64)> = rows
         .map(|row| {
-            let name = row["name"].as_str().expect("a name").to_owned();
+            let name = row["region"].as_str().expect("a name").to_owned();
             (name, row["calls"].as_u64().expect("a count"))
         })
         .collect();

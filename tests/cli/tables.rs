@@ -289,7 +289,7 @@ fn check_regions(trace: &Path, lines: &[Value], window: (i64, i64), by: Option<&
             ),
             None => String::new(),
         };
-        let name = row["name"].as_str().expect("a name").to_owned();
+        let name = row["region"].as_str().expect("a name").to_owned();
         let mut e = expected
             .remove(&(group, name))
             .unwrap_or_else(|| panic!("{row}"));
@@ -356,7 +356,7 @@ fn check_tree(trace: &Path, lines: &[Value], (from_ns, to_ns): (i64, i64)) {
         let caller = row["parent"]
             .as_u64()
             .map_or("", |parent| &paths[parent as usize]);
-        let path = format!("{caller}/{}", row["name"].as_str().expect("a name"));
+        let path = format!("{caller}/{}", row["region"].as_str().expect("a name"));
         let counts = ["calls", "inclusive_ns", "exclusive_ns"].map(|name| number(&row[name]));
         tree.insert(path.clone(), counts.into());
         paths.push(path);
@@ -498,7 +498,7 @@ proptest! {
         let rows = found["regions"].as_array().expect("rows");
         for (region, name) in REGION_NAMES.iter().enumerate() {
             let truth = truth.get(&(region as u64)).copied().unwrap_or(0);
-            let row = rows.iter().find(|row| row["name"] == *name);
+            let row = rows.iter().find(|row| row["region"] == *name);
             let (calls, uncertain) = row.map_or((0, 0), |row| {
                 (number(&row["calls"]), number(&row["uncertain_calls"]))
             });
@@ -876,7 +876,7 @@ fn check_metrics(trace: &Path, inside: &[Value], bounds: &[String; 2]) {
     for row in found["metrics"].as_array().expect("rows") {
         let values = values.remove(&number(&row["rank"])).expect("a rank");
         assert_eq!(
-            (&row["name"], &row["unit"]),
+            (&row["metric"], &row["unit"]),
             (&"memory".into(), &"bytes".into())
         );
         let value = |name: &str| row[name].as_f64().expect("a number");
@@ -978,7 +978,9 @@ fn check_flat(trace: &Path, bounds: &[String; 2]) {
     let regions = regions["regions"].as_array().expect("rows");
     let groups = number(&flat["groups"]);
     for row in flat["regions"].as_array().expect("rows") {
-        let of_ranks = regions.iter().filter(|other| other["name"] == row["name"]);
+        let of_ranks = regions
+            .iter()
+            .filter(|other| other["region"] == row["region"]);
         let times: Vec<i64> = of_ranks
             .map(|other| number(&other["exclusive_ns"]))
             .collect();

@@ -568,7 +568,7 @@ fn a_difference_is_told_and_checked() {
     let found: Value = serde_json::from_str(&found).expect("JSON");
     let change = |name: &str| {
         let rows = found["regions"].as_array().expect("rows").iter();
-        let mut rows = rows.filter(|row| row["name"] == name);
+        let mut rows = rows.filter(|row| row["region"] == name);
         rows.next().map(|row| {
             (
                 row["change"].clone(),

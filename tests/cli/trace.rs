@@ -80,7 +80,7 @@ pub(crate) fn nested_file() -> (tempfile::TempDir, PathBuf) {
 fn region<'a>(regions: &'a Value, name: &str) -> &'a Value {
     let rows = regions["regions"].as_array().expect("an array");
     rows.iter()
-        .find(|row| row["name"] == name)
+        .find(|row| row["region"] == name)
         .expect("the region")
 }
 
@@ -170,7 +170,7 @@ fn dropped_names_place_cause_and_interval_and_the_totals_add_up() {
     assert_eq!(row["rank"], 0);
     assert_eq!(row["source"], "source 0");
     assert_eq!(row["location"], "thread 0");
-    assert_eq!(row["event_type"], "enter");
+    assert_eq!(row["event"], "enter");
     assert_eq!(row["count"], 5);
     assert_eq!(row["is_lower_bound"], false);
     assert_eq!(row["cause"], "buffer-full");

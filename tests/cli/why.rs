@@ -178,11 +178,11 @@ fn a_step_is_a_phase() {
         .collect();
     assert_eq!(numbers, [0, 1, 2]);
     // Both ranks need 100 µs; in the barrier, rank 0 has 21 µs and rank 1 has 1 µs.
-    let useful = |row: usize| phases[row]["efficiencies"]["parallel"].as_f64();
+    let useful = |row: usize| phases[row]["parallel"].as_f64();
     assert_eq!(useful(0), Some(0.89));
     assert_eq!(useful(2), Some(0.99));
     let table = answer(&script, &["--phase", "time_step"]);
-    assert!(table.contains("89.0 %"), "{table}");
+    assert!(table.contains("89.0"), "{table}");
     let csv = answer(&script, &["--by", "phase", "--phase", "time_step", "--csv"]);
     assert_eq!(csv.lines().count(), 4, "{csv}");
     let usage = why_of_rest(&script, &[], &["--by", "phase"]);
@@ -204,7 +204,10 @@ fn many_phases_share_rows() {
         table.contains("100 phases; a row has the mean of 3"),
         "{table}"
     );
-    assert!(table.contains("0–2") && table.contains("99"), "{table}");
+    assert!(
+        table.lines().count() == 39 && table.contains("99.0"),
+        "{table}"
+    );
 }
 
 #[test]

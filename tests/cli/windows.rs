@@ -131,7 +131,7 @@ fn the_part_between_start_and_end_of_mpi_is_first_and_tables_are_of_all() {
     }
     let json: Value = serde_json::from_str(&text(&["regions", "--json"], input)).expect("JSON");
     let rows = json["regions"].as_array().expect("rows").iter();
-    let start = rows.filter(|row| row["name"] == "MPI_Init");
+    let start = rows.filter(|row| row["region"] == "MPI_Init");
     assert_eq!(
         start.map(|row| row["calls"].as_u64()).collect::<Vec<_>>(),
         [Some(2)]

@@ -117,7 +117,7 @@ def same_calls(rows, what):
             assert parent["depth"] == row["depth"] - 1
             assert parent["begin_ns"] <= row["begin_ns"] and row["end_ns"] <= parent["end_ns"]
     wanted = {
-        (row["rank"], row["location"], row["name"]): [row["calls"], row["inclusive_ns"], row["exclusive_ns"]]
+        (row["rank"], row["location"], row["region"]): [row["calls"], row["inclusive_ns"], row["exclusive_ns"]]
         for row in regions
     }
     nothing = [0, 0, 0]
@@ -161,7 +161,7 @@ def same_metrics(rows, what):
             series[row["metric"], row["rank"], row["location"]].append(value)
     wanted = collections.defaultdict(lambda: [0, float("inf"), float("-inf")])
     for row in metrics:
-        found = wanted[row["name"], row["rank"], row["location"]]
+        found = wanted[row["metric"], row["rank"], row["location"]]
         found[:] = [found[0] + row["count"], min(found[1], row["min"]), max(found[2], row["max"])]
     same(
         {key: [len(values), min(values), max(values)] for key, values in series.items()},
@@ -174,7 +174,7 @@ def same_regions(rows, what):
     def key(row, name):
         return json.dumps([row[name], *(row[n] for n in ("rank", "location", "calls", "inclusive_ns", "exclusive_ns", "max_ns", "p95_ns", "uncertain_calls", "time_is_uncertain"))])
 
-    same(sorted(key(row, "region") for row in rows), sorted(key(row, "name") for row in regions), what)
+    same(sorted(key(row, "region") for row in rows), sorted(key(row, "region") for row in regions), what)
 
 
 SAME = {
@@ -344,7 +344,7 @@ def slices_of(events):
 
 def check_slices(sums, what):
     wanted = {
-        (f"rank {row['rank']}", row["location"], row["name"]): [row["calls"], row["inclusive_ns"]]
+        (f"rank {row['rank']}", row["location"], row["region"]): [row["calls"], row["inclusive_ns"]]
         for row in regions
         if row["calls"] or row["inclusive_ns"]
     }
@@ -361,8 +361,8 @@ def is_point(line):
 
 events = json.loads(cli("events", source, "--json"))
 rows = events["event_types"]
-MOVES = {row["name"] for row in rows if row["role"] in ("enter", "leave")}
-METRICS = {row["name"] for row in rows if row["role"] == "metric"}
+MOVES = {row["event"] for row in rows if row["role"] in ("enter", "leave")}
+METRICS = {row["event"] for row in rows if row["role"] == "metric"}
 
 
 def check_perfetto():
@@ -488,7 +488,7 @@ def check_stacks():
     wanted = collections.Counter()
     by_rank = collections.Counter()
     for row in regions:
-        name = safe(row["name"]).replace(";", ":") or "-"
+        name = safe(row["region"]).replace(";", ":") or "-"
         wanted[name] += row["exclusive_ns"]
         by_rank[f"rank {row['rank']}", name] += row["exclusive_ns"]
     found, found_by_rank = collections.Counter(), collections.Counter()
@@ -514,7 +514,7 @@ def check_stacks():
 def check_graphs():
     calls = collections.Counter()
     for row in regions:
-        calls[safe(row["name"])] += row["calls"]
+        calls[safe(row["region"])] += row["calls"]
     with open(export("run.dot"), encoding="utf-8") as file:
         text = file.read()
     found = collections.Counter()

@@ -300,7 +300,10 @@ fn printed(command: &[&str], input: &Path) -> String {
 fn row_of_idle(command: &[&str], field: &str, input: &Path) -> Said {
     let printed: Value = serde_json::from_str(&printed(command, input)).expect("JSON");
     let rows = printed[field].as_array().expect("rows");
-    let row = rows.iter().find(|row| row["name"] == "idle").expect("idle");
+    let row = rows
+        .iter()
+        .find(|row| row["region"] == "idle")
+        .expect("idle");
     let seconds = |field: &str| row[field].as_f64().unwrap_or(0.0) * 1e-9;
     // Of a tree, all times of a path with an uncertain call are.
     let is_uncertain = row["time_is_uncertain"] == true || row["is_uncertain"] == true;

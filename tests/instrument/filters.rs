@@ -50,7 +50,7 @@ fn rules_given_at_the_start_apply_to_the_first_call() {
         let regions = regions(&run_directory, &[]);
         let mut names: Vec<&str> = regions
             .iter()
-            .map(|region| region["name"].as_str().expect("a name"))
+            .map(|region| region["region"].as_str().expect("a name"))
             .collect();
         names.sort_unstable();
         let expected: Vec<&str> = everything
@@ -61,7 +61,7 @@ fn rules_given_at_the_start_apply_to_the_first_call() {
         for region in &regions {
             assert_eq!(region["unleft_calls"], 0, "{rules}: {region}");
             assert_eq!(region["unmatched_leaves"], 0, "{rules}: {region}");
-            let least_ns = match region["name"].as_str() {
+            let least_ns = match region["region"].as_str() {
                 Some("main") => 50_000_000,
                 Some("solve") => 100_000_000,
                 _ => 0,

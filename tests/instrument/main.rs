@@ -181,7 +181,7 @@ fn regions(input: &Path, options: &[&str]) -> Vec<Value> {
 fn recorded(regions: &[Value]) -> BTreeMap<Place, u64> {
     let mut calls = BTreeMap::new();
     for region in regions {
-        let name = region["name"].as_str().expect("a name");
+        let name = region["region"].as_str().expect("a name");
         let is_of_compiler = name.starts_with("_GLOBAL_") || name.starts_with("__static");
         let is_quiet = name.starts_with("Count::");
         if is_of_compiler || is_quiet {
@@ -219,7 +219,7 @@ fn names_and_counts_are_right(optimisation: &str, more: &[&str]) {
     assert_eq!(recorded(&regions), counts);
     // Calls that longjmp skipped are reported.
     for region in &regions {
-        let is_deep = region["name"] == "deep(int)";
+        let is_deep = region["region"] == "deep(int)";
         let expected = if is_deep { 15 } else { 0 };
         assert_eq!(region["unleft_calls"], expected, "{region}");
         assert_eq!(region["unmatched_leaves"], 0, "{region}");
@@ -267,7 +267,7 @@ fn suggested_rules_are_about_names_that_functions_of_c_have_while_they_run() {
         output(record.arg("--").arg(&program));
         let regions = regions(&directory, &[]).into_iter();
         let calls = regions.map(|region| {
-            let name = region["name"].as_str().unwrap().to_owned();
+            let name = region["region"].as_str().unwrap().to_owned();
             (name, region["calls"].as_u64().unwrap())
         });
         calls.collect::<BTreeMap<_, _>>()
@@ -315,7 +315,12 @@ fn uftrace_counts_the_same_calls() {
     assert!(recorded.status.success(), "{}", text_of(&recorded.stderr));
     let mut compared = 0;
     for region in regions(&built.path("run"), &[]) {
-        let name = region["name"].as_str().unwrap().split('(').next().unwrap();
+        let name = region["region"]
+            .as_str()
+            .unwrap()
+            .split('(')
+            .next()
+            .unwrap();
         // uftrace continues in the forked child, and counts overloads as one function.
         let is_same = [
             "worker",
@@ -351,7 +356,7 @@ fn a_stripped_program_is_named_later_from_files_with_its_build_id_and_no_others(
     assert!(said.contains("functions have no name"), "{said}");
     let counts = counted(&recorded_now.stdout);
     let run = built.path("run");
-    let is_unnamed = |region: &Value| region["name"].as_str().unwrap().starts_with("program+0x");
+    let is_unnamed = |region: &Value| region["region"].as_str().unwrap().starts_with("program+0x");
     assert!(regions(&run, &[]).iter().any(is_unnamed));
     // Another build, with all its symbols, in the same directory.
     let other = Built::new("-O2", &[]);
@@ -443,13 +448,13 @@ fn a_program_may_free_the_recorder_that_records_its_functions() {
     let found = regions(&run_directory, &[]);
     // All that was recorded has its name, also what other threads called in the moment before.
     assert!(
-        found.iter().all(|region| !region["name"]
+        found.iter().all(|region| !region["region"]
             .as_str()
             .unwrap_or_default()
             .starts_with("region-")),
         "{found:?}"
     );
-    let work = found.iter().find(|region| region["name"] == "work");
+    let work = found.iter().find(|region| region["region"] == "work");
     let calls = work.and_then(|work| work["calls"].as_u64());
     assert!(calls.is_some_and(|calls| calls >= 1000), "{found:?}");
 }
@@ -582,7 +587,7 @@ fn signals_are_passed_on() {
     assert!(
         regions
             .iter()
-            .any(|region| region["name"] == "fibonacci(int)")
+            .any(|region| region["region"] == "fibonacci(int)")
     );
 }
 

@@ -89,7 +89,7 @@ fn rules_by_function_names_are_looked_up_and_those_that_match_nothing_are_named(
         let calls = move |name: &str| {
             let row = rows
                 .iter()
-                .find(|row| row["name"].as_str().is_some_and(|n| n.contains(name)));
+                .find(|row| row["region"].as_str().is_some_and(|n| n.contains(name)));
             row.map_or(0, |row| row["calls"].as_u64().expect("a number"))
         };
         (String::from_utf8_lossy(&said).into_owned(), calls)
@@ -162,7 +162,10 @@ fn tables_of_a_cpp_program_fit_the_terminal_and_json_has_whole_names() {
         serde_json::from_str(&output(command.arg("regions").arg(&run).arg("--json"))).expect("JSON")
     };
     let rows = json["regions"].as_array().expect("rows");
-    let names: BTreeSet<&str> = rows.iter().filter_map(|row| row["name"].as_str()).collect();
+    let names: BTreeSet<&str> = rows
+        .iter()
+        .filter_map(|row| row["region"].as_str())
+        .collect();
     assert!(names.iter().any(|name| name.len() > 200), "{names:#?}");
     let mangled = names.iter().filter(|name| name.starts_with("_Z"));
     assert_eq!(mangled.count(), 0, "{names:#?}");
@@ -231,7 +234,7 @@ fn fortran_names_are_those_of_the_source() {
         let regions = output(trace_cli().arg("regions").arg(&run).arg("--json"));
         let regions: Value = serde_json::from_str(&regions).expect("JSON");
         let rows = regions["regions"].as_array().expect("rows").iter();
-        let names = rows.map(|row| row["name"].as_str().expect("a name").to_owned());
+        let names = rows.map(|row| row["region"].as_str().expect("a name").to_owned());
         names.collect::<BTreeSet<String>>()
     };
     let expected = ["helper", "inner", "main", "program heat", "work::nap"];

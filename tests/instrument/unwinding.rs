@@ -22,7 +22,7 @@ fn functions_that_are_left_end_where_they_were_left() {
         let calls: u64 = printed.trim().parse().expect("a number");
         let regions = regions(&run, &[]);
         let row = |name: &str| {
-            let found = regions.iter().find(|region| region["name"] == name);
+            let found = regions.iter().find(|region| region["region"] == name);
             found.unwrap_or_else(|| panic!("{way}: {name}"))
         };
         let is = |name: &str, field: &str, expected: u64| {

@@ -66,7 +66,7 @@ rows = json.loads(ask("regions", "--by", "rank", "--json"))
 
 
 def row(name, rank):
-    found = [r for r in rows["regions"] if r["name"] == name and r["rank"] == rank]
+    found = [r for r in rows["regions"] if r["region"] == name and r["rank"] == rank]
     check(len(found) == 1, f"{name} of rank {rank}: {len(found)} rows")
     return found[0] if found else None
 
@@ -140,10 +140,10 @@ if how in ("limit", "hang", "crash"):
         check(first(stuck) == said["why"], f"stuck: {first(stuck)}")
 else:
     check(re.match(r"Rank 2 enters MPI_Barrier [0-9.]+ ms late in ", said["why"]), said["why"])
-    barriers = [r["calls"] for r in rows["regions"] if r["name"] == "MPI_Barrier"]
+    barriers = [r["calls"] for r in rows["regions"] if r["region"] == "MPI_Barrier"]
     check(barriers == [11] * ranks, f"calls of MPI_Barrier: {barriers}")
     if how == "hybrid":
-        works = sum(r["calls"] for r in rows["regions"] if r["name"] == "work")
+        works = sum(r["calls"] for r in rows["regions"] if r["region"] == "work")
         check(works == 2 * 10 * ranks, f"{works} calls of work")
         later("thread" in said["why"], "why names the thread that has nearly all of the work")
     else:

@@ -74,7 +74,7 @@ fn check(what: &str, (report, trace): (Value, PathBuf), messages: u64, helpers: 
     );
     let regions: Value = serde_json::from_str(&ask(&["regions"], &trace)).expect("JSON");
     let rows = regions["regions"].as_array().expect("rows").iter();
-    let calls = rows.filter(|row| row["name"] == "assist");
+    let calls = rows.filter(|row| row["region"] == "assist");
     let calls: u64 = calls.filter_map(|row| row["calls"].as_u64()).sum();
     assert_eq!(calls, CALLS * helpers, "{what}");
     let why: Value = serde_json::from_str(&ask(&["why"], &trace)).expect("JSON");

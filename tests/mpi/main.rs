@@ -716,7 +716,7 @@ fn a_stack_of_tools_that_names_this_one_has_it_at_its_place() {
         let calls: BTreeMap<&str, u64> = rows
             .map(|row| {
                 (
-                    row["name"].as_str().expect("a name"),
+                    row["region"].as_str().expect("a name"),
                     row["calls"].as_u64().expect("a number"),
                 )
             })
@@ -835,9 +835,7 @@ fn sums(recording: &std::path::Path, name: &str) -> (u64, u64) {
         .as_array()
         .or(table["events"].as_array())
         .expect("event types");
-    let row = rows
-        .iter()
-        .find(|row| row["name"] == name || row["event"] == name);
+    let row = rows.iter().find(|row| row["event"] == name);
     let row = row.unwrap_or_else(|| panic!("no {name}: {table}"));
     let count = |key: &str| {
         row[key]
@@ -968,7 +966,7 @@ fn event_types_that_begin_and_end_are_regions_of_a_location_of_their_own() {
     let table: Value =
         serde_json::from_str(&support::ask(&["regions"], &recording)).expect("a table");
     let rows = table["regions"].as_array().expect("regions");
-    let progress = rows.iter().find(|row| row["name"] == "progress");
+    let progress = rows.iter().find(|row| row["region"] == "progress");
     let progress = progress.unwrap_or_else(|| panic!("no such region: {table}"));
     assert_eq!(progress["calls"], 50, "{progress}");
     let printed = support::ask(&["print", "--source", "mock"], &recording);
@@ -1012,7 +1010,7 @@ fn performance_variables_are_sampled_where_they_are_asked_for() {
     assert_eq!(metrics.len(), 1, "{table}");
     let metric = &metrics[0];
     assert_eq!(
-        (&metric["name"], &metric["min"], &metric["max"]),
+        (&metric["metric"], &metric["min"], &metric["max"]),
         (
             &Value::from("queue_length"),
             &Value::from(7.0),
@@ -1032,7 +1030,7 @@ fn performance_variables_of_several_values_are_recorded_and_those_left_out_are_n
     let mut values: Vec<(&str, f64, f64)> = metrics
         .map(|metric| {
             let number = |key: &str| metric[key].as_f64().expect("a number");
-            let name = metric["name"].as_str().expect("a name");
+            let name = metric["metric"].as_str().expect("a name");
             (name, number("min"), number("max"))
         })
         .collect();
@@ -1080,7 +1078,7 @@ fn a_program_that_begins_mpi_again_runs_as_without_a_recorder() {
         let rows = table["regions"].as_array().expect("regions").iter();
         let calls: BTreeMap<&str, u64> = rows
             .map(|row| {
-                let name = row["name"].as_str().expect("a name");
+                let name = row["region"].as_str().expect("a name");
                 (name, row["calls"].as_u64().expect("a number"))
             })
             .collect();
@@ -1098,7 +1096,7 @@ fn an_mpi_that_calls_mpi_is_counted_once() {
     let mut calls: Vec<(&str, u64)> = rows
         .map(|row| {
             (
-                row["name"].as_str().unwrap_or_default(),
+                row["region"].as_str().unwrap_or_default(),
                 row["calls"].as_u64().unwrap_or(0),
             )
         })

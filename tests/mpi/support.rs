@@ -518,7 +518,7 @@ impl Run {
         let table: Value = serde_json::from_str(&self.ask(&["regions"])).expect("a table");
         let rows = table["regions"].as_array().expect("regions").iter();
         let calls = rows.map(|row| {
-            let name = row["region"].as_str().or(row["name"].as_str());
+            let name = row["region"].as_str();
             let calls = row["calls"].as_u64();
             (name.expect("a name").to_owned(), calls.expect("a number"))
         });

@@ -41,7 +41,7 @@ fn check(run: &Run, what: &str, ends_threads: bool) {
         let wrong = number(row, "unleft_calls") + number(row, "unmatched_leaves");
         assert_eq!(wrong, 0, "{what}: {row}");
     }
-    let exchanges = rows.iter().find(|row| row["name"] == "MPI_Sendrecv");
+    let exchanges = rows.iter().find(|row| row["region"] == "MPI_Sendrecv");
     let exchanges = exchanges.expect("exchanges");
     // Had one been taken for the library's own, it would not be there.
     assert_eq!(number(exchanges, "calls"), 10, "{what}: {exchanges}");

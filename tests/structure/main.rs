@@ -1,6 +1,7 @@
 //! The structure of the source code: which files of a crate need each other, how long files and functions are, and how
 //! functions take their parameters.
 
+mod columns;
 mod graph;
 mod lengths;
 mod modules;
@@ -81,6 +82,62 @@ fn files_and_functions_are_short_and_parameters_have_names() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Where names of columns are written that belong to something else.
+const OTHER_NAMES: [(&str, &str); 8] = [
+    ("viewer-cli/server", "answers of the server to its own page"),
+    (
+        "viewer-cli/export/write/chrome.rs",
+        "the format of chrome://tracing",
+    ),
+    (
+        "viewer-cli/export/write/perfetto.rs",
+        "annotations of Perfetto",
+    ),
+    (
+        "viewer-cli/export/write/tables.rs",
+        "columns that rows are sorted and divided by",
+    ),
+    (
+        "viewer-cli/export/write/tables/events.rs",
+        "columns that follow from the definitions",
+    ),
+    ("viewer-cli/commands/print.rs", "lines of single events"),
+    (
+        "viewer-cli/analysis/lost_time.rs",
+        "what is left of an answer without waits",
+    ),
+    (
+        "viewer-cli/python",
+        "tables that are given columns in Python",
+    ),
+];
+
+#[test]
+fn names_of_columns_are_written_once() {
+    let crates = ["", "/analysis", "/export", "/python", "/server"];
+    let mut columns = std::collections::BTreeSet::new();
+    let mut others = Vec::new();
+    for name in crates {
+        let directory = format!("viewer-cli{name}");
+        let found = columns::Literals::of(&read(&root().join(&directory)));
+        columns.extend(found.columns);
+        let files = found.others.into_iter();
+        others.extend(files.map(|(text, file)| (text, format!("{directory}/{file}"))));
+    }
+    assert!(columns.len() > 100, "{columns:?}");
+    // A single word, such as `rank`, may be anything.
+    let is_column = |text: &str| text.contains('_') && columns.contains(text);
+    let is_other = |file: &str| OTHER_NAMES.iter().any(|(known, _)| file.starts_with(known));
+    let wrong = others
+        .iter()
+        .filter(|(text, file)| is_column(text) && !is_other(file));
+    let wrong: Vec<_> = wrong.collect();
+    assert!(
+        wrong.is_empty(),
+        "names of columns outside of `columns!`: {wrong:?}"
+    );
 }
 
 /// Writes a crate of these files, and returns its circles.

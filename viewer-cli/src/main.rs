@@ -5,9 +5,10 @@ use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
 use annals_cli::commands::{
-    InputArguments, collectives, demo, diff, doctor, dropped, events, explain, export, flat, help,
-    histogram, index, info, intervals, merge, messages, metrics, print, record, recover, regions,
-    report, serve, slice, sources, stuck, suggest_filter, timeline, tui, verify, why,
+    InputArguments, TableArguments, collectives, demo, diff, doctor, dropped, events, explain,
+    export, flat, help, histogram, index, info, intervals, merge, messages, metrics, print, record,
+    recover, regions, report, serve, slice, sources, stuck, suggest_filter, timeline, tui, verify,
+    why,
 };
 use annals_cli::file::with_advice;
 use annals_cli::launch;
@@ -52,9 +53,9 @@ enum Command {
     /// Summary of a trace: ranks, hosts, events, losses, provenance
     Info(InputArguments),
     /// Sources of events, with the order they promise and their clocks
-    Sources(InputArguments),
+    Sources(TableArguments),
     /// Event types with their counts
-    Events(InputArguments),
+    Events(TableArguments),
     #[command(visible_alias = "cat")]
     Print(print::PrintArguments),
     Why(why::WhyArguments),

@@ -2,6 +2,13 @@
 
 use std::io::{self, Write};
 
+use annals_analysis::{Row, Value, data_columns};
+use clap::Args;
+use serde::Serialize;
+
+use crate::table::{Screen, Table};
+use crate::time;
+
 pub use annals_export::UsageError;
 
 /// A command's outcome, in addition to its results.
@@ -53,22 +60,91 @@ pub fn json(out: &mut dyn Write, value: &impl serde::Serialize) -> io::Result<()
     writeln!(out)
 }
 
-/// Writes comma-separated values (RFC 4180): a line of columns, then one for each row. A value that is missing is an empty
-/// field.
+/// Writes comma-separated values (RFC 4180): a line of the columns that programs read, then one for each row. A value that is missing is
+/// an empty field.
 ///
 /// # Errors
 /// If the output cannot be written.
-pub fn csv<Row: serde::Serialize>(
-    out: &mut dyn Write,
-    columns: &[&str],
-    rows: impl IntoIterator<Item = Row>,
-) -> io::Result<()> {
-    let mut writer = csv::WriterBuilder::new()
-        .has_headers(false)
-        .from_writer(out);
-    writer.write_record(columns)?;
+pub fn csv<T: Row>(out: &mut dyn Write, rows: &[T]) -> io::Result<()> {
+    let mut writer = csv::Writer::from_writer(out);
+    writer.write_record(data_columns::<T>().map(|column| column.name))?;
     for row in rows {
-        writer.serialize(row)?;
+        for column in data_columns::<T>() {
+            match (column.get)(row) {
+                Value::None => writer.write_field(""),
+                Value::Integer(value) => writer.write_field(value.to_string()),
+                Value::Unsigned(value) => writer.write_field(value.to_string()),
+                Value::Float(value) => writer.write_field(value.to_string()),
+                Value::Flag(value) => writer.write_field(value.to_string()),
+                Value::Text(value) => writer.write_field(&*value),
+            }?;
+        }
+        writer.write_record(None::<&[u8]>)?;
     }
     writer.flush()
+}
+
+/// Which rows of an answer are printed.
+#[derive(Clone, Debug, Args)]
+pub struct RowsArguments {
+    /// Most rows [default: as many as a terminal has lines; otherwise all]
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
+
+    /// Rows as comma-separated values
+    #[arg(long, conflicts_with = "json")]
+    pub csv: bool,
+}
+
+/// An answer, and how many rows there are without `--top`.
+#[derive(Serialize)]
+struct WithTotal<'a, Answer> {
+    #[serde(flatten)]
+    answer: &'a Answer,
+    rows_total: usize,
+}
+
+impl RowsArguments {
+    /// Leaves the rows that are asked for. Returns how many there were.
+    pub fn cut<T>(&self, rows: &mut Vec<T>) -> usize {
+        let total = rows.len();
+        rows.truncate(self.top.unwrap_or(usize::MAX));
+        total
+    }
+
+    /// Writes an answer as JSON. `total` is the number of its rows before they were cut.
+    ///
+    /// # Errors
+    /// If the output cannot be written.
+    pub fn json<Answer: Serialize>(
+        &self,
+        out: &mut dyn Write,
+        answer: &Answer,
+        total: usize,
+    ) -> io::Result<()> {
+        let rows_total = total;
+        json(out, &WithTotal { answer, rows_total })
+    }
+
+    /// Writes the rows that are asked for: as comma-separated values, or as a table, and then on standard error how many are left out.
+    ///
+    /// # Errors
+    /// If the output cannot be written.
+    pub fn put<T: Row>(&self, out: &mut dyn Write, rows: &[T], screen: Screen) -> io::Result<()> {
+        let most = self
+            .top
+            .unwrap_or(if self.csv { usize::MAX } else { screen.rows });
+        let shown = &rows[..rows.len().min(most)];
+        if self.csv {
+            return csv(out, shown);
+        }
+        out.write_all(Table::of(shown).render(screen).as_bytes())?;
+        if shown.len() < rows.len() {
+            // After the table, if both are written to a terminal.
+            out.flush()?;
+            let [shown, all] = [shown, rows].map(|rows| time::grouped(rows.len() as u64));
+            eprintln!("{shown} of {all} rows; --top N and --csv show more");
+        }
+        Ok(())
+    }
 }

@@ -3,11 +3,13 @@
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 
-use terminal_size::{Width, terminal_size_of};
+use annals_analysis::{Row, Unit, Value};
+use terminal_size::{Height, Width, terminal_size_of};
 
 pub use annals_export::text::{safe, safe_lines};
 
 use crate::names::{shorten_all, width};
+use crate::time;
 
 /// Columns of an output that is no terminal.
 const OUTPUT_COLUMNS: usize = 120;
@@ -15,6 +17,10 @@ const OUTPUT_COLUMNS: usize = 120;
 const NAME_COLUMNS: usize = 20;
 /// Columns that names get in any case.
 const LEAST_NAME_COLUMNS: usize = 12;
+/// Lines of a terminal that sentences around a table, its head and the prompt take.
+const AROUND: usize = 10;
+/// Rows that a terminal shows in any case.
+const LEAST_ROWS: usize = 10;
 /// Between two columns of a table.
 const GAP: usize = 2;
 
@@ -35,24 +41,30 @@ pub enum Align {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Screen {
     columns: usize,
+    /// Rows of a table that a terminal has room for.
+    pub rows: usize,
 }
 
 impl Screen {
     /// Returns the width of standard output: that of the environment's `COLUMNS`, that of the terminal, or 120 columns.
     /// Names are not shortened if `has_full_names`.
     pub fn of_output(has_full_names: bool) -> Self {
-        if has_full_names {
-            return Self::columns(usize::MAX);
-        }
         let given = std::env::var("COLUMNS").ok();
         let given = given.and_then(|columns| columns.trim().parse().ok());
         let given = given.filter(|columns| *columns != 0);
         let stdout = std::io::stdout();
-        let of_terminal = || {
-            let size = terminal_size_of(&stdout).filter(|_| stdout.is_terminal());
-            size.map(|(Width(columns), _)| usize::from(columns))
-        };
-        Self::columns(given.or_else(of_terminal).unwrap_or(OUTPUT_COLUMNS))
+        let of_terminal = terminal_size_of(&stdout).filter(|_| stdout.is_terminal());
+        let columns = of_terminal.map(|(Width(columns), _)| usize::from(columns));
+        let rows = of_terminal.map(|(_, Height(lines))| usize::from(lines));
+        Self {
+            columns: match has_full_names {
+                true => usize::MAX,
+                false => given.or(columns).unwrap_or(OUTPUT_COLUMNS),
+            },
+            rows: rows.map_or(usize::MAX, |lines| {
+                lines.saturating_sub(AROUND).max(LEAST_ROWS)
+            }),
+        }
     }
 
     /// Returns the number of columns that a text leaves in a line.
@@ -62,7 +74,10 @@ impl Screen {
 
     /// Returns a width of the given number of character columns.
     pub const fn columns(columns: usize) -> Self {
-        Self { columns }
+        Self {
+            columns,
+            rows: usize::MAX,
+        }
     }
 }
 
@@ -73,7 +88,91 @@ pub struct Table {
     rows: Vec<Vec<String>>,
 }
 
+/// Returns a number of any size: whole ones without a point.
+pub fn number(value: f64) -> String {
+    if value.fract() == 0.0 && value.abs() < 1e15 {
+        format!("{value:.0}")
+    } else if value != 0.0 && (value.abs() < 1e-3 || value.abs() >= 1e15) {
+        format!("{value:.3e}")
+    } else {
+        format!("{value:.3}")
+    }
+}
+
+/// Returns what people see of a value.
+fn cell(value: &Value<'_>, unit: Unit) -> String {
+    match (value, unit) {
+        (Value::None, _) => "-".to_owned(),
+        (Value::Text(text), _) => safe(text),
+        (Value::Flag(holds), _) => (if *holds { "yes" } else { "" }).to_owned(),
+        (Value::Integer(ns), Unit::Duration) => time::duration(*ns),
+        (Value::Integer(ns), Unit::Moment) => time::instant(*ns),
+        (Value::Integer(value), _) => value.to_string(),
+        (Value::Unsigned(count), Unit::Count) => time::grouped(*count),
+        (Value::Unsigned(count), Unit::Bytes) => time::bytes(*count),
+        (Value::Unsigned(value), _) => value.to_string(),
+        (Value::Float(share), Unit::Share) => format!("{:.1}", share * 100.0),
+        (Value::Float(value), _) => number(*value),
+    }
+}
+
+/// Returns whether a cell has anything in it. A number that counts nothing, such as a rank, has.
+fn has_content(value: &Value<'_>, unit: Unit) -> bool {
+    match value {
+        Value::None => false,
+        _ if unit == Unit::Number => true,
+        Value::Integer(value) => *value != 0,
+        Value::Unsigned(value) => *value != 0,
+        Value::Float(value) => *value != 0.0,
+        Value::Flag(holds) => *holds,
+        Value::Text(text) => !text.is_empty(),
+    }
+}
+
 impl Table {
+    /// Makes a table of the columns that people see. `~` marks what a loss may have changed.
+    pub fn of<T: Row>(rows: &[T]) -> Self {
+        let columns = T::COLUMNS.iter().filter_map(|column| {
+            let heading = column.heading?;
+            let has_any = |row| has_content(&(column.get)(row), column.unit);
+            (!heading.is_sparse || rows.iter().any(has_any)).then_some((column, heading))
+        });
+        let columns: Vec<_> = columns.collect();
+        let heads = columns.iter().map(|(column, heading)| {
+            let align = match column.unit {
+                _ if heading.is_optional => Align::Optional,
+                Unit::Name => Align::Name,
+                Unit::Text => Align::Left,
+                _ => Align::Right,
+            };
+            (heading.words, align)
+        });
+        let mut table = Self::new(&heads.collect::<Vec<_>>());
+        for row in rows {
+            let cells = columns.iter().map(|(column, heading)| {
+                let text = cell(&(column.get)(row), column.unit);
+                match heading.is_marked && row.is_uncertain() {
+                    true => format!("~{text}"),
+                    false => text,
+                }
+            });
+            table.row(cells.collect());
+        }
+        table
+    }
+
+    /// Adds a column, with a cell for each row.
+    pub fn add_column(
+        &mut self,
+        column: (&'static str, Align),
+        cells: impl IntoIterator<Item = String>,
+    ) {
+        self.columns.push(column);
+        for (row, cell) in self.rows.iter_mut().zip(cells) {
+            row.push(cell);
+        }
+    }
+
     /// Creates a table without rows.
     pub fn new(columns: &[(&'static str, Align)]) -> Self {
         Self {

@@ -45,7 +45,7 @@ pub struct CollectiveWait {
 }
 
 /// An operation of a communicator. Times in nanoseconds.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct CollectiveRow {
     /// Name of the operation.
     pub operation: String,
@@ -65,6 +65,43 @@ pub struct CollectiveRow {
     pub ranks: Option<Vec<CollectiveWait>>,
     /// Whether a loss may have changed the row.
     pub is_uncertain: bool,
+}
+
+impl CollectiveRow {
+    /// Returns the rank for which `of` is the largest, the first of several.
+    fn most<K: Ord>(&self, of: impl Fn(&CollectiveWait) -> K) -> Option<&CollectiveWait> {
+        self.ranks
+            .as_ref()?
+            .iter()
+            .rev()
+            .max_by_key(|wait| of(wait))
+    }
+
+    fn most_waiting(&self) -> Option<&CollectiveWait> {
+        self.most(|wait| wait.wait_ns)
+    }
+
+    fn most_late(&self) -> Option<&CollectiveWait> {
+        self.most(|wait| wait.last)
+    }
+}
+
+crate::columns! {
+    CollectiveRow, uncertain is_uncertain, json ranks;
+    "operation" Name headed "operation", |row| &row.operation;
+    "communicator" Name headed "communicator", |row| &row.communicator;
+    "members" Number headed "members", |row| row.members;
+    "count" Count marked "count", |row| row.count;
+    "wait_ns" Duration marked "waiting", |row| row.wait_ns;
+    "mean_imbalance_ns" Duration marked_if_room "mean imbalance", |row| row.mean_imbalance_ns;
+    "max_imbalance_ns" Duration marked "max imbalance", |row| row.max_imbalance_ns;
+    "most_waiting_rank" Number, |row| row.most_waiting().map(|of| of.rank);
+    "" Text headed "waits most", |row| row.most_waiting().map(|of| format!("rank {}", of.rank));
+    "most_waiting_ns" Duration if_room "it waits", |row| row.most_waiting().map(|of| of.wait_ns);
+    "most_late_rank" Number, |row| row.most_late().map(|of| of.rank);
+    "" Text headed "last most often", |row| row.most_late().map(|of| format!("rank {}", of.rank));
+    "most_late_count" Count if_room "times", |row| row.most_late().map(|of| of.last);
+    "is_uncertain" Flag, |row| row.is_uncertain;
 }
 
 /// The collective operations of a window.

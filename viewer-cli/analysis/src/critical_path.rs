@@ -23,6 +23,7 @@ use serde::Serialize;
 
 use self::releases::{Release, ReleaseWriter, ReleasesBackward};
 use crate::call_paths::CallPaths;
+use crate::row::joined_path;
 use crate::state::{CallState, fold_calls};
 use crate::wait_states::{CommunicationTimes, LocationTimes};
 
@@ -51,7 +52,7 @@ pub struct CriticalPath {
 }
 
 /// A call path on the critical path. Times in nanoseconds, without those of the regions that it calls.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct PathRegion {
     /// Name of its innermost region. `None` outside of all regions.
     pub region: Option<String>,
@@ -70,8 +71,18 @@ pub struct PathRegion {
     pub imbalance_ns: i64,
 }
 
+crate::columns! {
+    PathRegion, json path;
+    "region" Name, |row| &row.region;
+    "" Name headed "on the critical path", |row| joined_path(&row.path);
+    "path_ns" Duration headed "time", |row| row.path_ns;
+    "share" Share headed "% of path", |row| row.share;
+    "mean_ns" Duration headed "mean of ranks", |row| row.mean_ns;
+    "imbalance_ns" Duration headed "critical imbalance", |row| row.imbalance_ns;
+}
+
 /// A rank on the critical path.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PathRank {
     /// The rank.
     pub rank: u32,
@@ -79,6 +90,13 @@ pub struct PathRank {
     pub path_ns: i64,
     /// Share of that in the length of the path.
     pub share: f64,
+}
+
+crate::columns! {
+    PathRank;
+    "rank" Number headed "rank", |row| row.rank;
+    "path_ns" Duration headed "time", |row| row.path_ns;
+    "share" Share headed "% of path", |row| row.share;
 }
 
 /// A time in which the path stays at a location.

@@ -88,7 +88,7 @@ impl RunTimes {
 }
 
 /// The factors of a run.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Efficiencies {
     /// How the factors are combined.
     pub model: EfficiencyModel,
@@ -102,6 +102,16 @@ pub struct Efficiencies {
     pub transfer: Option<f64>,
     /// Mean share of useful time in the run.
     pub parallel: f64,
+}
+
+crate::columns! {
+    Efficiencies;
+    "model" Text headed "model", |row| row.model.name();
+    "parallel" Share headed "parallel eff.", |row| row.parallel;
+    "load_balance" Share headed "load balance", |row| row.load_balance;
+    "communication" Share headed "communication", |row| row.communication;
+    "serialisation" Share headed "serialisation", |row| row.serialisation;
+    "transfer" Share headed "transfer", |row| row.transfer;
 }
 
 impl Efficiencies {

@@ -32,7 +32,7 @@ pub struct IntervalPair {
 }
 
 /// The intervals of a pair of event types. Times in nanoseconds.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct IntervalRow {
     /// Name of the event type of the begins.
     pub begin: String,
@@ -76,6 +76,29 @@ pub struct IntervalRow {
     pub lost: u64,
     /// Whether more may be lost.
     pub lost_is_lower_bound: bool,
+}
+
+crate::columns! {
+    IntervalRow, uncertain is_uncertain, json in_flight;
+    "begin" Name headed "begin", |row| &row.begin;
+    "end" Name headed "end", |row| &row.end;
+    "key" Name headed "key", |row| &row.key;
+    "rank" Number if_any "rank", |row| row.rank;
+    "count" Count marked "count", |row| row.count;
+    "open" Count marked "open", |row| row.open;
+    "unmatched" Count marked_if_room "unmatched", |row| row.unmatched;
+    "total_ns" Duration marked "total", |row| row.total_ns;
+    "mean_ns" Duration marked "mean", |row| row.mean_ns;
+    "min_ns" Duration if_room "min", |row| row.min_ns;
+    "p50_ns" Duration, |row| row.p50_ns;
+    "p95_ns" Duration if_room "p95", |row| row.p95_ns;
+    "p99_ns" Duration, |row| row.p99_ns;
+    "max_ns" Duration headed "max", |row| row.max_ns;
+    "max_in_flight" Count marked_if_room "max in flight", |row| row.max_in_flight;
+    "is_paired_in_order" Flag if_any "paired in order", |row| row.is_paired_in_order;
+    "is_uncertain" Flag, |row| row.is_uncertain;
+    "lost" Count, |row| row.lost;
+    "lost_is_lower_bound" Flag, |row| row.lost_is_lower_bound;
 }
 
 /// The largest number of intervals that were open concurrently in a part of the window.

@@ -36,6 +36,7 @@ mod intervals;
 mod locations;
 mod losses;
 mod lost_time;
+mod lost_time_rows;
 mod messages;
 mod metrics;
 mod mpi_coverage;
@@ -49,6 +50,7 @@ mod references;
 mod region_kinds;
 mod region_rows;
 mod region_statistics;
+mod row;
 mod short_calls;
 mod state;
 mod thread_work;
@@ -78,10 +80,8 @@ pub use intervals::{
 };
 pub use locations::LocationNames;
 pub use losses::concerns;
-pub use lost_time::{
-    CauseRow, ExtraWork, LEAST_SHARE, LostTime, LostTimeOptions, PhaseRow, RankTimes, WaitStateRow,
-    WorstWait, lost_time,
-};
+pub use lost_time::{LEAST_SHARE, LostTime, LostTimeOptions, PhaseRow, lost_time};
+pub use lost_time_rows::{CauseRow, ExtraWork, RankTimes, WaitStateRow, WorstWait};
 pub use messages::{MessageLosses, MessagePairRow, Messages, for_each_message, messages};
 pub use metrics::{MetricPoint, MetricRow, metrics};
 pub use mpi_coverage::MpiCoverage;
@@ -95,10 +95,14 @@ pub use recording_cost::{CostSums, EventCost, RecordingCost, call_cost_ns};
 pub use references::referred;
 pub use region_kinds::{RegionKind, RegionKinds, ThreadConstruct};
 pub use region_rows::{
-    OutsideTime, RegionNames, RegionRow, RegionSums, RegionTimes, RunTime, region_times, run_times,
+    AWAIT, OutsideTime, RegionNames, RegionRow, RegionSums, RegionTimes, RunTime, region_times,
+    run_times, waits_mark,
 };
 pub use region_statistics::{
     Group, Grouping, RegionStats, Statistics, count_region_statistics, region_statistics,
+};
+pub use row::{
+    Column, Get, Heading, OUTSIDE, Row, Unit, Value, data_columns, joined_path, put_columns,
 };
 pub use short_calls::ShortCalls;
 pub use state::{CallState, EventState, fold_calls, fold_events};

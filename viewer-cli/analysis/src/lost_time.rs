@@ -15,6 +15,7 @@ use crate::communicators::{CommunicatorNumbers, communicator_name};
 use crate::critical_path::{CriticalPath, PathObserver, path_of};
 use crate::efficiencies::{Efficiencies, EfficiencyModel, RunTimes};
 use crate::event_loop::{LoopRow, event_loop};
+use crate::lost_time_rows::{CauseRow, ExtraWork, RankTimes, WaitStateRow, WorstWait};
 use crate::mpi_coverage::MpiCoverage;
 use crate::oversubscription::Oversubscription;
 use crate::region_kinds::RegionKinds;
@@ -125,7 +126,7 @@ const fn is_zero(number: &u64) -> bool {
 }
 
 /// A phase: a call of a region, the k-th of each location that calls it. Times in nanoseconds.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PhaseRow {
     /// Its number, from 0.
     pub phase: u64,
@@ -141,6 +142,21 @@ pub struct PhaseRow {
     pub efficiencies: Efficiencies,
     /// Whether events may be lost in it.
     pub is_uncertain: bool,
+}
+
+crate::columns! {
+    PhaseRow;
+    "phase" Number headed "phase", |row| row.phase;
+    "locations" Count, |row| row.locations;
+    "from_ns" Moment headed "from", |row| row.from_ns;
+    "to_ns" Moment, |row| row.to_ns;
+    "run_ns" Duration headed "longest", |row| row.run_ns;
+    "parallel" Share headed "parallel eff., %", |row| row.efficiencies.parallel;
+    "load_balance" Share headed "load balance", |row| row.efficiencies.load_balance;
+    "communication" Share headed "communication", |row| row.efficiencies.communication;
+    "serialisation" Share headed "serialisation", |row| row.efficiencies.serialisation;
+    "transfer" Share headed "transfer", |row| row.efficiencies.transfer;
+    "is_uncertain" Flag if_any_and_room "losses", |row| row.is_uncertain;
 }
 
 impl PhaseRow {
@@ -162,137 +178,6 @@ impl PhaseRow {
             is_uncertain: times.is_uncertain,
         }
     }
-}
-
-/// Times of a rank, nanoseconds. If several of its threads communicate or work in teams, their mean.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub struct RankTimes {
-    /// The rank.
-    pub rank: u32,
-    /// Time outside of MPI in which it was not idle.
-    pub useful_ns: i64,
-    /// Time in MPI; in a trace without regions of MPI, in calls that communicate.
-    pub mpi_ns: i64,
-    /// Time in which it was idle: the runtime of threads waited, or it was in a state other than running.
-    pub idle_ns: i64,
-    /// Time that it waited for others.
-    pub wait_ns: i64,
-    /// Largest amount by which that may differ because of losses: the calls in which it may have waited longer or shorter, and
-    /// the time in which events of the rank were lost.
-    pub uncertain_ns: i64,
-    /// The part of its useful time between calls that tested and found nothing complete: it may work then, or poll.
-    pub polling_ns: i64,
-    /// The costs of its causes (see [`LostTime::causes`]): time that ranks waited because of its extra work, or because it
-    /// received its messages in the wrong order.
-    pub caused_ns: i64,
-}
-
-/// The waits of a pattern in a call path and a communicator. Times in nanoseconds.
-#[derive(Clone, Debug, Serialize)]
-pub struct WaitStateRow {
-    /// The pattern.
-    pub pattern: WaitPattern,
-    /// Names of the regions of the call path, from the outermost on.
-    pub path: Vec<String>,
-    /// Name of the communicator. `None` if there is none.
-    pub communicator: Option<String>,
-    /// Number of waits.
-    pub count: u64,
-    /// Their sum.
-    pub wait_ns: i64,
-    /// The longest.
-    pub max_ns: i64,
-    /// Of late senders: the part in which another message could have been received.
-    pub wrong_order_ns: i64,
-    /// Largest amount by which the sum may differ because of losses.
-    pub uncertain_ns: i64,
-    /// Share of the time of all threads that count.
-    pub share: f64,
-}
-
-/// The waits that a rank caused. Times in nanoseconds.
-///
-/// With the pattern [`WaitPattern::WrongOrder`], it is the rank that waited because it received its messages in the wrong
-/// order (see [`WaitObserver::avoidable`]). Those parts of waits are not counted among those that the senders caused.
-#[derive(Clone, Debug, Serialize)]
-pub struct CauseRow {
-    /// The rank whose extra work caused the waits.
-    pub rank: u32,
-    /// Name of the thread whose extra work it was. `None` if the rank counts as one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub thread: Option<String>,
-    /// The pattern of most of the waits that it caused directly.
-    pub pattern: WaitPattern,
-    /// The region in which others waited for it, most of the time.
-    pub region: String,
-    /// Number of messages or operations in which others waited for it directly.
-    pub operations: u64,
-    /// Number of its communicating calls in that region.
-    pub calls: u64,
-    /// Number of ranks that waited for it, directly or not.
-    pub waiting_ranks: u64,
-    /// Median of how late it was in these operations: of the longest parts of waits that its extra work caused, within 1.6 %.
-    pub median_late_ns: i64,
-    /// How late it was at most, likewise.
-    pub max_late_ns: i64,
-    /// What others waited in all because of it.
-    pub cost_ns: i64,
-    /// The part of that in which they waited for it directly.
-    pub direct_ns: i64,
-    /// Of late senders: the part in which another message could have been received.
-    pub wrong_order_ns: i64,
-    /// The part of the direct waits that its extra work does not reach: what else made it late is not known.
-    pub unexplained_ns: i64,
-    /// The other rank for which others may have waited instead, if that is most of the direct waits: whether their sends waited
-    /// for their receives is not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub or_rank: Option<u32>,
-    /// Largest amount by which the cost may differ because of losses, errors of clocks and what is not known.
-    pub uncertain_ns: i64,
-    /// Whether it did not work longer than its peers in the place of its extra work, in all: which rank is late there changes, or
-    /// all take turns.
-    pub is_like_peers: bool,
-    /// Share of the cost in the time of all threads that count.
-    pub share: f64,
-    /// Where its extra work was, most first.
-    pub extra: Vec<ExtraWork>,
-}
-
-/// A call path in which a rank worked longer than those that waited for it.
-#[derive(Clone, Debug, Serialize)]
-pub struct ExtraWork {
-    /// Names of the regions of the call path, from the outermost on. Empty outside of all regions.
-    pub path: Vec<String>,
-    /// How many of them, the innermost ones, distinguish it from other call paths that end with the same region; at most three.
-    #[serde(skip)]
-    pub distinct: usize,
-    /// What others waited because of it, nanoseconds.
-    pub cost_ns: i64,
-}
-
-/// A single wait.
-#[derive(Clone, Debug, Serialize)]
-pub struct WorstWait {
-    /// Its pattern.
-    pub pattern: WaitPattern,
-    /// Rank that waited.
-    pub rank: u32,
-    /// Name of its thread that waited. `None` if the rank counts as one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub thread: Option<String>,
-    /// Rank for which it waited. `None` if that is not known.
-    pub for_rank: Option<u32>,
-    /// Name of the thread for which it waited. `None` if that is not known, or if its rank counts as one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub for_thread: Option<String>,
-    /// Names of the regions of the call path, from the outermost on.
-    pub path: Vec<String>,
-    /// Name of the communicator. `None` if there is none.
-    pub communicator: Option<String>,
-    /// Trace time at which it began, nanoseconds.
-    pub from_ns: i64,
-    /// How long it took, nanoseconds.
-    pub wait_ns: i64,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -601,12 +486,9 @@ fn of_sums(
         (0..).zip(times.locations.iter().map(|of| of.hidden_ns)),
     );
     let all_ns = run_ns as f64 * threads.len() as f64;
-    let share = |ns: i64| {
-        if all_ns > 0.0 {
-            ns as f64 / all_ns
-        } else {
-            0.0
-        }
+    let share = |ns: i64| match all_ns > 0.0 {
+        true => ns as f64 / all_ns,
+        false => 0.0,
     };
     let causes = cause_rows(sums, times, definitions, share);
     let mut caused_ns: FxHashMap<u32, i64> = FxHashMap::default();
@@ -640,7 +522,8 @@ fn of_sums(
     let ideal_ns = ideal_ns.map(|end_ns| end_ns - from_ns);
     let run_times = RunTimes::of(&useful_ns, run_ns, ideal_ns);
     let wait_states = wait_state_rows(sums, times, definitions, share);
-    let in_mpi = wait_states.iter().filter(|row| row.pattern.is_of_mpi());
+    let is_in_mpi = |row: &&WaitStateRow| row.pattern.is_some_and(WaitPattern::is_of_mpi);
+    let in_mpi = wait_states.iter().filter(is_in_mpi);
     let waited_ns: i64 = in_mpi.map(|row| row.wait_ns).sum();
     let mpi_ns: i64 = threads.iter().map(|thread| thread.mpi_ns).sum();
     let models = [EfficiencyModel::Multiplicative, EfficiencyModel::Additive];
@@ -796,7 +679,7 @@ fn wait_state_rows(
     let rows = sums.rows.iter().map(|(key, sum)| {
         let (pattern, path, communicator) = *key;
         WaitStateRow {
-            pattern,
+            pattern: Some(pattern),
             path: times.paths.names(path, definitions),
             communicator: communicator.map(|number| names[number as usize].to_owned()),
             count: sum.count,

@@ -24,7 +24,7 @@ use crate::state::{CallState, fold_calls};
 use crate::waits::{LateSide, LongestWaits, MessageWaits, Wait};
 
 /// The messages of a pair of ranks. Times in nanoseconds.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct MessagePairRow {
     /// Rank of the senders.
     pub from_rank: u32,
@@ -53,6 +53,23 @@ pub struct MessagePairRow {
     pub late_receiver_wait_ns: Option<i64>,
     /// Whether a loss may have changed the row.
     pub is_uncertain: bool,
+}
+
+crate::columns! {
+    MessagePairRow, uncertain is_uncertain;
+    "from_rank" Number headed "from", |row| row.from_rank;
+    "to_rank" Number headed "to", |row| row.to_rank;
+    "count" Count marked "count", |row| row.count;
+    "bytes" Bytes marked "bytes", |row| row.bytes;
+    "min_latency_ns" Duration if_room "latency min", |row| row.min_latency_ns;
+    "mean_latency_ns" Duration headed "mean", |row| row.mean_latency_ns;
+    "p95_latency_ns" Duration if_room "p95", |row| row.p95_latency_ns;
+    "max_latency_ns" Duration headed "max", |row| row.max_latency_ns;
+    "late_senders" Count if_any "late senders", |row| row.late_senders;
+    "late_sender_wait_ns" Duration if_any "wait", |row| row.late_sender_wait_ns;
+    "late_receivers" Count if_any "late receivers", |row| row.late_receivers;
+    "late_receiver_wait_ns" Duration if_any "wait", |row| row.late_receiver_wait_ns;
+    "is_uncertain" Flag, |row| row.is_uncertain;
 }
 
 /// The messages of a window.

@@ -27,7 +27,7 @@ pub struct MetricPoint {
 }
 
 /// One metric at one location.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct MetricRow {
     /// Name of the event type.
     pub name: String,
@@ -57,6 +57,23 @@ pub struct MetricRow {
     pub is_uncertain: bool,
     /// By part of the window. Parts without values are left out.
     pub points: Vec<MetricPoint>,
+}
+
+crate::columns! {
+    MetricRow, uncertain is_uncertain, json points;
+    "metric" Name headed "metric", |row| &row.name;
+    "element" Name headed "element", |row| &row.element;
+    "unit" Text if_any "unit", |row| &row.unit;
+    "rank" Number headed "rank", |row| row.rank;
+    "location" Name headed "location", |row| &row.location;
+    "count" Count marked "values", |row| row.count;
+    "min" Number marked "min", |row| row.min;
+    "mean" Number marked "mean", |row| row.mean;
+    "max" Number marked "max", |row| row.max;
+    "first" Number, |row| row.first;
+    "last" Number marked_if_room "last", |row| row.last;
+    "rate_per_s" Number if_room "a second", |row| row.rate_per_s;
+    "is_uncertain" Flag, |row| row.is_uncertain;
 }
 
 #[derive(Clone, Debug)]

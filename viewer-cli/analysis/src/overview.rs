@@ -27,7 +27,7 @@ pub struct BinTimes {
 }
 
 /// A single call. Times in nanoseconds.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct LongCall {
     /// Name of the region.
     pub region: String,
@@ -45,6 +45,19 @@ pub struct LongCall {
     pub own_ns: i64,
     /// Whether a loss may have changed its times.
     pub is_uncertain: bool,
+}
+
+crate::columns! {
+    LongCall, uncertain is_uncertain;
+    "region" Name headed "region", |row| &row.region;
+    "kind" Text, |row| row.kind.name();
+    "rank" Number headed "rank", |row| row.rank;
+    "location" Name headed "location", |row| &row.location;
+    "entered_ns" Moment headed "from", |row| row.entered_ns;
+    "end_ns" Moment, |row| row.end_ns;
+    "own_ns" Duration marked "own time", |row| row.own_ns;
+    "" Duration marked "with callees", |row| row.end_ns.saturating_sub(row.entered_ns);
+    "is_uncertain" Flag, |row| row.is_uncertain;
 }
 
 /// The calls of a window.

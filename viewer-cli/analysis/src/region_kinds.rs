@@ -1,11 +1,9 @@
 //! What kind of work regions are: the program's own, or that of a library for parallel programs.
 
 use annals_format::{Definitions, RegionId};
-use serde::Serialize;
 
 /// What a process does in a region, but for the regions that it calls.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum RegionKind {
     /// Useful work: the program's own.
     Useful,
@@ -13,6 +11,17 @@ pub enum RegionKind {
     Mpi,
     /// Waiting in the runtime of threads, as in a barrier or for a lock, or in a state other than running: not useful.
     Idle,
+}
+
+impl RegionKind {
+    /// Returns its name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Useful => "useful",
+            Self::Mpi => "mpi",
+            Self::Idle => "idle",
+        }
+    }
 }
 
 /// A construct of threads, such as those of OpenMP.

@@ -12,19 +12,18 @@ use serde::{Deserialize, Serialize};
 use crate::event_loop::{is_await, task_locations};
 use crate::locations::LocationNames;
 use crate::region_statistics::{Group, Grouping, RegionStats, Statistics, region_statistics};
+use crate::row::OUTSIDE;
 use crate::short_calls::{ShortCalls, short_calls};
 use crate::thread_work::{is_mostly_silent, silent_times};
 
 /// One region, of all locations, of a rank or of a location. Times in nanoseconds.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Default, Debug)]
 pub struct RegionRow {
     /// The region's name.
     pub name: String,
     /// The rank. `None` means all.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
     /// The location's name. `None` means all.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub location: Option<String>,
     /// The source file.
     pub file: String,
@@ -68,17 +67,86 @@ pub struct RegionRow {
     pub time_is_uncertain: bool,
     /// The part of the exclusive time in which it may only have waited for threads to end (see [`thread_work`](crate::thread_work)).
     // Not in JSON: answers from parts of a run do not have it.
-    #[serde(skip)]
     pub silent_ns: i64,
     /// The part of the exclusive time that recording took at most, where most calls are short (see [`ShortCalls`]); else 0.
-    #[serde(skip)]
     pub recording_ns: i64,
+}
+
+crate::columns! {
+    RegionRow, uncertain time_is_uncertain;
+    "region" Name, |row| &row.name;
+    "" Name headed "region", |row| row.marked_name();
+    "rank" Number if_any "rank", |row| row.rank;
+    "location" Name if_any "location", |row| &row.location;
+    "file" Name, |row| &row.file;
+    "line" Number, |row| row.line;
+    "calls" Count headed "calls", |row| (row.name != OUTSIDE).then_some(row.calls);
+    "uncertain_calls" Count, |row| row.uncertain_calls;
+    "" Number if_any_and_room "± uncertain", |row| row.uncertain_calls_text();
+    "uncertain_calls_is_lower_bound" Flag, |row| row.uncertain_calls_is_lower_bound;
+    "inclusive_ns" Duration marked "inclusive", |row| row.inclusive_ns;
+    "exclusive_ns" Duration marked "exclusive", |row| row.exclusive_ns;
+    "inclusive_more_ns" Duration, |row| row.inclusive_more_ns;
+    "exclusive_more_ns" Duration, |row| row.exclusive_more_ns;
+    "share" Share if_room "% of run", |row| row.share;
+    "min_ns" Duration if_room "min", |row| row.min_ns;
+    "mean_ns" Duration headed "mean", |row| row.mean_ns;
+    "p50_ns" Duration, |row| row.p50_ns;
+    "p95_ns" Duration if_room "p95", |row| row.p95_ns;
+    "p99_ns" Duration, |row| row.p99_ns;
+    "max_ns" Duration headed "max", |row| row.max_ns;
+    "open_calls" Count, |row| row.open_calls;
+    "unmatched_leaves" Count, |row| row.unmatched_leaves;
+    "unleft_calls" Count, |row| row.unleft_calls;
+    "time_is_uncertain" Flag, |row| row.time_is_uncertain;
+}
+
+/// Returns what follows the name of a region that may only have waited for threads to end. Tasks that await wait for certain.
+pub fn waits_mark(name: &str, may_wait: bool) -> &'static str {
+    match may_wait && name != AWAIT {
+        true => " (calls nothing; waits?)",
+        false => "",
+    }
+}
+
+/// Name of the region in which tasks await.
+pub const AWAIT: &str = "await";
+
+impl From<&OutsideTime> for RegionRow {
+    fn from(of: &OutsideTime) -> Self {
+        Self {
+            name: OUTSIDE.to_owned(),
+            rank: of.rank,
+            location: of.location.clone(),
+            inclusive_ns: of.time_ns,
+            exclusive_ns: of.time_ns,
+            share: of.share,
+            time_is_uncertain: of.is_uncertain,
+            ..Self::default()
+        }
+    }
 }
 
 impl RegionRow {
     /// Returns whether most of its time is silent.
     pub const fn may_wait(&self) -> bool {
         is_mostly_silent(self.silent_ns, self.exclusive_ns)
+    }
+
+    /// Returns by how much the calls may differ. `None` if they do not.
+    fn uncertain_calls_text(&self) -> Option<String> {
+        let least = if self.uncertain_calls_is_lower_bound {
+            ">="
+        } else {
+            ""
+        };
+        let is_exact = least.is_empty() && self.uncertain_calls == 0;
+        (!is_exact).then(|| format!("{least}{}", self.uncertain_calls))
+    }
+
+    /// Returns its name, marked if the region may only have waited. Tasks that await wait for certain.
+    pub fn marked_name(&self) -> String {
+        self.name.clone() + waits_mark(&self.name, self.may_wait())
     }
 
     /// Returns what distinguishes rows of regions that have all names in common, such as functions of several builds: so that their
@@ -117,6 +185,8 @@ pub struct OutsideTime {
     pub time_ns: i64,
     /// By how much it may be more: when a process ended, or whether calls that were open last had been left, is not known.
     pub more_ns: i64,
+    /// Share of the run time of all locations together (see [`RegionTimes::run_ns`]).
+    pub share: f64,
     /// Whether a loss may have changed it.
     pub is_uncertain: bool,
 }
@@ -466,6 +536,7 @@ impl RegionSums {
                 location,
                 time_ns: time.time_ns.max(0),
                 more_ns: time.more_ns,
+                share: time.time_ns.max(0) as f64 / run_ns.max(1) as f64,
                 is_uncertain: is_cut
                     || time.more_ns != 0
                     || uncertain.contains(&group)

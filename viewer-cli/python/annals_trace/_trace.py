@@ -121,7 +121,11 @@ class Trace:
     ) -> Table:
         """Returns statistics of regions by location, like ``trace-cli regions --by location``.
 
-        ``uncertain_calls`` and ``time_is_uncertain`` say what losses may have changed. Times in nanoseconds.
+        Columns: ``region``, ``rank``, ``location``, ``file``, ``line``, ``calls``, ``inclusive_ns``, ``exclusive_ns``, by how much these
+        may be more (``inclusive_more_ns``, ``exclusive_more_ns``), ``share`` (of the time of all locations), ``min_ns``, ``mean_ns``,
+        ``p50_ns``, ``p95_ns``, ``p99_ns``, ``max_ns``, ``open_calls`` (at the end), ``unmatched_leaves`` (without an enter),
+        ``unleft_calls`` (without a leave). ``uncertain_calls``, ``uncertain_calls_is_lower_bound`` and ``time_is_uncertain`` say what
+        losses may have changed.
         """
         return self._table(
             "regions", columns, start=start, end=end, ranks=ranks, locations=locations, regions=regions

@@ -500,7 +500,7 @@ def test_functions_without_names_are_told_apart_by_their_builds(tmp_path: Path) 
         for file in (tmp_path / f"of-{build}").glob("*.annals"):
             file.rename(runs / f"{build}-{file.name}")
     expected = printed("regions", runs)
-    names = [row["name"] for row in json.loads(expected)["regions"] if "solver+" in row["name"]]
+    names = [row["region"] for row in json.loads(expected)["regions"] if "solver+" in row["region"]]
     assert len(names) == 4 and len(set(names)) == 2, names
     with pool(2) as executor:
         assert annals_trace.analyse(runs, "regions", executor=executor) == expected

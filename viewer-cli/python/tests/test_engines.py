@@ -52,7 +52,7 @@ def calls(run: Path) -> dict[str, int]:
     """Calls by region, as the command counts them."""
     done = trace_cli("regions", run, "--json")
     assert done.returncode == 0, done.stderr
-    counted = {row["name"]: row["calls"] for row in json.loads(done.stdout)["regions"]}
+    counted = {row["region"]: row["calls"] for row in json.loads(done.stdout)["regions"]}
     assert counted["step"] == sum(500 * (rank + 1) for rank in range(RANKS))
     return counted
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy
@@ -26,13 +27,19 @@ def path(request: pytest.FixtureRequest) -> Path:
 def test_regions_are_those_of_the_command(path: Path) -> None:
     expected = answer("regions", path, "--by", "location")["regions"]
     found = annals_trace.open(path).regions().to_pandas()
-    names = {"region": "name"}
     for column in found.columns:
         values = [None if pandas.isna(value) else value for value in found[column]]
-        wanted = [row.get(names.get(column, column)) for row in expected]
-        if column in ("file", "line"):
-            wanted = [value or ("" if column == "file" else 0) for value in wanted]
-        assert values == wanted, column
+        assert values == [row[column] for row in expected], column
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_documentation_lists_the_columns(mpi: Path, name: str) -> None:
+    table = getattr(annals_trace.Trace, name)
+    documented = set(re.findall(r"``(\w+)``", table.__doc__))
+    columns = getattr(annals_trace.open(mpi), name)().column_names
+    if name == "events":  # The others are those of elements, which follow from the trace.
+        columns = columns[:5]
+    assert set(columns) <= documented, set(columns) - documented
 
 
 def test_calls_add_up_to_regions(path: Path) -> None:
@@ -120,7 +127,7 @@ def test_metrics_are_those_of_the_command(demo: Path) -> None:
     found = annals_trace.open(demo).metrics().to_pandas()
     for expected in answer("metrics", demo)["metrics"]:
         own = found[
-            (found.metric == expected["name"])
+            (found.metric == expected["metric"])
             & (found["rank"] == expected["rank"])
             & (found.location == expected["location"])
         ]

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use annals_analysis::{
-    Grouping, LocationNames, LostTimeOptions, PartOfRun, RegionKind, RegionKinds,
+    Grouping, LocationNames, LostTimeOptions, PartOfRun, RegionKinds, WaitPattern,
     for_each_collective, for_each_message, lost_time, metrics, operation_name, part_of_run,
     referred, region_colour, region_times,
 };
@@ -44,15 +44,6 @@ fn short(name: &str) -> String {
     match name.char_indices().nth(MOST_NAME) {
         Some((at, _)) => format!("{}…", &name[..at]),
         None => name.to_owned(),
-    }
-}
-
-/// Returns the kind of a region as a word.
-const fn kind(kind: RegionKind) -> &'static str {
-    match kind {
-        RegionKind::Useful => "useful",
-        RegionKind::Mpi => "mpi",
-        RegionKind::Idle => "idle",
     }
 }
 
@@ -103,7 +94,7 @@ pub(crate) fn lanes(trace: &ServedTrace) -> Result<Value> {
             short(&name),
             colour.hex(),
             colour.ink().hex(),
-            kind(kinds.get(*id))
+            kinds.get(*id).name()
         ])
     });
     let metrics = metric_types(definitions);
@@ -256,7 +247,7 @@ pub(crate) fn waits(
     let states = lost.wait_states.iter().take(MOST_ROWS);
     let states = states.map(|row| {
         let mut state = json!(row);
-        state["wait_state"] = row.pattern.words().into();
+        state["wait_state"] = row.pattern.map_or("no wait", WaitPattern::words).into();
         state
     });
     Ok(json!({

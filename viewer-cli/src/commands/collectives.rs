@@ -7,8 +7,8 @@ use clap::Args;
 
 use super::{InputArguments, warn_of_damage};
 use crate::filter::{FilterArguments, WindowArguments};
-use crate::output::{self, Finding, UsageError};
-use crate::views::{collective_sentence, collective_table, incomplete_collectives, mpi_note};
+use crate::output::{Finding, RowsArguments, UsageError};
+use crate::views::{collective_sentence, incomplete_collectives, mpi_note};
 
 /// Collective operations: the last member to arrive, and how long the others waited.
 ///
@@ -26,9 +26,8 @@ pub struct CollectivesArguments {
     #[command(flatten)]
     filter: FilterArguments,
 
-    /// A row for each operation and communicator, as comma-separated values
-    #[arg(long, conflicts_with = "json")]
-    csv: bool,
+    #[command(flatten)]
+    rows: RowsArguments,
 }
 
 /// Runs the command.
@@ -42,43 +41,22 @@ pub fn run(arguments: &CollectivesArguments, out: &mut dyn Write) -> anyhow::Res
         let why = "collective operations are not chosen by region: leave --region out, or choose with --rank and --event";
         return Err(UsageError(why.to_owned()).into());
     }
-    let Some((found, outcome)) = annals_analysis::collectives(&opened, &filter)? else {
+    let Some((mut found, outcome)) = annals_analysis::collectives(&opened, &filter)? else {
         bail!("no event type begins collective operations: nothing has the role collective-begin");
     };
     warn_of_damage(&opened, &outcome);
+    let screen = arguments.input.screen();
     if arguments.input.json {
-        output::json(out, &found)?;
-    } else if arguments.csv {
-        let columns = [
-            "operation",
-            "communicator",
-            "members",
-            "count",
-            "wait_ns",
-            "mean_imbalance_ns",
-            "max_imbalance_ns",
-            "is_uncertain",
-        ];
-        let rows = found.collectives.iter().map(|row| {
-            (
-                &row.operation,
-                &row.communicator,
-                row.members,
-                row.count,
-                row.wait_ns,
-                row.mean_imbalance_ns,
-                row.max_imbalance_ns,
-                row.is_uncertain,
-            )
-        });
-        output::csv(out, &columns, rows)?;
+        let total = arguments.rows.cut(&mut found.collectives);
+        arguments.rows.json(out, &found, total)?;
+    } else if arguments.rows.csv {
+        arguments.rows.put(out, &found.collectives, screen)?;
     } else {
         if let Some(note) = mpi_note(&found.mpi) {
             writeln!(out, "{note}")?;
         }
-        let table = collective_table(&found.collectives);
         writeln!(out, "{}\n", collective_sentence(&found))?;
-        out.write_all(table.render(arguments.input.screen()).as_bytes())?;
+        arguments.rows.put(out, &found.collectives, screen)?;
         out.write_all(incomplete_collectives(&found).as_bytes())?;
     }
     Ok(Finding::loss(

@@ -18,14 +18,16 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::output::Finding;
-use crate::table::{Screen, safe};
+use crate::table::{Screen, Table, safe};
 use crate::time;
-use crate::views::{Info, counted, loss_text, region_table, summed};
+use crate::views::{Info, counted, loss_rows, rows_with_outside, summed};
 
 /// Number of processes.
 const RANKS: u32 = 4;
 /// The rank with a buffer that is too small on purpose.
 const TINY_RANK: u32 = 3;
+/// Regions that are shown.
+const MOST_REGIONS: usize = 8;
 /// Directories that were left out and are named, at most.
 const MOST_SKIPPED: usize = 5;
 /// Rows of losses that are shown.
@@ -171,7 +173,9 @@ pub fn run(arguments: &DemoArguments, out: &mut dyn Write) -> anyhow::Result<Fin
     let outcome = opened.summary()?;
     writeln!(out, "{}", Info::of(&opened, &outcome).render(screen))?;
     let (times, _) = region_times(&opened, &Query::new(), Grouping::None)?;
-    writeln!(out, "{}", region_table(&times, Grouping::None, 8, screen))?;
+    let mut rows = rows_with_outside(&times);
+    rows.truncate(MOST_REGIONS);
+    writeln!(out, "{}", Table::of(&rows).render(screen))?;
     writeln!(out, "{}", short_losses(&opened, &outcome, screen))?;
 
     let has_failed = !check(&opened, &tallies, out)? || !plan.rejected().is_empty();
@@ -203,7 +207,7 @@ fn short_losses(opened: &Reader, outcome: &ReadSummary, screen: Screen) -> Strin
     let mut losses = summed(&outcome.losses);
     losses.sort_by_key(|loss| std::cmp::Reverse(loss.count));
     let rest = losses.split_off(losses.len().min(MOST_LOSSES));
-    let mut text = loss_text(opened, &losses, screen);
+    let mut text = Table::of(&loss_rows(opened, &losses)).render(screen);
     if !rest.is_empty() {
         let events = rest
             .iter()

@@ -11,8 +11,7 @@ use serde::Serialize;
 
 use super::{InputArguments, warn_of_damage};
 use crate::filter::{FilterArguments, WindowArguments};
-use crate::output::{self, Finding, UsageError};
-use crate::table::{Align, Table, safe};
+use crate::output::{Finding, RowsArguments, UsageError};
 use crate::time;
 
 /// Regions that got slower or faster, are new or gone, in a second run.
@@ -56,12 +55,16 @@ pub struct DiffArguments {
     #[arg(long)]
     all: bool,
 
+    #[command(flatten)]
+    rows: RowsArguments,
+
     /// Exit code 1 when a region got slower or is new
     #[arg(long)]
     check: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
 enum Of {
     /// Time in the region itself.
     Exclusive,
@@ -98,8 +101,9 @@ impl Of {
     }
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 struct DiffRow {
+    of: Of,
     name: String,
     /// `slower`, `faster`, `new`, `gone` or `same`.
     change: &'static str,
@@ -114,9 +118,25 @@ struct DiffRow {
     is_uncertain: bool,
 }
 
+annals_analysis::columns! {
+    DiffRow, uncertain is_uncertain;
+    "region" Name headed "region", |row| &row.name;
+    "change" Text headed "change", |row| row.change;
+    "before" Number, |row| row.before;
+    "after" Number, |row| row.after;
+    "difference" Number, |row| row.difference;
+    "" Number marked "before", |row| row.of.text(row.before);
+    "" Number marked "after", |row| row.of.text(row.after);
+    "" Number marked "difference", |row| row.of.text(row.difference);
+    "percent" Number headed "%", |row| row.percent;
+    "calls_before" Count if_room "calls before", |row| row.calls_before;
+    "calls_after" Count if_room "calls after", |row| row.calls_after;
+    "is_uncertain" Flag, |row| row.is_uncertain;
+}
+
 #[derive(Clone, Debug, Serialize)]
 struct Diff {
-    of: &'static str,
+    of: Of,
     slower: usize,
     faster: usize,
     new: usize,
@@ -181,6 +201,7 @@ fn compare(
             _ => "faster",
         };
         Some(DiffRow {
+            of: arguments.of,
             name: name.clone(),
             change,
             before: from,
@@ -226,57 +247,34 @@ pub fn run(arguments: &DiffArguments, out: &mut dyn Write) -> anyhow::Result<Fin
     let is_worse = all
         .iter()
         .any(|row| matches!(row.change, "slower" | "new") && !row.is_uncertain);
-    let regions: Vec<DiffRow> = all
+    let mut regions: Vec<DiffRow> = all
         .into_iter()
         .filter(|row| arguments.all || row.change != "same")
         .collect();
     if arguments.input.json {
-        let of = match arguments.of {
-            Of::Exclusive => "exclusive_ns",
-            Of::Inclusive => "inclusive_ns",
-            Of::Mean => "mean_ns",
-            Of::Calls => "calls",
-        };
+        let total = arguments.rows.cut(&mut regions);
         let diff = Diff {
-            of,
+            of: arguments.of,
             slower,
             faster,
             new,
             gone,
             regions,
         };
-        output::json(out, &diff)?;
+        arguments.rows.json(out, &diff, total)?;
+    } else if arguments.rows.csv {
+        arguments
+            .rows
+            .put(out, &regions, arguments.input.screen())?;
     } else {
         let part = match window == Window::ALL {
             true => "Both whole runs",
             false => "The window of both runs",
         };
         writeln!(out, "{part}, by region\n")?;
-        let mut table = Table::new(&[
-            ("region", Align::Name),
-            ("change", Align::Left),
-            ("before", Align::Right),
-            ("after", Align::Right),
-            ("difference", Align::Right),
-            ("%", Align::Right),
-            ("calls before", Align::Optional),
-            ("calls after", Align::Optional),
-        ]);
-        for row in &regions {
-            let mark = if row.is_uncertain { "~" } else { "" };
-            table.row(vec![
-                safe(&row.name),
-                row.change.to_owned(),
-                format!("{mark}{}", arguments.of.text(row.before)),
-                format!("{mark}{}", arguments.of.text(row.after)),
-                format!("{mark}{}", arguments.of.text(row.difference)),
-                row.percent
-                    .map_or_else(|| "-".to_owned(), |p| format!("{p:+.1}")),
-                time::grouped(row.calls_before),
-                time::grouped(row.calls_after),
-            ]);
-        }
-        out.write_all(table.render(arguments.input.screen()).as_bytes())?;
+        arguments
+            .rows
+            .put(out, &regions, arguments.input.screen())?;
         writeln!(
             out,
             "{slower} slower, {faster} faster, {new} new, {gone} gone"

@@ -10,10 +10,10 @@ use serde::Serialize;
 
 use super::{InputArguments, warn_of_damage};
 use crate::filter::{FilterArguments, WindowArguments};
-use crate::output::{self, Finding};
+use crate::output::{Finding, RowsArguments};
 use crate::table::safe;
 use crate::time;
-use crate::views::{LossRow, loss_row, loss_text, summed, unrecorded_children};
+use crate::views::{LossRow, loss_rows, summed, unrecorded_children};
 
 /// Lost events: how many, of which type, where, when and why.
 ///
@@ -34,6 +34,9 @@ pub struct DroppedArguments {
     #[arg(long)]
     sum: bool,
 
+    #[command(flatten)]
+    rows: RowsArguments,
+
     /// Read all events and verify the counts
     #[arg(long)]
     check: bool,
@@ -45,6 +48,7 @@ struct Mismatch {
     rank: u32,
     source: String,
     location: Option<String>,
+    #[serde(rename = "event")]
     event_type: Option<String>,
     raised: u64,
     recorded: u64,
@@ -188,19 +192,16 @@ pub fn run(arguments: &DroppedArguments, out: &mut dyn Write) -> anyhow::Result<
     let full_ns = losses.iter().filter(|loss| loss.cause == Cause::Storage);
     let full_ns = full_ns.map(|loss| loss.from_ns).min();
     // When the disk is full, every stream and event type has losses to the end: their number says nothing.
-    if arguments.sum || (full_ns.is_some() && !arguments.input.json) {
+    if arguments.sum || (full_ns.is_some() && !arguments.input.json && !arguments.rows.csv) {
         losses = summed(&losses);
     }
     let totals = Sums::of(&outcome.totals);
     let complete = outcome.complete && opened.rejected().is_empty();
     let without_peer = without_peer(&opened, arguments.check)?;
     if arguments.input.json {
-        let places = Places::of(opened.definitions());
+        let total = arguments.rows.cut(&mut losses);
         let rows = |is_wanted: fn(Cause) -> bool| {
-            let wanted = losses.iter().filter(|loss| is_wanted(loss.cause));
-            wanted
-                .map(|loss| loss_row(&opened, &places, loss))
-                .collect()
+            loss_rows(&opened, losses.iter().filter(|loss| is_wanted(loss.cause)))
         };
         let result = Dropped {
             dropped: rows(Cause::is_dropped),
@@ -211,7 +212,11 @@ pub fn run(arguments: &DroppedArguments, out: &mut dyn Write) -> anyhow::Result<
             messages_without_peer: without_peer,
             check: check.clone(),
         };
-        output::json(out, &result)?;
+        arguments.rows.json(out, &result, total)?;
+    } else if arguments.rows.csv {
+        arguments
+            .rows
+            .put(out, &loss_rows(&opened, &losses), arguments.input.screen())?;
     } else {
         if let Some(full_ns) = full_ns {
             writeln!(
@@ -220,7 +225,12 @@ pub fn run(arguments: &DroppedArguments, out: &mut dyn Write) -> anyhow::Result<
                 time::moment(full_ns)
             )?;
         }
-        out.write_all(loss_text(&opened, &losses, arguments.input.screen()).as_bytes())?;
+        if losses.is_empty() {
+            writeln!(out, "nothing was lost")?;
+        }
+        arguments
+            .rows
+            .put(out, &loss_rows(&opened, &losses), arguments.input.screen())?;
         let least = if totals.raised_is_lower_bound {
             "at least "
         } else {
@@ -237,12 +247,8 @@ pub fn run(arguments: &DroppedArguments, out: &mut dyn Write) -> anyhow::Result<
             totals.skipped,
             totals.truncated
         )?;
-        let definitions = opened.definitions();
-        let (count, are_followed) = (
-            definitions.unrecorded_children(),
-            definitions.follows_forks(),
-        );
-        if let Some(children) = unrecorded_children(count, are_followed) {
+        let d = opened.definitions();
+        if let Some(children) = unrecorded_children(d.unrecorded_children(), d.follows_forks()) {
             writeln!(out, "{children}")?;
         }
         if let Some(without_peer) = without_peer.filter(|count| *count != 0) {

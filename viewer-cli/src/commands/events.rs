@@ -6,10 +6,8 @@ use std::io::Write;
 use annals_format::{EventTypeId, TypeTotals};
 use serde::Serialize;
 
-use super::{InputArguments, warn_of_damage};
-use crate::output::{self, Finding};
-use crate::table::{Align, Table, safe};
-use crate::time;
+use super::{TableArguments, warn_of_damage};
+use crate::output::Finding;
 
 #[derive(Clone, Debug, Serialize)]
 struct ElementRow {
@@ -22,7 +20,7 @@ struct ElementRow {
 }
 
 /// One event type.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 struct EventTypeRow {
     name: String,
     description: String,
@@ -39,6 +37,36 @@ struct EventTypeRow {
     truncated: u64,
 }
 
+impl EventTypeRow {
+    fn elements_text(&self) -> String {
+        let elements = self.elements.iter().map(|element| {
+            let unit = match &*element.unit {
+                "" => String::new(),
+                unit => format!(" [{unit}]"),
+            };
+            format!("{}: {}{unit}", element.name, element.element_type)
+        });
+        elements.collect::<Vec<_>>().join(", ")
+    }
+}
+
+annals_analysis::columns! {
+    EventTypeRow, json elements;
+    "event" Name headed "event type", |row| &row.name;
+    "description" Text, |row| &row.description;
+    "role" Text headed "role", |row| row.role;
+    "verbosity" Text, |row| row.verbosity;
+    "key" Name, |row| &row.key;
+    "events" Count headed "events", |row| row.events;
+    "raised" Count, |row| row.raised;
+    "raised_is_lower_bound" Flag, |row| row.raised_is_lower_bound;
+    "dropped" Count headed "dropped", |row| row.dropped;
+    "suppressed" Count, |row| row.suppressed;
+    "skipped" Count if_room "skipped", |row| row.skipped;
+    "truncated" Count if_any_and_room "truncated", |row| row.truncated;
+    "elements" Name headed "elements", |row| row.elements_text();
+}
+
 #[derive(Clone, Debug, Serialize)]
 struct EventTypes {
     event_types: Vec<EventTypeRow>,
@@ -48,8 +76,8 @@ struct EventTypes {
 ///
 /// # Errors
 /// If the input cannot be read or the output not be written.
-pub fn run(arguments: &InputArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
-    let opened = arguments.open()?;
+pub fn run(arguments: &TableArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
+    let opened = arguments.input.open()?;
     let outcome = opened.summary()?;
     warn_of_damage(&opened, &outcome);
     let d = opened.definitions();
@@ -90,41 +118,16 @@ pub fn run(arguments: &InputArguments, out: &mut dyn Write) -> anyhow::Result<Fi
             truncated: sum.truncated,
         }
     });
-    let event_types: Vec<EventTypeRow> = rows.collect();
-    if arguments.json {
-        output::json(out, &EventTypes { event_types })?;
+    let mut event_types: Vec<EventTypeRow> = rows.collect();
+    if arguments.input.json {
+        let total = arguments.rows.cut(&mut event_types);
+        arguments
+            .rows
+            .json(out, &EventTypes { event_types }, total)?;
     } else {
-        let mut table = Table::new(&[
-            ("event type", Align::Name),
-            ("role", Align::Left),
-            ("events", Align::Right),
-            ("dropped", Align::Right),
-            ("skipped", Align::Optional),
-            ("elements", Align::Name),
-        ]);
-        for row in &event_types {
-            let elements: Vec<String> = row
-                .elements
-                .iter()
-                .map(|element| {
-                    let unit = if element.unit.is_empty() {
-                        String::new()
-                    } else {
-                        format!(" [{}]", safe(&element.unit))
-                    };
-                    format!("{}: {}{unit}", safe(&element.name), element.element_type)
-                })
-                .collect();
-            table.row(vec![
-                safe(&row.name),
-                row.role.to_owned(),
-                time::grouped(row.events),
-                time::grouped(row.dropped),
-                time::grouped(row.skipped.saturating_add(row.truncated)),
-                elements.join(", "),
-            ]);
-        }
-        out.write_all(table.render(arguments.screen()).as_bytes())?;
+        arguments
+            .rows
+            .put(out, &event_types, arguments.input.screen())?;
     }
     Ok(Finding::loss(outcome.has_skipped_now))
 }

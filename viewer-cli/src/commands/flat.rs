@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use annals_analysis::{
-    Group, Grouping, LocationNames, RegionStats, RunTime, Statistics, is_mostly_silent,
-    region_statistics, run_times, silent_times, starts_or_ends_mpi, task_locations,
+    Group, Grouping, LocationNames, OUTSIDE, RegionStats, RunTime, Statistics, is_mostly_silent,
+    region_statistics, run_times, silent_times, starts_or_ends_mpi, task_locations, waits_mark,
 };
 use annals_format::{Definitions, RegionId};
 use annals_merger::{Query, ReadSummary, Reader, Window};
@@ -16,10 +16,10 @@ use serde::Serialize;
 use super::{InputArguments, warn_of_damage};
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::names::shorten;
-use crate::output::{self, Finding};
-use crate::table::{Align, Table, safe};
+use crate::output::{Finding, RowsArguments};
+use crate::table::safe;
 use crate::time;
-use crate::views::{OUTSIDE, SENTENCE_NAME, start_and_end_sentence, waits_mark};
+use crate::views::{SENTENCE_NAME, start_and_end_sentence};
 
 /// Load balance: time in each region by rank or location.
 ///
@@ -45,13 +45,8 @@ pub struct FlatArguments {
     #[arg(long)]
     inclusive: bool,
 
-    /// Most regions to show
-    #[arg(long, value_name = "N")]
-    top: Option<usize>,
-
-    /// A row for each region and rank or location, as comma-separated values
-    #[arg(long, conflicts_with = "json")]
-    csv: bool,
+    #[command(flatten)]
+    rows: RowsArguments,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -61,22 +56,33 @@ enum By {
 }
 
 /// The share of one rank or location in a region.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 struct Share {
+    region: String,
     rank: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
     location: Option<String>,
     calls: u64,
     uncertain_calls: u64,
     inclusive_ns: i64,
     exclusive_ns: i64,
-    #[serde(skip)]
     silent_ns: i64,
     time_is_uncertain: bool,
 }
 
+annals_analysis::columns! {
+    Share;
+    "region" Name, |row| &row.region;
+    "rank" Number, |row| row.rank;
+    "location" Name, |row| &row.location;
+    "calls" Count, |row| row.calls;
+    "uncertain_calls" Count, |row| row.uncertain_calls;
+    "inclusive_ns" Duration, |row| row.inclusive_ns;
+    "exclusive_ns" Duration, |row| row.exclusive_ns;
+    "time_is_uncertain" Flag, |row| row.time_is_uncertain;
+}
+
 /// A region over all of them.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 struct FlatRow {
     name: String,
     calls: u64,
@@ -87,12 +93,36 @@ struct FlatRow {
     /// The largest share of time over the mean; null when the mean is 0.
     imbalance: Option<f64>,
     slowest_rank: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
     slowest_location: Option<String>,
     time_is_uncertain: bool,
     /// Whether most of its time may only be a wait for the ends of threads.
     may_wait: bool,
     shares: Vec<Share>,
+}
+
+impl FlatRow {
+    fn slowest(&self) -> String {
+        let location = self.slowest_location.as_ref();
+        let location = location.map_or_else(String::new, |name| format!(" {name}"));
+        format!("rank {}{location}", self.slowest_rank)
+    }
+}
+
+annals_analysis::columns! {
+    FlatRow, uncertain time_is_uncertain, json shares;
+    "region" Name, |row| &row.name;
+    "" Name headed "region", |row| row.name.clone() + waits_mark(&row.name, row.may_wait);
+    "calls" Count headed "calls", |row| row.calls;
+    "min_ns" Duration marked_if_room "min", |row| row.min_ns;
+    "mean_ns" Duration marked "mean", |row| row.mean_ns;
+    "max_ns" Duration marked "max", |row| row.max_ns;
+    "sum_ns" Duration, |row| row.sum_ns;
+    "imbalance" Number headed "max/mean", |row| row.imbalance;
+    "slowest_rank" Number, |row| row.slowest_rank;
+    "slowest_location" Name, |row| &row.slowest_location;
+    "" Name headed "slowest", |row| row.slowest();
+    "time_is_uncertain" Flag, |row| row.time_is_uncertain;
+    "may_wait" Flag, |row| row.may_wait;
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -119,6 +149,7 @@ fn share(
         }
     };
     Share {
+        region: String::new(),
         rank,
         location,
         calls: stats.counted.calls,
@@ -208,7 +239,10 @@ fn table(
         regions.map(|(region, shares)| (opened.definitions().region_name(region), shares));
     // Of chosen regions, what is outside of them is in others.
     let outside = outside.filter(|_| !filter.is_by_region());
-    let rows = regions.chain(outside).filter_map(|(name, shares)| {
+    let rows = regions.chain(outside).filter_map(|(name, mut shares)| {
+        for share in &mut shares {
+            share.region.clone_from(&name);
+        }
         let sum: i128 = shares.iter().map(|share| i128::from(time(share))).sum();
         // The first of several is named.
         let slowest = shares.iter().rev().max_by_key(|share| time(share))?.clone();
@@ -254,7 +288,7 @@ fn read(
     let (found, outcome) = region_statistics(opened, &filter, grouping)?;
     let run_times = run_times(opened, &filter, grouping)?;
     let silent = silent_times(opened, &filter, grouping, &found)?;
-    let (groups, mut rows) = table(
+    let (groups, rows) = table(
         opened,
         &found,
         &run_times,
@@ -275,7 +309,6 @@ fn read(
         .sum();
     let run_ns = run_times.values().map(|time| time.time_ns).sum();
     let sentence = sentence + &start_and_end_sentence(start_and_end, run_ns, whole);
-    rows.truncate(arguments.top.unwrap_or(usize::MAX));
     Ok((groups, rows, sentence, outcome))
 }
 
@@ -284,10 +317,7 @@ fn read(
 fn sentence(by: &str, whole: &str, groups: usize, rows: &[FlatRow]) -> String {
     let rows = || rows.iter().filter(|row| !starts_or_ends_mpi(&row.name));
     let excess = |row: &&FlatRow| row.max_ns - row.mean_ns;
-    let slowest = |row: &FlatRow| match &row.slowest_location {
-        Some(location) => format!("rank {} {}", row.slowest_rank, safe(location)),
-        None => format!("rank {}", row.slowest_rank),
-    };
+    let slowest = |row: &FlatRow| safe(&row.slowest());
     let name = |row: &FlatRow| shorten(&safe(&row.name), SENTENCE_NAME);
     let max = |row: &FlatRow| {
         let mark = if row.time_is_uncertain { "about " } else { "" };
@@ -344,7 +374,7 @@ pub fn run(arguments: &FlatArguments, out: &mut dyn Write) -> anyhow::Result<Fin
         By::Location => ("location", Grouping::Location),
     };
     let (groups, mut regions, sentence, outcome) = read(arguments, &opened, window, by, grouping)?;
-    if arguments.input.json || arguments.csv {
+    if arguments.input.json || arguments.rows.csv {
         // It is no region; `regions --json` has it apart.
         regions.retain(|row| row.name != OUTSIDE);
     }
@@ -355,66 +385,22 @@ pub fn run(arguments: &FlatArguments, out: &mut dyn Write) -> anyhow::Result<Fin
         } else {
             "exclusive"
         };
+        let total = arguments.rows.cut(&mut regions);
         let flat = Flat {
             by,
             time,
             groups,
             regions,
         };
-        output::json(out, &flat)?;
-    } else if arguments.csv {
-        let columns = [
-            "region",
-            "rank",
-            "location",
-            "calls",
-            "uncertain_calls",
-            "inclusive_ns",
-            "exclusive_ns",
-            "time_is_uncertain",
-        ];
-        let rows = regions.iter().flat_map(|row| {
-            row.shares.iter().map(|share| {
-                (
-                    &row.name,
-                    share.rank,
-                    &share.location,
-                    share.calls,
-                    share.uncertain_calls,
-                    share.inclusive_ns,
-                    share.exclusive_ns,
-                    share.time_is_uncertain,
-                )
-            })
-        });
-        output::csv(out, &columns, rows)?;
+        arguments.rows.json(out, &flat, total)?;
+    } else if arguments.rows.csv {
+        let shares: Vec<Share> = regions.into_iter().flat_map(|row| row.shares).collect();
+        arguments.rows.put(out, &shares, arguments.input.screen())?;
     } else {
-        let mut table = Table::new(&[
-            ("region", Align::Name),
-            ("calls", Align::Right),
-            ("min", Align::Optional),
-            ("mean", Align::Right),
-            ("max", Align::Right),
-            ("max/mean", Align::Right),
-            ("slowest", Align::Name),
-        ]);
-        for row in &regions {
-            let mark = if row.time_is_uncertain { "~" } else { "" };
-            let location = row.slowest_location.as_deref().map(safe);
-            let location = location.map_or_else(String::new, |name| format!(" {name}"));
-            table.row(vec![
-                safe(&row.name) + waits_mark(&row.name, row.may_wait),
-                time::grouped(row.calls),
-                format!("{mark}{}", time::duration(row.min_ns)),
-                format!("{mark}{}", time::duration(row.mean_ns)),
-                format!("{mark}{}", time::duration(row.max_ns)),
-                row.imbalance
-                    .map_or_else(|| "-".to_owned(), |i| format!("{i:.2}")),
-                format!("rank {}{location}", row.slowest_rank),
-            ]);
-        }
         writeln!(out, "{sentence}\n")?;
-        out.write_all(table.render(arguments.input.screen()).as_bytes())?;
+        arguments
+            .rows
+            .put(out, &regions, arguments.input.screen())?;
     }
     Ok(Finding::loss(outcome.has_skipped_now))
 }

@@ -8,11 +8,9 @@ use annals_format::{Definitions, EventType, Role};
 use anyhow::bail;
 use clap::Args;
 
-use super::{InputArguments, opt_duration, warn_of_damage};
+use super::{InputArguments, warn_of_damage};
 use crate::filter::{FilterArguments, WindowArguments};
-use crate::output::{self, Finding, UsageError};
-use crate::table::{Align, Table, safe};
-use crate::time;
+use crate::output::{Finding, RowsArguments, UsageError};
 
 /// Events that begin and end something: how many, how long, how many open.
 ///
@@ -20,8 +18,8 @@ use crate::time;
 /// oldest ends first. Without --begin and --end, pairs are found by the roles begin and end, and by names:
 /// X_begin/X_end, X_start/X_end, X_started/X_complete, X_insert/X_remove, X_enqueued/X_dequeued. The key is the
 /// types' key element, else the element that both have: request, key, id, or their only integer. With a time window,
-/// intervals that began before it count as unmatched. `~` marks rows that a loss may have changed. `*` marks times of
-/// rows in which several intervals of one key, or without a key, were open concurrently: it is then unknown which end
+/// intervals that began before it count as unmatched. `~` marks rows that a loss may have changed. *Paired in
+/// order* are rows in which several intervals of one key, or without a key, were open concurrently: it is then unknown which end
 /// belongs to which begin.
 #[derive(Clone, Debug, Args)]
 #[command(
@@ -56,6 +54,9 @@ pub struct IntervalsArguments {
     /// With --json: the largest number in flight in each of N parts of the window
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u16).range(1..))]
     points: u16,
+
+    #[command(flatten)]
+    rows: RowsArguments,
 }
 
 /// How names of begins and ends differ.
@@ -192,7 +193,7 @@ pub fn run(arguments: &IntervalsArguments, out: &mut dyn Write) -> anyhow::Resul
         );
     }
     let parts = usize::from(arguments.points);
-    let (found, outcome) =
+    let (mut found, outcome) =
         annals_analysis::intervals(&opened, &filter, &pairs, arguments.by_rank, parts)?;
     warn_of_damage(&opened, &outcome);
     if found.over_limit != 0 {
@@ -201,56 +202,19 @@ pub fn run(arguments: &IntervalsArguments, out: &mut dyn Write) -> anyhow::Resul
             found.over_limit
         );
     }
-    let intervals = &found.intervals;
+    let screen = arguments.input.screen();
     if arguments.input.json {
-        output::json(out, &found)?;
+        let total = arguments.rows.cut(&mut found.intervals);
+        arguments.rows.json(out, &found, total)?;
     } else {
-        let mut table = Table::new(&[
-            ("interval", Align::Name),
-            ("key", Align::Left),
-            ("rank", Align::Right),
-            ("count", Align::Right),
-            ("open", Align::Right),
-            ("unmatched", Align::Optional),
-            ("total", Align::Right),
-            ("mean", Align::Right),
-            ("min", Align::Optional),
-            ("p95", Align::Optional),
-            ("max", Align::Right),
-            ("max in flight", Align::Optional),
-        ]);
-        for row in intervals {
-            let mark = if row.is_uncertain { "~" } else { "" };
-            let of_one = if row.is_paired_in_order { "*" } else { "" };
-            // The sum of all times does not depend on the pairing when every begin has its end.
-            let of_all = if row.open + row.unmatched != 0 {
-                of_one
-            } else {
-                ""
-            };
-            table.row(vec![
-                format!("{} .. {}", safe(&row.begin), safe(&row.end)),
-                safe(row.key.as_deref().unwrap_or("-")),
-                row.rank
-                    .map_or_else(|| "all".to_owned(), |rank| rank.to_string()),
-                format!("{mark}{}", row.count),
-                format!("{mark}{}", row.open),
-                format!("{mark}{}", row.unmatched),
-                format!("{mark}{of_all}{}", time::duration(row.total_ns)),
-                format!("{mark}{of_all}{}", opt_duration(row.mean_ns)),
-                format!("{of_one}{}", opt_duration(row.min_ns)),
-                format!("{of_one}{}", opt_duration(row.p95_ns)),
-                format!("{of_one}{}", opt_duration(row.max_ns)),
-                format!("{mark}{}", row.max_in_flight),
-            ]);
-        }
-        out.write_all(table.render(arguments.input.screen()).as_bytes())?;
-        if intervals.iter().any(|row| row.is_paired_in_order) {
+        arguments.rows.put(out, &found.intervals, screen)?;
+        let mut rows = found.intervals.iter();
+        if !arguments.rows.csv && rows.any(|row| row.is_paired_in_order) {
             writeln!(
                 out,
-                "* several intervals that no key distinguishes were open concurrently and are paired in the order of their begins: \
-                 not the times of single intervals; count, mean and max in flight do not depend on it, the mean only if \
-                 none is open or unmatched"
+                "paired in order: several intervals that no key distinguishes were open concurrently and are paired in the order of their \
+                 begins: not the times of single intervals; count, mean and max in flight do not depend on it, the mean only if none is open \
+                 or unmatched"
             )?;
         }
     }

@@ -12,13 +12,10 @@ use clap::Args;
 use super::{InputArguments, warn_of_damage};
 use crate::file::{ForceArgument, SVG};
 use crate::filter::{FilterArguments, WindowArguments};
-use crate::output::{self, Finding};
+use crate::output::{Finding, RowsArguments};
 use crate::svg::{Anchor, Svg};
-use crate::table::Screen;
 use crate::time;
-use crate::views::{
-    counted, message_counts_text, message_sentence, message_table, mpi_note, numbered,
-};
+use crate::views::{message_counts_text, message_sentence, mpi_note, numbered};
 
 /// Messages by pair of ranks: bytes, latency, and waits of both sides.
 ///
@@ -41,13 +38,8 @@ pub struct MessagesArguments {
     #[command(flatten)]
     filter: FilterArguments,
 
-    /// Most pairs to show
-    #[arg(long, value_name = "N")]
-    top: Option<usize>,
-
-    /// A row for each pair, as comma-separated values
-    #[arg(long, conflicts_with = "json")]
-    csv: bool,
+    #[command(flatten)]
+    rows: RowsArguments,
 
     /// Write the matrix of bytes as a picture to this file
     #[arg(long, value_name = "FILE")]
@@ -135,63 +127,6 @@ fn svg(rows: &[MessagePairRow]) -> String {
     svg.finish()
 }
 
-fn write_csv(rows: &[MessagePairRow], out: &mut dyn Write) -> std::io::Result<()> {
-    let columns = [
-        "from_rank",
-        "to_rank",
-        "count",
-        "bytes",
-        "min_latency_ns",
-        "mean_latency_ns",
-        "p95_latency_ns",
-        "max_latency_ns",
-        "late_senders",
-        "late_sender_wait_ns",
-        "late_receivers",
-        "late_receiver_wait_ns",
-        "is_uncertain",
-    ];
-    let rows = rows.iter().map(|row| {
-        (
-            row.from_rank,
-            row.to_rank,
-            row.count,
-            row.bytes,
-            row.min_latency_ns,
-            row.mean_latency_ns,
-            row.p95_latency_ns,
-            row.max_latency_ns,
-            row.late_senders,
-            row.late_sender_wait_ns,
-            row.late_receivers,
-            row.late_receiver_wait_ns,
-            row.is_uncertain,
-        )
-    });
-    output::csv(out, &columns, rows)
-}
-
-fn render(messages: &Messages, top: usize, screen: Screen) -> String {
-    use std::fmt::Write as _;
-    let shown = messages.pairs.len().min(top);
-    let table = message_table(&messages.pairs[..shown]);
-    let note = mpi_note(&messages.mpi).map(|note| note + "\n");
-    let mut text = note.unwrap_or_default() + &message_sentence(messages) + "\n";
-    if !table.is_empty() {
-        text = format!("{text}\n{}", table.render(screen));
-    }
-    let left_out = messages.pairs.len().saturating_sub(top);
-    if left_out != 0 {
-        let _ = writeln!(text, "{}", counted(left_out as u64, "more pair"));
-    }
-    let notes = message_counts_text(&messages.counts);
-    let _ = writeln!(
-        text,
-        "\nof all ranks, from the trace's start to the window's end: {notes}"
-    );
-    text
-}
-
 /// Runs the command.
 ///
 /// # Errors
@@ -208,15 +143,23 @@ pub fn run(arguments: &MessagesArguments, out: &mut dyn Write) -> anyhow::Result
             .force
             .write(path, svg(&messages.pairs).as_bytes(), SVG)?;
     }
-    let top = arguments.top.unwrap_or(usize::MAX);
+    let screen = arguments.input.screen();
     if arguments.input.json {
-        messages.pairs.truncate(top);
-        output::json(out, &messages)?;
-    } else if arguments.csv {
-        messages.pairs.truncate(top);
-        write_csv(&messages.pairs, out)?;
+        let total = arguments.rows.cut(&mut messages.pairs);
+        arguments.rows.json(out, &messages, total)?;
+    } else if arguments.rows.csv {
+        arguments.rows.put(out, &messages.pairs, screen)?;
     } else if arguments.svg.is_none() {
-        out.write_all(render(&messages, top, arguments.input.screen()).as_bytes())?;
+        if let Some(note) = mpi_note(&messages.mpi) {
+            writeln!(out, "{note}")?;
+        }
+        writeln!(out, "{}\n", message_sentence(&messages))?;
+        arguments.rows.put(out, &messages.pairs, screen)?;
+        let notes = message_counts_text(&messages.counts);
+        writeln!(
+            out,
+            "\nof all ranks, from the trace's start to the window's end: {notes}"
+        )?;
     }
     Ok(Finding::loss(
         outcome.has_skipped_now || messages.mpi.has_loss(),

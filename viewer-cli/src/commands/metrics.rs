@@ -4,7 +4,7 @@ use annals_format::names::element;
 use std::io::Write;
 use std::path::PathBuf;
 
-use annals_analysis::{MetricRow, bin_of, bin_start, bounded};
+use annals_analysis::{MetricPoint, MetricRow, bin_of, bin_start, bounded};
 use annals_format::{EventTypeId, Role};
 use annals_merger::{Query, ReadSummary, Reader, Window};
 use anyhow::bail;
@@ -15,9 +15,9 @@ use serde::Serialize;
 use super::{InputArguments, warn_of_damage};
 use crate::file::{ForceArgument, SVG};
 use crate::filter::{FilterArguments, WindowArguments};
-use crate::output::{self, Finding};
+use crate::output::{Finding, RowsArguments};
 use crate::svg::{Anchor, Svg};
-use crate::table::{Align, Table, safe};
+use crate::table::{Align, Table, number};
 use crate::time::moment;
 
 /// Values of metrics over time, and how fast they change.
@@ -44,9 +44,8 @@ pub struct MetricsArguments {
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u16).range(1..))]
     points: u16,
 
-    /// Values by part of the window, as comma-separated values
-    #[arg(long, conflicts_with = "json")]
-    csv: bool,
+    #[command(flatten)]
+    rows: RowsArguments,
 
     /// Write a picture to this file
     #[arg(long, value_name = "FILE")]
@@ -54,6 +53,38 @@ pub struct MetricsArguments {
 
     #[command(flatten)]
     force: ForceArgument,
+}
+
+/// The values of a metric in a part of the window.
+#[derive(Clone, Debug)]
+struct PointRow {
+    metric: MetricRow,
+    point: MetricPoint,
+}
+
+impl PointRow {
+    fn of_metric(mut metric: MetricRow) -> impl Iterator<Item = Self> {
+        let points = std::mem::take(&mut metric.points).into_iter();
+        points.map(move |point| Self {
+            metric: metric.clone(),
+            point,
+        })
+    }
+}
+
+annals_analysis::columns! {
+    PointRow;
+    "metric" Name, |row| &row.metric.name;
+    "element" Name, |row| &row.metric.element;
+    "unit" Text, |row| &row.metric.unit;
+    "rank" Number, |row| row.metric.rank;
+    "location" Name, |row| &row.metric.location;
+    "from_ns" Moment, |row| row.point.from_ns;
+    "count" Count, |row| row.point.count;
+    "min" Number, |row| row.point.min;
+    "mean" Number, |row| row.point.mean;
+    "max" Number, |row| row.point.max;
+    "last" Number, |row| row.point.last;
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -96,16 +127,6 @@ fn measure(
     let types = wanted(opened, &query, arguments.element.as_deref())?;
     let parts = usize::from(arguments.points);
     Ok(annals_analysis::metrics(opened, &query, &types, parts)?)
-}
-
-fn number(value: f64) -> String {
-    if value.fract() == 0.0 && value.abs() < 1e15 {
-        format!("{value:.0}")
-    } else if value != 0.0 && (value.abs() < 1e-3 || value.abs() >= 1e15) {
-        format!("{value:.3e}")
-    } else {
-        format!("{value:.3}")
-    }
 }
 
 /// Returns a line of a character for each part of the window.
@@ -185,7 +206,7 @@ pub fn run(arguments: &MetricsArguments, out: &mut dyn Write) -> anyhow::Result<
         .force
         .check_picture(arguments.svg.as_deref(), SVG, "svg")?;
     let (opened, window) = arguments.input.open_window(&arguments.window)?;
-    let (metrics, outcome) = measure(arguments, &opened, window)?;
+    let (mut metrics, outcome) = measure(arguments, &opened, window)?;
     let whole = bounded(&opened, window);
     warn_of_damage(&opened, &outcome);
     if let Some(path) = &arguments.svg {
@@ -193,67 +214,21 @@ pub fn run(arguments: &MetricsArguments, out: &mut dyn Write) -> anyhow::Result<
             .force
             .write(path, svg(&metrics, whole).as_bytes(), SVG)?;
     }
+    let screen = arguments.input.screen();
     if arguments.input.json {
-        output::json(out, &Metrics { metrics })?;
-    } else if arguments.csv {
-        let columns = [
-            "metric", "element", "unit", "rank", "location", "from_ns", "count", "min", "mean",
-            "max", "last",
-        ];
-        let rows = metrics.iter().flat_map(|row| {
-            row.points.iter().map(|point| {
-                (
-                    &row.name,
-                    &row.element,
-                    &row.unit,
-                    row.rank,
-                    &row.location,
-                    point.from_ns,
-                    point.count,
-                    // Whole numbers without a point.
-                    point.min.to_string(),
-                    point.mean.to_string(),
-                    point.max.to_string(),
-                    point.last.to_string(),
-                )
-            })
-        });
-        output::csv(out, &columns, rows)?;
+        let total = arguments.rows.cut(&mut metrics);
+        arguments.rows.json(out, &Metrics { metrics }, total)?;
+    } else if arguments.rows.csv {
+        let points = metrics.into_iter().flat_map(PointRow::of_metric);
+        arguments
+            .rows
+            .put(out, &points.collect::<Vec<_>>(), screen)?;
     } else if arguments.svg.is_none() {
         const LINE: usize = 30;
-        let mut table = Table::new(&[
-            ("metric", Align::Name),
-            ("rank", Align::Right),
-            ("location", Align::Name),
-            ("values", Align::Right),
-            ("min", Align::Right),
-            ("mean", Align::Right),
-            ("max", Align::Right),
-            ("last", Align::Optional),
-            ("a second", Align::Optional),
-            ("over time", Align::Left),
-        ]);
-        for row in &metrics {
-            let mark = if row.is_uncertain { "~" } else { "" };
-            let unit = if row.unit.is_empty() {
-                String::new()
-            } else {
-                format!(" [{}]", safe(&row.unit))
-            };
-            table.row(vec![
-                format!("{}.{}{unit}", safe(&row.name), safe(&row.element)),
-                row.rank.to_string(),
-                safe(row.location.as_deref().unwrap_or("-")),
-                format!("{mark}{}", row.count),
-                format!("{mark}{}", number(row.min)),
-                format!("{mark}{}", number(row.mean)),
-                format!("{mark}{}", number(row.max)),
-                format!("{mark}{}", number(row.last)),
-                row.rate_per_s.map_or_else(|| "-".to_owned(), number),
-                sparkline(row, whole, LINE),
-            ]);
-        }
-        out.write_all(table.render(arguments.input.screen()).as_bytes())?;
+        let lines = metrics.iter().map(|row| sparkline(row, whole, LINE));
+        let mut table = Table::of(&metrics);
+        table.add_column(("over time", Align::Left), lines);
+        out.write_all(table.render(screen).as_bytes())?;
     }
     Ok(Finding::loss(outcome.has_skipped_now))
 }

@@ -43,6 +43,7 @@ use clap::Args;
 
 use crate::filter::WindowArguments;
 use crate::merge_summary::ends_early;
+use crate::output::RowsArguments;
 use crate::table::{Screen, safe};
 use crate::time;
 pub(crate) use crate::views::{are, numbered, opt_duration, percent};
@@ -69,6 +70,15 @@ pub struct InputArguments {
     /// Threads that read and analyse [default: one for each processor]
     #[arg(short, long, value_name = "N")]
     pub jobs: Option<NonZeroUsize>,
+}
+
+/// Arguments of commands that read, and answer with a table.
+#[derive(Clone, Debug, Args)]
+pub struct TableArguments {
+    #[command(flatten)]
+    pub(crate) input: InputArguments,
+    #[command(flatten)]
+    pub(crate) rows: RowsArguments,
 }
 
 impl InputArguments {

@@ -9,10 +9,8 @@ use serde::Serialize;
 
 use super::{InputArguments, warn_of_damage};
 use crate::filter::{FilterArguments, WindowArguments};
-use crate::output::{self, Finding};
-use crate::table::{Align, Table, safe};
-use crate::time;
-use crate::views::{region_sentence, region_table};
+use crate::output::{Finding, RowsArguments};
+use crate::views::{region_sentence, rows_with_outside, unpaired_text};
 
 /// Calls and times of every region, and the time outside of all.
 ///
@@ -42,16 +40,11 @@ pub struct RegionsArguments {
     #[arg(long, value_name = "WHAT", default_value = "exclusive")]
     sort: Sort,
 
-    /// Most rows to show
-    #[arg(long, value_name = "N")]
-    top: Option<usize>,
-
-    /// Results as comma-separated values
-    #[arg(long, conflicts_with = "json")]
-    csv: bool,
+    #[command(flatten)]
+    rows: RowsArguments,
 
     /// As a call tree
-    #[arg(long, conflicts_with_all = ["by", "csv"])]
+    #[arg(long, conflicts_with = "by")]
     tree: bool,
 }
 
@@ -93,44 +86,6 @@ fn sort(rows: &mut [RegionRow], by: Sort) {
     }
 }
 
-fn write_csv(rows: &[RegionRow], out: &mut dyn Write) -> std::io::Result<()> {
-    let columns = [
-        "name",
-        "rank",
-        "location",
-        "calls",
-        "uncertain_calls",
-        "inclusive_ns",
-        "exclusive_ns",
-        "min_ns",
-        "mean_ns",
-        "max_ns",
-        "p50_ns",
-        "p95_ns",
-        "p99_ns",
-        "time_is_uncertain",
-    ];
-    let rows = rows.iter().map(|row| {
-        (
-            &row.name,
-            row.rank,
-            &row.location,
-            row.calls,
-            row.uncertain_calls,
-            row.inclusive_ns,
-            row.exclusive_ns,
-            row.min_ns,
-            row.mean_ns,
-            row.max_ns,
-            row.p50_ns,
-            row.p95_ns,
-            row.p99_ns,
-            row.time_is_uncertain,
-        )
-    });
-    output::csv(out, &columns, rows)
-}
-
 /// Runs the command.
 ///
 /// # Errors
@@ -159,25 +114,26 @@ pub fn run(arguments: &RegionsArguments, out: &mut dyn Write) -> anyhow::Result<
         times.outside.clear();
     }
     sort(&mut times.regions, arguments.sort);
-    let top = arguments.top.unwrap_or(usize::MAX);
+    let screen = arguments.input.screen();
     if arguments.input.json {
-        times.regions.truncate(top);
-        output::json(out, &times)?;
-    } else if arguments.csv {
-        times.regions.truncate(top);
-        write_csv(&times.regions, out)?;
+        let total = arguments.rows.cut(&mut times.regions);
+        arguments.rows.json(out, &times, total)?;
+    } else if arguments.rows.csv {
+        arguments.rows.put(out, &times.regions, screen)?;
     } else {
-        let screen = arguments.input.screen();
         writeln!(out, "{sentence}\n")?;
-        out.write_all(region_table(&times, grouping, top, screen).as_bytes())?;
+        arguments
+            .rows
+            .put(out, &rows_with_outside(&times), screen)?;
+        out.write_all(unpaired_text(&times.regions).as_bytes())?;
     }
     Ok(Finding::loss(outcome.has_skipped_now))
 }
 
 /// A place in the call tree.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 struct TreeRow {
-    /// Index of the caller's row; `null` means that it has none.
+    /// Index of the caller's row. `None` means that it has none.
     parent: Option<usize>,
     depth: usize,
     name: String,
@@ -185,6 +141,25 @@ struct TreeRow {
     inclusive_ns: i64,
     exclusive_ns: i64,
     time_is_uncertain: bool,
+}
+
+impl TreeRow {
+    fn indented(&self) -> String {
+        // A stack of a million calls is no reason for a line of two million spaces.
+        format!("{}{}", "  ".repeat(self.depth.min(64)), self.name)
+    }
+}
+
+annals_analysis::columns! {
+    TreeRow, uncertain time_is_uncertain;
+    "parent" Number, |row| row.parent;
+    "depth" Number, |row| row.depth;
+    "calls" Count headed "calls", |row| row.calls;
+    "inclusive_ns" Duration marked "inclusive", |row| row.inclusive_ns;
+    "exclusive_ns" Duration marked "exclusive", |row| row.exclusive_ns;
+    "region" Name, |row| &row.name;
+    "" Name headed "region", |row| row.indented();
+    "time_is_uncertain" Flag, |row| row.time_is_uncertain;
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -230,36 +205,17 @@ fn run_tree(
         });
         rows.len() - 1
     });
-    rows.truncate(arguments.top.unwrap_or(usize::MAX));
     if arguments.input.json {
+        let total = arguments.rows.cut(&mut rows);
         let left_out = counter.left_out();
-        output::json(
-            out,
-            &Tree {
-                tree: rows,
-                left_out,
-            },
-        )?;
+        let tree = Tree {
+            tree: rows,
+            left_out,
+        };
+        arguments.rows.json(out, &tree, total)?;
     } else {
-        let mut table = Table::new(&[
-            ("calls", Align::Right),
-            ("inclusive", Align::Right),
-            ("exclusive", Align::Right),
-            ("region", Align::Name),
-        ]);
-        for row in &rows {
-            let mark = if row.time_is_uncertain { "~" } else { "" };
-            // A stack of a million calls is no reason for a line of two million spaces.
-            let indent = "  ".repeat(row.depth.min(64));
-            table.row(vec![
-                time::grouped(row.calls),
-                format!("{mark}{}", time::duration(row.inclusive_ns)),
-                format!("{mark}{}", time::duration(row.exclusive_ns)),
-                format!("{indent}{}", safe(&row.name)),
-            ]);
-        }
-        out.write_all(table.render(arguments.input.screen()).as_bytes())?;
-        if counter.left_out() != 0 {
+        arguments.rows.put(out, &rows, arguments.input.screen())?;
+        if !arguments.rows.csv && counter.left_out() != 0 {
             writeln!(
                 out,
                 "{} calls are counted with their callers: the tree has too many places",

@@ -6,14 +6,12 @@ use std::io::Write;
 use annals_format::{SourceId, SourceOrder};
 use serde::Serialize;
 
-use super::{InputArguments, warn_of_damage};
-use crate::output::{self, Finding};
-use crate::table::{Align, Table, safe};
-use crate::time;
+use super::{TableArguments, warn_of_damage};
+use crate::output::Finding;
 use annals_merger::Places;
 
 /// One source.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 struct SourceRow {
     rank: u32,
     name: String,
@@ -33,6 +31,33 @@ struct SourceRow {
     broke_promise: bool,
 }
 
+impl SourceRow {
+    fn kept_ordering(&self) -> String {
+        let broken = if self.broke_promise { " (broken)" } else { "" };
+        format!("{}{broken}", self.ordering)
+    }
+}
+
+annals_analysis::columns! {
+    SourceRow;
+    "rank" Number headed "rank", |row| row.rank;
+    "source" Name headed "source", |row| &row.name;
+    "description" Text, |row| &row.description;
+    "ordering" Text, |row| row.ordering;
+    "" Text headed "ordering", |row| row.kept_ordering();
+    "clock" Name headed "clock", |row| &row.clock;
+    "clock_kind" Text, |row| row.clock_kind;
+    "ticks_per_second" Count if_room "ticks/s", |row| row.ticks_per_second;
+    "max_ticks" Count, |row| row.max_ticks;
+    "clock_error_ns" Number headed "± ns", |row| row.clock_error_ns;
+    "streams" Count headed "streams", |row| row.streams;
+    "events" Count headed "events", |row| row.events;
+    "dropped" Count headed "dropped", |row| row.dropped;
+    "inversions" Count if_room "inversions", |row| row.inversions;
+    "largest_lateness_ticks" Count if_room "largest lateness", |row| row.largest_lateness_ticks;
+    "broke_promise" Flag, |row| row.broke_promise;
+}
+
 #[derive(Clone, Debug, Serialize)]
 struct Sources {
     sources: Vec<SourceRow>,
@@ -42,8 +67,8 @@ struct Sources {
 ///
 /// # Errors
 /// If the input cannot be read or the output not be written.
-pub fn run(arguments: &InputArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
-    let opened = arguments.open()?;
+pub fn run(arguments: &TableArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
+    let opened = arguments.input.open()?;
     let outcome = opened.summary()?;
     warn_of_damage(&opened, &outcome);
     let d = opened.definitions();
@@ -89,41 +114,14 @@ pub fn run(arguments: &InputArguments, out: &mut dyn Write) -> anyhow::Result<Fi
         let ordering = d.sources[&place.source_id].ordering;
         row.broke_promise = ordering == SourceOrder::Ordered && row.inversions != 0;
     }
-    let sources: Vec<SourceRow> = rows.into_values().collect();
-    if arguments.json {
-        output::json(out, &Sources { sources })?;
+    let mut sources: Vec<SourceRow> = rows.into_values().collect();
+    if arguments.input.json {
+        let total = arguments.rows.cut(&mut sources);
+        arguments.rows.json(out, &Sources { sources }, total)?;
     } else {
-        let mut table = Table::new(&[
-            ("rank", Align::Right),
-            ("source", Align::Name),
-            ("ordering", Align::Left),
-            ("clock", Align::Name),
-            ("ticks/s", Align::Optional),
-            ("± ns", Align::Right),
-            ("streams", Align::Right),
-            ("events", Align::Right),
-            ("dropped", Align::Right),
-            ("inversions", Align::Optional),
-            ("largest lateness", Align::Optional),
-        ]);
-        for row in &sources {
-            let broken = if row.broke_promise { " (broken)" } else { "" };
-            table.row(vec![
-                row.rank.to_string(),
-                safe(&row.name),
-                format!("{}{broken}", row.ordering),
-                safe(&row.clock),
-                time::grouped(row.ticks_per_second),
-                row.clock_error_ns
-                    .map_or_else(|| "-".to_owned(), |e| e.to_string()),
-                row.streams.to_string(),
-                time::grouped(row.events),
-                time::grouped(row.dropped),
-                time::grouped(row.inversions),
-                time::grouped(row.largest_lateness_ticks),
-            ]);
-        }
-        out.write_all(table.render(arguments.screen()).as_bytes())?;
+        arguments
+            .rows
+            .put(out, &sources, arguments.input.screen())?;
     }
     Ok(Finding::loss(outcome.has_skipped_now))
 }

@@ -20,7 +20,7 @@ use crate::filter::{FilterArguments, WindowArguments};
 use crate::names::shorten;
 use crate::output::{self, Finding};
 use crate::rule::{RegionRule, comment};
-use crate::table::{Align, Screen, Table, safe};
+use crate::table::{Screen, Table, safe};
 use crate::time;
 use crate::views::{numbered, shell_word};
 
@@ -84,7 +84,7 @@ struct Criteria {
 }
 
 /// One region of `suggest-filter --json`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 struct Suggestion {
     name: String,
     calls: u64,
@@ -102,6 +102,34 @@ struct Suggestion {
     rule_is_exact: bool,
     /// Other regions of the input that the rule switches off.
     also_switched_off: Vec<String>,
+}
+
+impl Suggestion {
+    fn uncertain_calls_text(&self) -> Option<String> {
+        let least = if self.uncertain_calls_is_lower_bound {
+            ">="
+        } else {
+            ""
+        };
+        let is_exact = least.is_empty() && self.uncertain_calls == 0;
+        (!is_exact).then(|| format!("{least}{}", self.uncertain_calls))
+    }
+}
+
+annals_analysis::columns! {
+    Suggestion, uncertain time_is_uncertain, json also_switched_off;
+    "region" Name headed "region", |row| &row.name;
+    "calls" Count headed "calls", |row| row.calls;
+    "uncertain_calls" Count, |row| row.uncertain_calls;
+    "" Number if_any_and_room "± uncertain", |row| row.uncertain_calls_text();
+    "uncertain_calls_is_lower_bound" Flag, |row| row.uncertain_calls_is_lower_bound;
+    "mean_ns" Duration marked "mean", |row| row.mean_ns;
+    "time_is_uncertain" Flag, |row| row.time_is_uncertain;
+    "events_saved" Count headed "events saved", |row| row.events_saved;
+    "share" Share if_room "share %", |row| row.share;
+    "bytes_saved_estimate" Bytes headed "bytes saved, estimated", |row| row.bytes_saved_estimate;
+    "rule" Text, |row| &row.rule;
+    "rule_is_exact" Flag, |row| row.rule_is_exact;
 }
 
 /// The output of `suggest-filter --json`.
@@ -427,36 +455,7 @@ impl Suggestions {
             );
             return text;
         }
-        let mut table = Table::new(&[
-            ("region", Align::Name),
-            ("calls", Align::Right),
-            ("± uncertain", Align::Optional),
-            ("mean", Align::Right),
-            ("events saved", Align::Right),
-            ("share %", Align::Optional),
-            ("bytes saved", Align::Right),
-        ]);
-        for region in &self.regions {
-            let mark = if region.time_is_uncertain { "~" } else { "" };
-            let uncertain = match (
-                region.uncertain_calls,
-                region.uncertain_calls_is_lower_bound,
-            ) {
-                (0, false) => String::new(),
-                (count, true) => format!(">={count}"),
-                (count, false) => count.to_string(),
-            };
-            table.row(vec![
-                safe(&region.name),
-                time::grouped(region.calls),
-                uncertain,
-                format!("{mark}{}", time::duration(region.mean_ns)),
-                time::grouped(region.events_saved),
-                percent(region.events_saved, self.events),
-                format!("about {}", time::bytes(region.bytes_saved_estimate)),
-            ]);
-        }
-        let mut text = table.render(screen);
+        let mut text = Table::of(&self.regions).render(screen);
         let candidates = numbered(self.candidates, "region");
         let count = match self.regions.len() {
             shown if shown < self.candidates => format!("{shown} of {candidates}"),

@@ -13,13 +13,12 @@ use serde::Serialize;
 
 use super::{InputArguments, warn_of_damage};
 use crate::filter::{FilterArguments, WindowArguments};
-use crate::output::{self, Finding, UsageError};
+use crate::output::{Finding, RowsArguments, UsageError};
 use crate::table::safe;
 use crate::time;
 use crate::views::{
-    INCOMPLETE_DEFINITIONS, Scaling, bad_end_sentence, capital, mpi_note, other_mpi, part_words,
-    path_table, phase_table, rank_table, recording_cost_words, shell_word, wait_state_table,
-    why_sentence, why_text,
+    INCOMPLETE_DEFINITIONS, Scaling, bad_end_sentence, capital, mpi_note, other_mpi_row,
+    part_words, phase_notes, phase_rows, recording_cost_words, shell_word, why_sentence, why_text,
 };
 
 /// Why a parallel run is slow: its efficiencies, and which rank makes others wait, where.
@@ -57,9 +56,8 @@ pub struct WhyArguments {
     /// The work grows with the number of ranks: compare with the reference's work per rank
     #[arg(long, requires = "reference")]
     weak: bool,
-    /// Comma-separated values: of `--by`, or a row for each rank that made others wait
-    #[arg(long, conflicts_with = "json")]
-    csv: bool,
+    #[command(flatten)]
+    rows: RowsArguments,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -103,7 +101,7 @@ pub fn run(arguments: &WhyArguments, out: &mut dyn Write) -> anyhow::Result<Find
         let why = "--phase is for efficiencies of phases: leave out --by, or give --by phase";
         return Err(UsageError(why.to_owned()).into());
     }
-    let has_scaling = (by.is_none() && !arguments.csv) || arguments.input.json;
+    let has_scaling = (by.is_none() && !arguments.rows.csv) || arguments.input.json;
     if arguments.reference.is_some() && !has_scaling {
         let why = "--reference is for the efficiencies of the run: leave out --by, --phase and --csv, or give --json";
         return Err(UsageError(why.to_owned()).into());
@@ -119,7 +117,7 @@ pub fn run(arguments: &WhyArguments, out: &mut dyn Write) -> anyhow::Result<Find
         let phases = regions_like(pattern, opened.definitions())?;
         options.phases = phases.into_iter().collect();
     }
-    let Some((lost, outcome)) = lost_time(&opened, &query, &options)? else {
+    let Some((mut lost, outcome)) = lost_time(&opened, &query, &options)? else {
         bail!(INCOMPLETE_DEFINITIONS);
     };
     warn_of_damage(&opened, &outcome);
@@ -130,20 +128,18 @@ pub fn run(arguments: &WhyArguments, out: &mut dyn Write) -> anyhow::Result<Find
     let scaling = arguments.scaling(&lost)?;
     let recording_cost = CostSums::of(opened.definitions(), outcome.totals.iter()).share();
     if arguments.input.json {
-        output::json(
-            out,
-            &Answer {
-                lost: &lost,
-                part,
-                recording_cost,
-                scaling,
-                end: end.as_deref(),
-            },
-        )?;
-    } else if arguments.csv {
-        write_csv(by, &lost, out)?;
+        let total = arguments.cut(by, &mut lost);
+        let answer = Answer {
+            lost: &lost,
+            part,
+            recording_cost,
+            scaling,
+            end: end.as_deref(),
+        };
+        arguments.rows.json(out, &answer, total)?;
+    } else if arguments.rows.csv {
+        arguments.put_rows(by, &lost, out)?;
     } else {
-        let screen = arguments.input.screen();
         if let Some(note) = mpi_note(&lost.mpi) {
             writeln!(out, "{note}")?;
         }
@@ -157,27 +153,12 @@ pub fn run(arguments: &WhyArguments, out: &mut dyn Write) -> anyhow::Result<Find
                 "Waits of {filter}; the efficiencies are those of all ranks.\n"
             )?;
         }
-        let table = match by {
-            Some(By::Rank) => Some(rank_table(&lost.ranks).render(screen)),
-            Some(By::Region) => {
-                // With a filter, the waits are not those of all.
-                let is_whole = arguments.filter.in_words().is_none();
-                let other = is_whole.then(|| other_mpi(&lost));
-                Some(wait_state_table(&lost.wait_states, other).render(screen))
-            }
-            Some(By::Phase) => Some(phase_table(&lost, screen)),
-            Some(By::Path) => Some(path_table(&lost, screen)),
-            None => None,
-        };
         if !lost.mpi.knows_waits() {
             // Nothing else is known.
-        } else if let Some(table) = table {
-            write!(
-                out,
-                "{}\n({})\n\n{table}",
-                why_sentence(&lost),
-                part_words(part)
-            )?;
+        } else if by.is_some() {
+            let (sentence, part) = (why_sentence(&lost), part_words(part));
+            write!(out, "{sentence}\n({part})\n\n")?;
+            arguments.put_rows(by, &lost, out)?;
         } else {
             out.write_all(why_text(&lost, scaling.as_ref(), part).as_bytes())?;
             if let Some(cost) = recording_cost {
@@ -192,6 +173,56 @@ pub fn run(arguments: &WhyArguments, out: &mut dyn Write) -> anyhow::Result<Find
 }
 
 impl WhyArguments {
+    /// Leaves the rows that are asked for. Returns how many there were.
+    fn cut(&self, by: Option<By>, lost: &mut LostTime) -> usize {
+        match by {
+            None => self.rows.cut(&mut lost.causes),
+            Some(By::Rank) => self.rows.cut(&mut lost.ranks),
+            Some(By::Region) => self.rows.cut(&mut lost.wait_states),
+            Some(By::Phase) => self.rows.cut(&mut lost.phases),
+            Some(By::Path) => lost
+                .critical_path
+                .as_mut()
+                .map_or(0, |path| self.rows.cut(&mut path.regions)),
+        }
+    }
+
+    /// Writes the rows of `--by`, or of causes.
+    fn put_rows(
+        &self,
+        by: Option<By>,
+        lost: &LostTime,
+        out: &mut dyn Write,
+    ) -> std::io::Result<()> {
+        let (rows, screen) = (&self.rows, self.input.screen());
+        match by {
+            None => rows.put(out, &lost.causes, screen),
+            Some(By::Rank) => rows.put(out, &lost.ranks, screen),
+            Some(By::Region) => {
+                // With a filter, the waits are not those of all.
+                let other = other_mpi_row(lost).filter(|_| self.filter.in_words().is_none());
+                let all: Vec<_> = lost.wait_states.iter().cloned().chain(other).collect();
+                rows.put(out, &all, screen)
+            }
+            Some(By::Phase) if rows.csv => rows.put(out, &lost.phases, screen),
+            Some(By::Phase) => {
+                rows.put(out, &phase_rows(lost), screen)?;
+                out.write_all(phase_notes(lost).as_bytes())
+            }
+            Some(By::Path) => {
+                let Some(path) = &lost.critical_path else {
+                    return Ok(());
+                };
+                rows.put(out, &path.regions, screen)?;
+                if rows.csv {
+                    return Ok(());
+                }
+                writeln!(out)?;
+                rows.put(out, &path.ranks, screen)
+            }
+        }
+    }
+
     /// Compares the run with the reference.
     fn scaling(&self, lost: &LostTime) -> anyhow::Result<Option<Scaling>> {
         let Some(path) = self.reference.as_ref().filter(|_| lost.mpi.knows_waits()) else {
@@ -224,130 +255,6 @@ impl WhyArguments {
             global: computation * parallel,
         }))
     }
-}
-
-fn write_csv(by: Option<By>, lost: &LostTime, out: &mut dyn Write) -> std::io::Result<()> {
-    match by {
-        Some(By::Rank) => {
-            let columns = [
-                "rank",
-                "useful_ns",
-                "mpi_ns",
-                "idle_ns",
-                "wait_ns",
-                "uncertain_ns",
-                "caused_ns",
-            ];
-            output::csv(out, &columns, &lost.ranks)
-        }
-        Some(By::Region) => {
-            let columns = [
-                "pattern",
-                "path",
-                "communicator",
-                "count",
-                "wait_ns",
-                "max_ns",
-                "wrong_order_ns",
-                "uncertain_ns",
-                "share",
-            ];
-            let rows = lost.wait_states.iter().map(|row| {
-                (
-                    row.pattern.words(),
-                    row.path.join(" > "),
-                    row.communicator.as_deref(),
-                    row.count,
-                    row.wait_ns,
-                    row.max_ns,
-                    row.wrong_order_ns,
-                    row.uncertain_ns,
-                    row.share,
-                )
-            });
-            output::csv(out, &columns, rows)
-        }
-        Some(By::Phase) => write_phases(lost, out),
-        Some(By::Path) => {
-            let columns = ["region", "path_ns", "share", "mean_ns", "imbalance_ns"];
-            let path = lost.critical_path.as_ref();
-            output::csv(
-                out,
-                &columns,
-                path.into_iter().flat_map(|path| &path.regions),
-            )
-        }
-        None => {
-            let columns = [
-                "rank",
-                "thread",
-                "pattern",
-                "region",
-                "operations",
-                "calls",
-                "waiting_ranks",
-                "median_late_ns",
-                "max_late_ns",
-                "cost_ns",
-                "direct_ns",
-                "uncertain_ns",
-                "share",
-                "extra_in",
-            ];
-            let rows = lost.causes.iter().map(|row| {
-                (
-                    row.rank,
-                    row.thread.as_deref(),
-                    row.pattern.words(),
-                    &row.region,
-                    row.operations,
-                    row.calls,
-                    row.waiting_ranks,
-                    row.median_late_ns,
-                    row.max_late_ns,
-                    row.cost_ns,
-                    row.direct_ns,
-                    row.uncertain_ns,
-                    row.share,
-                    row.extra.first().map(|extra| extra.path.join(" > ")),
-                )
-            });
-            output::csv(out, &columns, rows)
-        }
-    }
-}
-
-fn write_phases(lost: &LostTime, out: &mut dyn Write) -> std::io::Result<()> {
-    let columns = [
-        "phase",
-        "locations",
-        "from_ns",
-        "to_ns",
-        "run_ns",
-        "parallel",
-        "load_balance",
-        "communication",
-        "serialisation",
-        "transfer",
-        "is_uncertain",
-    ];
-    let rows = lost.phases.iter().map(|row| {
-        let factors = &row.efficiencies;
-        (
-            row.phase,
-            row.locations,
-            row.from_ns,
-            row.to_ns,
-            row.run_ns,
-            factors.parallel,
-            factors.load_balance,
-            factors.communication,
-            factors.serialisation,
-            factors.transfer,
-            row.is_uncertain,
-        )
-    });
-    output::csv(out, &columns, rows)
 }
 
 /// Returns commands that show more of what is lost.

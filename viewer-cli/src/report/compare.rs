@@ -9,8 +9,7 @@ use super::figures::RunFigures;
 use super::page::{Contents, Section};
 use super::parts::{DataTable, data_table, facts, nothing};
 use super::sections::{
-    FACTORS, Factor, balance_figure, cause_table, factors, key_figures, known, losses,
-    window_sentence,
+    FACTORS, Factor, balance_figure, factors, key_figures, known, losses, window_sentence,
 };
 use super::text::{percent, sentence};
 use crate::table::{Align, Table};
@@ -166,7 +165,7 @@ fn causes(first: &RunFigures, second: &RunFigures) -> Markup {
         if !lost.mpi.knows_waits() {
             return nothing(&format!("{letter}: {}", why_sentence(lost)));
         }
-        let table = cause_table(lost, MOST_ROWS);
+        let table = Table::of(&lost.causes[..lost.causes.len().min(MOST_ROWS)]);
         if table.is_empty() {
             return nothing(&format!("{letter}: no rank makes others wait."));
         }

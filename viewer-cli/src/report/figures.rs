@@ -13,9 +13,7 @@ use serde::Serialize;
 
 use crate::table::Table;
 use crate::timeline::lanes_of;
-use crate::views::{
-    INCOMPLETE_DEFINITIONS, Info, bad_end_sentence, loss_table, shell_word, summed,
-};
+use crate::views::{INCOMPLETE_DEFINITIONS, Info, bad_end_sentence, loss_rows, shell_word, summed};
 
 /// Rows of the overview, at most: with more ranks, some share a row.
 pub const MOST_OVERVIEW_ROWS: usize = 32;
@@ -219,7 +217,7 @@ fn losses(opened: &Reader, query: &Query, whole: &ReadSummary) -> (Table, usize)
     let count = rows.len();
     rows.sort_by_key(|loss| std::cmp::Reverse(loss.count));
     rows.truncate(MOST_LOSSES);
-    (loss_table(opened, &rows), count)
+    (Table::of(&loss_rows(opened, &rows)), count)
 }
 
 /// Computes the longest calls, and the overview of the first thread of each process.

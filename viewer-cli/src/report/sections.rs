@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use annals_analysis::{
-    Efficiencies, EfficiencyModel, LongCall, LostTime, MessagePairRow, PartOfRun, PathRank,
-    RankTimes, RegionKind, RegionRow, WaitPattern,
+    Efficiencies, EfficiencyModel, LostTime, MessagePairRow, PartOfRun, PathRank, RankTimes,
+    RegionKind, WaitPattern,
 };
 use maud::{Markup, html};
 
@@ -12,13 +12,12 @@ use super::figures::{OVERVIEW_BINS, OverviewRow, RankGroup, RunFigures, rank_gro
 use super::page::{Contents, Section};
 use super::parts::{DataTable, data_table, facts, figure, nothing};
 use super::pictures::{AreaRow, Bar, HeatCell, Segment, areas, bars, heat_map, heat_scale, legend};
-use super::text::{part, path, percent, sentence, share};
+use super::text::{part, percent, sentence, share};
 use crate::table::{Align, Table};
 use crate::time;
 use crate::views::{
-    cause_sentence, collective_sentence, collective_table, counted, main_causes,
-    message_counts_text, message_sentence, message_table, opt_duration, other_mpi, path_rank_table,
-    path_region_table, rank_table, wait_state_table, why_sentence,
+    cause_sentence, collective_sentence, counted, main_causes, message_counts_text,
+    message_sentence, other_mpi_row, why_sentence,
 };
 
 /// Rows of a table, at most.
@@ -258,7 +257,8 @@ fn waits(figures: &RunFigures) -> Markup {
     }
     let mut sums: BTreeMap<WaitPattern, (i64, f64)> = BTreeMap::new();
     for row in &lost.wait_states {
-        let sum = sums.entry(row.pattern).or_default();
+        let Some(pattern) = row.pattern else { continue };
+        let sum = sums.entry(pattern).or_default();
         sum.0 = sum.0.saturating_add(row.wait_ns);
         sum.1 += row.share;
     }
@@ -288,14 +288,15 @@ fn waits(figures: &RunFigures) -> Markup {
         });
     }
     let caption = "Waiting time by wait state, as a share of the time of all ranks";
-    let shown = lost.wait_states.len().min(MOST_ROWS);
-    let by_path = wait_state_table(&lost.wait_states[..shown], Some(other_mpi(lost)));
+    let shown = lost.wait_states.iter().take(MOST_ROWS).cloned();
+    let shown: Vec<_> = shown.chain(other_mpi_row(lost)).collect();
+    let by_path = Table::of(&shown);
     let by_path = DataTable {
-        total: lost.wait_states.len(),
+        total: lost.wait_states.len() + usize::from(lost.other_mpi_ns > 0),
         command: &command(figures, "why --by region --csv"),
         ..DataTable::whole("Wait states by call path", &by_path)
     };
-    let causes = cause_table(lost, MOST_ROWS);
+    let causes = Table::of(&lost.causes[..lost.causes.len().min(MOST_ROWS)]);
     let causes = DataTable {
         total: lost.causes.len(),
         command: &command(figures, "why --csv"),
@@ -305,7 +306,7 @@ fn waits(figures: &RunFigures) -> Markup {
         (figure(caption, &bars(&drawn), &[DataTable::whole("Waiting time by wait state", &table)]))
         (data_table(&causes))
         (data_table(&by_path))
-        (data_table(&DataTable::whole("Longest single waits", &worst_table(lost))))
+        (data_table(&DataTable::whole("Longest single waits", &Table::of(&lost.worst))))
     }
 }
 
@@ -331,14 +332,14 @@ fn critical_path(figures: &RunFigures) -> Markup {
     });
     let drawn: Vec<Bar> = drawn.collect();
     let shown = path.regions.len().min(MOST_ROWS);
-    let regions = path_region_table(&path.regions[..shown]);
+    let regions = Table::of(&path.regions[..shown]);
     let regions = DataTable {
         total: path.regions.len(),
         command: &command(figures, "why --by path --csv"),
         ..DataTable::whole("Regions on the critical path", &regions)
     };
     let shown = path.ranks.len().min(MOST_CELLS);
-    let ranks = path_rank_table(&path.ranks[..shown]);
+    let ranks = Table::of(&path.ranks[..shown]);
     let ranks = DataTable {
         total: path.ranks.len(),
         command: &command(figures, "why --by path"),
@@ -360,76 +361,6 @@ fn critical_path(figures: &RunFigures) -> Markup {
     }
 }
 
-/// Returns the table of ranks that make others wait.
-pub(super) fn cause_table(lost: &LostTime, most: usize) -> Table {
-    let rows = || lost.causes.iter().take(most);
-    let is_uncertain = rows().any(|row| row.uncertain_ns != 0);
-    let mut columns = vec![
-        ("rank", Align::Right),
-        ("wait state", Align::Left),
-        ("region", Align::Name),
-        ("late, median", Align::Right),
-        ("operations", Align::Right),
-        ("cost", Align::Right),
-        ("% of run", Align::Right),
-        ("extra time in", Align::Name),
-    ];
-    columns.extend(is_uncertain.then_some(("±", Align::Right)));
-    let mut table = Table::new(&columns);
-    for row in rows() {
-        let extra = row.extra.first().map(|extra| match &extra.path[..] {
-            [] => "no region".to_owned(),
-            regions => path(regions),
-        });
-        let mut cells = vec![
-            with_thread(&row.rank.to_string(), row.thread.as_deref()),
-            row.pattern.words().to_owned(),
-            row.region.clone(),
-            time::duration(row.median_late_ns),
-            time::grouped(row.operations),
-            time::duration(row.cost_ns),
-            format!("{:.1}", row.share * 100.0),
-            extra.unwrap_or_default(),
-        ];
-        cells.extend(is_uncertain.then(|| time::duration(row.uncertain_ns)));
-        table.row(cells);
-    }
-    table
-}
-
-/// Returns a rank with the name of its thread, if that is one of several.
-fn with_thread(rank: &str, thread: Option<&str>) -> String {
-    match thread {
-        Some(thread) => format!("{rank}, {thread}"),
-        None => rank.to_owned(),
-    }
-}
-
-fn worst_table(lost: &LostTime) -> Table {
-    let mut table = Table::new(&[
-        ("rank", Align::Right),
-        ("waits for", Align::Left),
-        ("wait state", Align::Left),
-        ("from", Align::Right),
-        ("length", Align::Right),
-        ("call path", Align::Name),
-    ]);
-    for wait in &lost.worst {
-        table.row(vec![
-            with_thread(&wait.rank.to_string(), wait.thread.as_deref()),
-            wait.for_rank.map_or_else(
-                || "-".to_owned(),
-                |rank| with_thread(&format!("rank {rank}"), wait.for_thread.as_deref()),
-            ),
-            wait.pattern.words().to_owned(),
-            time::instant(wait.from_ns),
-            time::duration(wait.wait_ns),
-            path(&wait.path),
-        ]);
-    }
-    table
-}
-
 /// The times of some ranks: their means, nanoseconds.
 struct GroupTimes {
     ranks: RankGroup,
@@ -438,6 +369,16 @@ struct GroupTimes {
     idle_ns: i64,
     wait_ns: i64,
     useful_max_ns: i64,
+}
+
+annals_analysis::columns! {
+    GroupTimes;
+    "" Text headed "ranks", |row| row.ranks.numbers();
+    "" Duration headed "useful, mean", |row| row.useful_ns;
+    "" Duration headed "useful, largest", |row| row.useful_max_ns;
+    "" Duration headed "in MPI, mean", |row| row.mpi_ns;
+    "" Duration headed "idle, mean", |row| row.idle_ns;
+    "" Duration headed "waits, mean", |row| row.wait_ns;
 }
 
 fn group_times(ranks: &[RankTimes]) -> Vec<GroupTimes> {
@@ -497,12 +438,12 @@ pub(super) fn balance_figure(figures: &RunFigures) -> Markup {
     let (caption, table) = if is_grouped {
         (
             "Mean times of ranks, which share bars; the value is the useful time",
-            group_table(&groups),
+            Table::of(&groups),
         )
     } else {
         (
             "Times by rank; the value is the useful time",
-            rank_table(&lost.ranks),
+            Table::of(&lost.ranks),
         )
     };
     let key = [("useful", "useful"), ("mpi", "in MPI"), ("idle", "idle")];
@@ -512,28 +453,6 @@ pub(super) fn balance_figure(figures: &RunFigures) -> Markup {
         &picture,
         &[DataTable::whole("Times by rank", &table)],
     )
-}
-
-fn group_table(groups: &[GroupTimes]) -> Table {
-    let mut table = Table::new(&[
-        ("ranks", Align::Left),
-        ("useful, mean", Align::Right),
-        ("useful, largest", Align::Right),
-        ("in MPI, mean", Align::Right),
-        ("idle, mean", Align::Right),
-        ("waits, mean", Align::Right),
-    ]);
-    for times in groups {
-        table.row(vec![
-            times.ranks.numbers(),
-            time::duration(times.useful_ns),
-            time::duration(times.useful_max_ns),
-            time::duration(times.mpi_ns),
-            time::duration(times.idle_ns),
-            time::duration(times.wait_ns),
-        ]);
-    }
-    table
 }
 
 fn balance(figures: &RunFigures) -> Markup {
@@ -549,7 +468,7 @@ fn balance(figures: &RunFigures) -> Markup {
     let mut busiest: Vec<RankTimes> = ranks.clone();
     busiest.sort_by_key(|times| (std::cmp::Reverse(times.useful_ns), times.rank));
     busiest.truncate(20);
-    let table = rank_table(&busiest);
+    let table = Table::of(&busiest);
     let busiest = DataTable {
         total: ranks.len(),
         command: &command(figures, "why --by rank"),
@@ -650,7 +569,7 @@ fn messages(figures: &RunFigures) -> Markup {
         ..DataTable::whole("Messages by sending and receiving rank", &table)
     };
     let shown = found.pairs.len().min(MOST_ROWS);
-    let pairs = message_table(&found.pairs[..shown]);
+    let pairs = Table::of(&found.pairs[..shown]);
     let pairs = DataTable {
         total: found.pairs.len(),
         command: &all_pairs,
@@ -675,7 +594,7 @@ fn collectives(figures: &RunFigures) -> Markup {
     };
     let shown = found.collectives.len().min(MOST_ROWS);
     let rows = &found.collectives[..shown];
-    let table = collective_table(rows);
+    let table = Table::of(rows);
     let of_table = DataTable {
         total: found.collectives.len(),
         command: &command(figures, "collectives --csv"),
@@ -690,35 +609,6 @@ fn collectives(figures: &RunFigures) -> Markup {
     }
 }
 
-fn call_table(calls: &[LongCall], regions: &BTreeMap<&str, &RegionRow>) -> Table {
-    let mut table = Table::new(&[
-        ("region", Align::Name),
-        ("rank", Align::Right),
-        ("location", Align::Left),
-        ("from", Align::Right),
-        ("own time", Align::Right),
-        ("with callees", Align::Right),
-        ("median of region", Align::Right),
-    ]);
-    for call in calls {
-        let mark = if call.is_uncertain { "~" } else { "" };
-        let median = regions.get(call.region.as_str()).and_then(|row| row.p50_ns);
-        table.row(vec![
-            call.region.clone(),
-            call.rank.to_string(),
-            call.location.clone(),
-            time::instant(call.entered_ns),
-            format!("{mark}{}", time::duration(call.own_ns)),
-            format!(
-                "{mark}{}",
-                time::duration(call.end_ns.saturating_sub(call.entered_ns))
-            ),
-            opt_duration(median),
-        ]);
-    }
-    table
-}
-
 fn calls(figures: &RunFigures) -> Markup {
     let (calls, regions) = (&figures.calls, &figures.regions.regions);
     if calls.useful.is_empty() && calls.others.is_empty() {
@@ -726,19 +616,8 @@ fn calls(figures: &RunFigures) -> Markup {
             "There are no calls: no event type enters and leaves regions, or no region was entered in the window.",
         );
     }
-    let named = calls
-        .useful
-        .iter()
-        .chain(&calls.others)
-        .map(|call| call.region.as_str());
-    let named: std::collections::BTreeSet<&str> = named.collect();
-    let by_name = regions
-        .iter()
-        .filter(|row| named.contains(row.name.as_str()));
-    let by_name: BTreeMap<&str, &RegionRow> = by_name.map(|row| (row.name.as_str(), row)).collect();
-    let useful = call_table(&calls.useful, &by_name);
-    let others = call_table(&calls.others, &by_name);
-    let shown = region_rows(&regions[..regions.len().min(MOST_ROWS)]);
+    let [useful, others] = [&calls.useful, &calls.others].map(|calls| Table::of(calls));
+    let shown = Table::of(&regions[..regions.len().min(MOST_ROWS)]);
     let of_regions = DataTable {
         total: regions.len(),
         command: &command(figures, "regions --csv"),
@@ -759,37 +638,6 @@ fn calls(figures: &RunFigures) -> Markup {
         (data_table(&DataTable::whole(caption, &others)))
         (data_table(&of_regions))
     }
-}
-
-fn region_rows(rows: &[RegionRow]) -> Table {
-    let mut table = Table::new(&[
-        ("region", Align::Name),
-        ("calls", Align::Right),
-        ("own time", Align::Right),
-        ("% of run", Align::Right),
-        ("with callees", Align::Right),
-        ("median call", Align::Right),
-        ("p99", Align::Right),
-        ("longest call", Align::Right),
-    ]);
-    for row in rows {
-        let mark = if row.time_is_uncertain { "~" } else { "" };
-        let calls = match row.uncertain_calls {
-            0 => time::grouped(row.calls),
-            more => format!("{} ± {}", time::grouped(row.calls), time::grouped(more)),
-        };
-        table.row(vec![
-            row.name.clone(),
-            calls,
-            format!("{mark}{}", time::duration(row.exclusive_ns)),
-            format!("{:.1}", row.share * 100.0),
-            format!("{mark}{}", time::duration(row.inclusive_ns)),
-            opt_duration(row.p50_ns),
-            opt_duration(row.p99_ns),
-            opt_duration(row.max_ns),
-        ]);
-    }
-    table
 }
 
 /// Returns what was lost.

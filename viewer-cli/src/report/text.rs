@@ -7,8 +7,6 @@ use crate::table::safe;
 const CELL: usize = 100;
 /// Longest sentence, in characters.
 const SENTENCE: usize = 600;
-/// Regions of a call path that are shown: the outermost, and the innermost.
-const PATH: (usize, usize) = (3, 6);
 
 /// Returns a text with its middle cut out if it has more than `most` characters, of whatever width.
 fn bounded(text: &str, most: usize) -> String {
@@ -31,25 +29,6 @@ pub(super) fn cell(text: &str) -> String {
 /// Returns a sentence that is no longer than a sentence may be.
 pub(super) fn sentence(text: &str) -> String {
     bounded(&safe(text), SENTENCE)
-}
-
-/// Returns a call path, from the outermost region on. Of a deep one, the middle is left out.
-pub(super) fn path(regions: &[String]) -> String {
-    let name = |region: &String| cell(region);
-    let most = PATH.0 + PATH.1;
-    if regions.len() <= most {
-        let names: Vec<String> = regions.iter().map(name).collect();
-        return names.join(" > ");
-    }
-    let outer: Vec<String> = regions.iter().take(PATH.0).map(name).collect();
-    let inner = regions.iter().skip(regions.len() - PATH.1).map(name);
-    let inner: Vec<String> = inner.collect();
-    let between = regions.len() - most;
-    format!(
-        "{} > … ({between} more) > {}",
-        outer.join(" > "),
-        inner.join(" > ")
-    )
 }
 
 /// Returns a share in percent.
@@ -92,16 +71,5 @@ mod tests {
         }
         assert_eq!(cell("a\u{0}b\u{202e}c"), "a\\u{0}b\\u{202e}c");
         assert_eq!(cell("main"), "main");
-    }
-
-    #[test]
-    fn a_deep_path_has_its_ends() {
-        let regions: Vec<String> = (0..20).map(|number| format!("f{number}")).collect();
-        assert_eq!(
-            path(&regions),
-            "f0 > f1 > f2 > … (11 more) > f14 > f15 > f16 > f17 > f18 > f19"
-        );
-        assert_eq!(path(&regions[..2]), "f0 > f1");
-        assert_eq!(path(&[]), "");
     }
 }

@@ -11,11 +11,15 @@ use super::Shown;
 use super::details::{self, Details};
 use super::search::{self, Hit, Search};
 use super::view::View;
-use crate::table::Screen;
+use crate::table::{Screen, Table};
 use crate::timeline::{
     LaneRow, Layout, Legend, MessageLines, Request, Run, TimelineLane, lane_label, lanes_of,
 };
+use crate::views::rows_with_outside;
 use annals_analysis::{bin_of, bin_start};
+
+/// Regions that are shown.
+const MOST_REGIONS: usize = 40;
 
 /// A request to the reader.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -203,8 +207,9 @@ impl Work {
         let (opened, filter) = (&self.shown.opened, &self.shown.arguments);
         let query = filter.query(opened.definitions(), view.window)?;
         let (times, _) = region_times(opened, &query, Grouping::None)?;
-        let table =
-            crate::views::region_table(&times, Grouping::None, 40, Screen::columns(view.columns));
+        let mut rows = rows_with_outside(&times);
+        rows.truncate(MOST_REGIONS);
+        let table = Table::of(&rows).render(Screen::columns(view.columns));
         let statistics = table.lines().map(str::to_owned).collect();
         self.tell(Reply::Picture(picture(statistics, layout)))?;
         Ok(true)

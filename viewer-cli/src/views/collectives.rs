@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use annals_analysis::{CollectiveRow, Collectives};
+use annals_analysis::Collectives;
 
 use super::stuck::{ordinal, rank_words};
-use super::{counted, opt_duration, wait_sentence};
-use crate::table::{Align, Table, safe};
+use super::{counted, wait_sentence};
+use crate::table::safe;
 use crate::time;
 
 /// Communicators whose last operation that not all members began is described.
@@ -28,42 +28,6 @@ pub fn collective_sentence(found: &Collectives) -> String {
             time::duration(wait_ns)
         ),
     }
-}
-
-/// Returns the table of operations by communicator.
-pub fn collective_table(rows: &[CollectiveRow]) -> Table {
-    let ranks = |row: &CollectiveRow| row.ranks.clone().unwrap_or_default();
-    let most_waiting = |row| ranks(row).into_iter().rev().max_by_key(|r| r.wait_ns);
-    let most_late = |row| ranks(row).into_iter().rev().max_by_key(|r| r.last);
-    let mut table = Table::new(&[
-        ("operation", Align::Name),
-        ("communicator", Align::Name),
-        ("members", Align::Right),
-        ("count", Align::Right),
-        ("waiting", Align::Right),
-        ("mean imbalance", Align::Optional),
-        ("max imbalance", Align::Right),
-        ("waits most", Align::Left),
-        ("last most often", Align::Left),
-    ]);
-    for row in rows {
-        let mark = if row.is_uncertain { "~" } else { "" };
-        let waits =
-            most_waiting(row).map(|r| format!("rank {} {}", r.rank, time::duration(r.wait_ns)));
-        let late = most_late(row).map(|r| format!("rank {} ({})", r.rank, counted(r.last, "time")));
-        table.row(vec![
-            safe(&row.operation),
-            safe(&row.communicator),
-            row.members.to_string(),
-            format!("{mark}{}", time::grouped(row.count)),
-            format!("{mark}{}", opt_duration(row.wait_ns)),
-            format!("{mark}{}", opt_duration(row.mean_imbalance_ns)),
-            format!("{mark}{}", opt_duration(row.max_imbalance_ns)),
-            waits.unwrap_or_default(),
-            late.unwrap_or_default(),
-        ]);
-    }
-    table
 }
 
 /// Returns a line about the operations that not all members began, and one about the last of each communicator. Empty: there are none.

@@ -4,13 +4,11 @@ use std::collections::BTreeMap;
 
 use annals_format::{Cause, EventTypeId, StreamId, TraceLoss};
 use annals_merger::{Places, Reader};
-use serde::Serialize;
 
-use crate::table::{Align, Screen, Table, safe};
-use crate::time::{grouped, moment};
+use crate::time::grouped;
 
 /// One loss.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LossRow {
     rank: u32,
     source: String,
@@ -18,13 +16,37 @@ pub struct LossRow {
     event_type: Option<String>,
     count: u64,
     is_lower_bound: bool,
+    kind: &'static str,
     cause: &'static str,
     from_ns: i64,
     to_ns: i64,
 }
 
+impl LossRow {
+    fn least_count(&self) -> String {
+        let least = if self.is_lower_bound { ">=" } else { "" };
+        format!("{least}{}", grouped(self.count))
+    }
+}
+
+annals_analysis::columns! {
+    LossRow;
+    "rank" Number headed "rank", |row| row.rank;
+    "source" Text headed "source", |row| &row.source;
+    "location" Name headed "location", |row| &row.location;
+    "event" Name, |row| &row.event_type;
+    "" Name headed "event type", |row| row.event_type.as_deref().unwrap_or("(any)");
+    "count" Count, |row| row.count;
+    "" Number headed "count", |row| row.least_count();
+    "is_lower_bound" Flag, |row| row.is_lower_bound;
+    "kind" Text, |row| row.kind;
+    "cause" Text headed "cause", |row| row.cause;
+    "from_ns" Moment headed "from", |row| row.from_ns;
+    "to_ns" Moment headed "to", |row| row.to_ns;
+}
+
 /// Returns the row of a loss.
-pub fn loss_row(opened: &Reader, places: &Places, loss: &TraceLoss) -> LossRow {
+fn loss_row(opened: &Reader, places: &Places, loss: &TraceLoss) -> LossRow {
     let place = places.get(loss.stream);
     let definitions = opened.definitions();
     LossRow {
@@ -34,6 +56,7 @@ pub fn loss_row(opened: &Reader, places: &Places, loss: &TraceLoss) -> LossRow {
         event_type: loss.event_type.map(|id| definitions.event_type_name(id)),
         count: loss.count,
         is_lower_bound: loss.is_lower_bound,
+        kind: loss.cause.kind(),
         cause: loss.cause.name(),
         from_ns: loss.from_ns,
         to_ns: loss.to_ns,
@@ -57,41 +80,14 @@ pub fn summed(losses: &[TraceLoss]) -> Vec<TraceLoss> {
     sums.into_values().collect()
 }
 
-/// Returns losses as text: a table, or a sentence if there are none.
-pub fn loss_text(opened: &Reader, losses: &[TraceLoss], screen: Screen) -> String {
-    let table = loss_table(opened, losses);
-    if table.is_empty() {
-        return "nothing was lost\n".to_owned();
-    }
-    table.render(screen)
-}
-
-/// Returns losses as a table.
-pub fn loss_table(opened: &Reader, losses: &[TraceLoss]) -> Table {
+/// Returns losses as rows.
+pub fn loss_rows<'l>(
+    opened: &Reader,
+    losses: impl IntoIterator<Item = &'l TraceLoss>,
+) -> Vec<LossRow> {
     let places = Places::of(opened.definitions());
-    let mut table = Table::new(&[
-        ("rank", Align::Right),
-        ("source", Align::Left),
-        ("location", Align::Name),
-        ("event type", Align::Name),
-        ("count", Align::Right),
-        ("cause", Align::Left),
-        ("from s", Align::Right),
-        ("to s", Align::Right),
-    ]);
-    for loss in losses {
-        let row = loss_row(opened, &places, loss);
-        let least = if row.is_lower_bound { ">=" } else { "" };
-        table.row(vec![
-            row.rank.to_string(),
-            safe(&row.source),
-            safe(row.location.as_deref().unwrap_or("-")),
-            safe(row.event_type.as_deref().unwrap_or("(any)")),
-            format!("{least}{}", grouped(row.count)),
-            row.cause.to_owned(),
-            moment(row.from_ns),
-            moment(row.to_ns),
-        ]);
-    }
-    table
+    let rows = losses
+        .into_iter()
+        .map(|loss| loss_row(opened, &places, loss));
+    rows.collect()
 }

@@ -1,10 +1,9 @@
 //! Messages by pair of ranks as a sentence and as a table.
 
-use annals_analysis::{MessagePairRow, Messages};
+use annals_analysis::Messages;
 use annals_merger::MessageCounts;
 
-use super::{counted, opt_duration, wait_chain, wait_sentence};
-use crate::table::{Align, Table};
+use super::{counted, wait_chain, wait_sentence};
 use crate::time;
 
 /// Returns one sentence about the longest waits.
@@ -55,54 +54,6 @@ pub fn message_sentence(messages: &Messages) -> String {
             time::duration(wait_ns)
         ),
     }
-}
-
-/// Returns the table of messages by pair of ranks. Waits have columns if there are any.
-pub fn message_table(pairs: &[MessagePairRow]) -> Table {
-    let any = |is: fn(&MessagePairRow) -> bool| pairs.iter().any(is);
-    let has_late_senders = any(|row| row.late_senders.is_some_and(|count| count != 0));
-    let has_late_receivers = any(|row| row.late_receivers.is_some_and(|count| count != 0));
-    let late = |is: bool, head| {
-        [(head, Align::Right), ("wait", Align::Right)]
-            .into_iter()
-            .filter(move |_| is)
-    };
-    let mut columns = vec![
-        ("from", Align::Right),
-        ("to", Align::Right),
-        ("count", Align::Right),
-        ("bytes", Align::Right),
-        ("latency min", Align::Optional),
-        ("mean", Align::Right),
-        ("p95", Align::Optional),
-        ("max", Align::Right),
-    ];
-    columns.extend(late(has_late_senders, "late senders"));
-    columns.extend(late(has_late_receivers, "late receivers"));
-    let mut table = Table::new(&columns);
-    for row in pairs {
-        let mark = if row.is_uncertain { "~" } else { "" };
-        let mut cells = vec![
-            row.from_rank.to_string(),
-            row.to_rank.to_string(),
-            format!("{mark}{}", time::grouped(row.count)),
-            format!("{mark}{}", time::bytes(row.bytes)),
-            opt_duration(row.min_latency_ns),
-            opt_duration(row.mean_latency_ns),
-            opt_duration(row.p95_latency_ns),
-            opt_duration(row.max_latency_ns),
-        ];
-        if has_late_senders {
-            cells.push(time::grouped(row.late_senders.unwrap_or(0)));
-            cells.push(opt_duration(row.late_sender_wait_ns));
-        }
-        if has_late_receivers {
-            cells.push(time::grouped(row.late_receivers.unwrap_or(0)));
-            cells.push(opt_duration(row.late_receiver_wait_ns));
-        }
-        table.row(cells);
-    }
-    table
 }
 
 /// Returns how many receives have no known message, because their completion is not recorded.

@@ -9,18 +9,17 @@ mod stuck;
 mod waits;
 mod why;
 
-pub use collectives::{collective_sentence, collective_table, incomplete_collectives};
+pub use collectives::{collective_sentence, incomplete_collectives};
 pub use info::{FilterInfo, Info, ProcessInfo};
-pub use losses::{LossRow, loss_row, loss_table, loss_text, summed};
-pub use messages::{message_counts_text, message_sentence, message_table, open_receives_text};
-pub use regions::{OUTSIDE, region_sentence, region_table, start_and_end_sentence, waits_mark};
+pub use losses::{LossRow, loss_rows, summed};
+pub use messages::{message_counts_text, message_sentence, open_receives_text};
+pub use regions::{region_sentence, rows_with_outside, start_and_end_sentence, unpaired_text};
 pub use stuck::{SystemStates, bad_end_sentence, finding_sentence, position_table};
 pub(crate) use stuck::{capital, rank_words};
 pub use waits::{wait_chain, wait_sentence};
 pub use why::{
-    INCOMPLETE_DEFINITIONS, Scaling, cause_sentence, main_causes, other_mpi, path_rank_table,
-    path_region_table, path_table, phase_table, rank_table, wait_state_table, why_sentence,
-    why_text,
+    INCOMPLETE_DEFINITIONS, Scaling, cause_sentence, main_causes, other_mpi_row, phase_notes,
+    phase_rows, why_sentence, why_text,
 };
 
 use std::collections::BTreeSet;

@@ -1,208 +1,34 @@
 //! Statistics of regions as a table.
 
+use std::cmp::Reverse;
 use std::fmt::Write as _;
 
-use annals_analysis::{
-    Grouping, OutsideTime, RegionRow, RegionTimes, ShortCalls, starts_or_ends_mpi,
-};
+use annals_analysis::{AWAIT, RegionRow, RegionTimes, ShortCalls, starts_or_ends_mpi, waits_mark};
 
-use super::{SENTENCE_NAME, counted, opt_duration, percent};
+use super::{SENTENCE_NAME, counted, percent};
 use crate::names::shorten;
-use crate::table::{Align, Screen, Table, safe};
+use crate::table::safe;
 use crate::time;
 
-/// The name for time outside of all regions in tables.
-pub const OUTSIDE: &str = "(outside of all regions)";
-
-/// Returns what follows the name of a region that may only have waited for threads to end. Tasks that await wait for certain.
-pub fn waits_mark(name: &str, may_wait: bool) -> &'static str {
-    match may_wait && name != AWAIT {
-        true => " (calls nothing; waits?)",
-        false => "",
+/// Returns the rows of a table: regions in their order, the time outside of them at the position that its length determines. If they are
+/// not sorted by exclusive time, it is last.
+pub fn rows_with_outside(times: &RegionTimes) -> Vec<RegionRow> {
+    let by_time = |row: &RegionRow| Reverse(row.exclusive_ns);
+    let is_sorted = times.regions.is_sorted_by_key(by_time);
+    let outside = times.outside.iter().filter(|row| row.time_ns > 0);
+    let mut rows: Vec<RegionRow> = times.regions.clone();
+    rows.extend(outside.map(RegionRow::from));
+    if is_sorted {
+        rows.sort_by_key(by_time);
     }
-}
-
-/// Name of the region in which tasks await.
-const AWAIT: &str = "await";
-
-/// A row of the table: a region, or the time outside of all.
-#[derive(Clone, Copy)]
-enum TableRow<'a> {
-    Region(&'a RegionRow),
-    Outside(&'a OutsideTime),
-}
-
-/// Returns the rows of a table: regions in their order, the time outside of them at the position that its length
-/// determines. If they are not sorted by exclusive time, it is last.
-fn in_order(times: &RegionTimes) -> Vec<TableRow<'_>> {
-    let regions = &times.regions;
-    let mut outside = times
-        .outside
-        .iter()
-        .filter(|row| row.time_ns > 0)
-        .peekable();
-    let is_sorted = regions.is_sorted_by_key(|row| std::cmp::Reverse(row.exclusive_ns));
-    let mut rows = Vec::with_capacity(regions.len() + times.outside.len());
-    for region in regions {
-        while let Some(row) = outside.next_if(|row| is_sorted && row.time_ns > region.exclusive_ns)
-        {
-            rows.push(TableRow::Outside(row));
-        }
-        rows.push(TableRow::Region(region));
-    }
-    rows.extend(outside.map(TableRow::Outside));
     rows
 }
 
-/// How the uncertain calls of the rows are shown.
-struct UncertainCalls {
-    /// Uncertain calls of every row: losses of any event type are uncertain calls of every region.
-    in_every_row: u64,
-    /// Whether the numbers of all rows are lower bounds.
-    are_lower_bounds: bool,
-}
-
-impl UncertainCalls {
-    fn of(rows: &[&RegionRow]) -> Self {
-        let in_every_row = rows.iter().map(|row| row.uncertain_calls).min();
-        let is_lower_bound = |row: &&RegionRow| row.uncertain_calls_is_lower_bound;
-        Self {
-            in_every_row: in_every_row.filter(|_| rows.len() > 1).unwrap_or(0),
-            are_lower_bounds: rows.len() > 1 && rows.iter().all(is_lower_bound),
-        }
-    }
-
-    /// Returns the uncertain calls that a row has and not every other one has, too.
-    fn cell(&self, row: &RegionRow) -> String {
-        let is_lower_bound = row.uncertain_calls_is_lower_bound && !self.are_lower_bounds;
-        match (row.uncertain_calls - self.in_every_row, is_lower_bound) {
-            (0, false) => String::new(),
-            (count, true) => format!(">={count}"),
-            (count, false) => count.to_string(),
-        }
-    }
-
-    /// Appends a sentence on the uncertain calls that every row has.
-    fn put_sentence(&self, text: &mut String) {
-        let in_every_row = self.in_every_row;
-        if in_every_row == 0 && !self.are_lower_bounds {
-            return;
-        }
-        if in_every_row == 0 {
-            text.push_str("calls of every region: at least these, because events were lost, how many is unknown\n");
-            return;
-        }
-        let least = if self.are_lower_bounds {
-            "at least"
-        } else {
-            "up to"
-        };
-        let enters = counted(in_every_row, "enter");
-        let _ = writeln!(
-            text,
-            "calls of every region: ± {in_every_row}, because {least} {enters} of unknown region were lost"
-        );
-    }
-}
-
-/// Returns the first `most` rows as a table, and what is remarkable about them.
-pub fn region_table(
-    times: &RegionTimes,
-    grouping: Grouping,
-    most: usize,
-    screen: Screen,
-) -> String {
-    let whole = times.run_ns.max(0) as u64;
-    let mut shown = in_order(times);
-    shown.truncate(most);
-    let regions = shown.iter().filter_map(|row| match row {
-        TableRow::Region(row) => Some(*row),
-        TableRow::Outside(_) => None,
-    });
-    let rows: Vec<&RegionRow> = regions.collect();
-    let uncertain = UncertainCalls::of(&rows);
-    let has_uncertain = rows.iter().any(|row| !uncertain.cell(row).is_empty());
-    let mut table = Table::new(&columns(grouping, has_uncertain));
-    for row in &shown {
-        let (name, rank, location) = match row {
-            TableRow::Region(row) => (marked(row, safe(&row.name)), row.rank, &row.location),
-            TableRow::Outside(row) => (OUTSIDE.to_owned(), row.rank, &row.location),
-        };
-        let mut cells = vec![name];
-        if grouping != Grouping::None {
-            cells.push(rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string()));
-        }
-        if grouping == Grouping::Location {
-            cells.push(safe(location.as_deref().unwrap_or("-")));
-        }
-        match row {
-            TableRow::Region(row) => {
-                cells.push(time::grouped(row.calls));
-                cells.extend(has_uncertain.then(|| uncertain.cell(row)));
-                cells.extend(times_of_region(row, whole));
-            }
-            TableRow::Outside(row) => {
-                cells.push(String::new());
-                cells.extend(has_uncertain.then(String::new));
-                let mark = if row.is_uncertain { "~" } else { "" };
-                let time = format!("{mark}{}", time::duration(row.time_ns));
-                cells.extend([time.clone(), time]);
-                cells.push(percent(row.time_ns as u64, whole));
-                cells.extend(std::iter::repeat_n(String::new(), 4));
-            }
-        }
-        table.row(cells);
-    }
-    let mut text = table.render(screen);
-    uncertain.put_sentence(&mut text);
-    for row in rows {
-        put_unpaired(row, &mut text);
-    }
+/// Returns sentences on calls that were not left or not entered.
+pub fn unpaired_text(rows: &[RegionRow]) -> String {
+    let mut text = String::new();
+    rows.iter().for_each(|row| put_unpaired(row, &mut text));
     text
-}
-
-/// Returns the name of a row's region, marked if the region may only have waited.
-fn marked(row: &RegionRow, name: String) -> String {
-    name + waits_mark(&row.name, row.may_wait())
-}
-
-/// Returns the columns of a table of regions.
-fn columns(grouping: Grouping, has_uncertain: bool) -> Vec<(&'static str, Align)> {
-    let mut columns = vec![("region", Align::Name)];
-    if grouping != Grouping::None {
-        columns.push(("rank", Align::Right));
-    }
-    if grouping == Grouping::Location {
-        columns.push(("location", Align::Name));
-    }
-    columns.push(("calls", Align::Right));
-    if has_uncertain {
-        columns.push(("± uncertain", Align::Right));
-    }
-    columns.extend([
-        ("inclusive", Align::Right),
-        ("exclusive", Align::Right),
-        ("% of run", Align::Optional),
-        ("min", Align::Optional),
-        ("mean", Align::Right),
-        ("p95", Align::Optional),
-        ("max", Align::Right),
-    ]);
-    columns
-}
-
-/// Returns the cells of a region's times. `whole`: the time that shares are of.
-fn times_of_region(row: &RegionRow, whole: u64) -> [String; 7] {
-    let mark = if row.time_is_uncertain { "~" } else { "" };
-    [
-        format!("{mark}{}", time::duration(row.inclusive_ns)),
-        format!("{mark}{}", time::duration(row.exclusive_ns)),
-        percent(row.exclusive_ns as u64, whole),
-        opt_duration(row.min_ns),
-        opt_duration(row.mean_ns),
-        opt_duration(row.p95_ns),
-        opt_duration(row.max_ns),
-    ]
 }
 
 /// Appends sentences on a region's calls without a leave, those that are open at the end, and on its leaves without an enter.
@@ -383,7 +209,7 @@ fn longest_sentence(times: &RegionTimes, whole: &str) -> String {
     };
     let mut text = format!(
         "{}{of_rank} took most time itself: {least}{}, {} % of {whole}{calls}{recording}.",
-        marked(row, shorten(&safe(&row.name), SENTENCE_NAME)),
+        shorten(&safe(&row.name), SENTENCE_NAME) + waits_mark(&row.name, row.may_wait()),
         time::duration(row.exclusive_ns),
         share(row.exclusive_ns),
     );
@@ -395,7 +221,7 @@ fn longest_sentence(times: &RegionTimes, whole: &str) -> String {
     if let Some(waiting) = waiting.max_by_key(|other| other.exclusive_ns)
         && waiting.exclusive_ns > row.exclusive_ns
     {
-        let name = marked(waiting, shorten(&safe(&waiting.name), SENTENCE_NAME));
+        let name = shorten(&safe(&waiting.name), SENTENCE_NAME) + waits_mark(&waiting.name, true);
         let part = share(waiting.exclusive_ns);
         let _ = write!(
             text,

@@ -1,18 +1,17 @@
 //! Sentences and tables about lost time.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use annals_analysis::{
     CauseRow, Efficiencies, EfficiencyModel, ExtraWork, LEAST_SHARE, LoopRow, LostTime, PartOfRun,
-    PathRank, PathRegion, PhaseRow, RankTimes, WaitPattern, WaitStateRow,
+    PhaseRow, WaitPattern, WaitStateRow,
 };
 use serde::Serialize;
 
 use super::stuck::{capital, rank_words};
-use super::{OUTSIDE, SENTENCE_NAME, counted, mpi_note, part_words};
+use super::{SENTENCE_NAME, counted, mpi_note, part_words};
 use crate::names::shorten;
-use crate::table::{Align, Screen, Table, safe};
+use crate::table::safe;
 use crate::time;
 
 /// The error of an input whose time cannot be analysed.
@@ -464,150 +463,59 @@ pub fn why_text(lost: &LostTime, scaling: Option<&Scaling>, part: PartOfRun) -> 
     text
 }
 
-/// Returns the time in MPI that no pattern explains, nanoseconds, and its share of the time of all threads that count.
-pub fn other_mpi(lost: &LostTime) -> (i64, f64) {
+/// Returns the row of the time in MPI that no pattern explains. `None` if there is none.
+pub fn other_mpi_row(lost: &LostTime) -> Option<WaitStateRow> {
     let all_ns = (lost.to_ns - lost.from_ns) as f64 * lost.threads as f64;
-    (
-        lost.other_mpi_ns,
-        lost.other_mpi_ns as f64 / all_ns.max(1.0),
-    )
+    (lost.other_mpi_ns > 0).then(|| WaitStateRow {
+        pattern: None,
+        path: vec!["(other time in MPI)".to_owned()],
+        communicator: None,
+        count: 0,
+        wait_ns: lost.other_mpi_ns,
+        max_ns: 0,
+        wrong_order_ns: 0,
+        uncertain_ns: 0,
+        share: lost.other_mpi_ns as f64 / all_ns.max(1.0),
+    })
 }
 
-/// Returns the table of ranks.
-pub fn rank_table(ranks: &[RankTimes]) -> Table {
-    // A column without any time is left out.
-    let is_idle = ranks.iter().any(|times| times.idle_ns > 0);
-    let is_uncertain = ranks.iter().any(|times| times.uncertain_ns > 0);
-    let columns = [
-        (true, ("rank", Align::Right)),
-        (true, ("useful", Align::Right)),
-        (true, ("in MPI", Align::Right)),
-        (is_idle, ("idle", Align::Optional)),
-        (true, ("waits", Align::Right)),
-        (is_uncertain, ("±", Align::Optional)),
-        (true, ("waits caused", Align::Right)),
-    ];
-    let shown = columns.iter().filter(|column| column.0);
-    let shown: Vec<_> = shown.map(|column| column.1).collect();
-    let mut table = Table::new(&shown);
-    for times in ranks {
-        let cells = [
-            times.rank.to_string(),
-            time::duration(times.useful_ns),
-            time::duration(times.mpi_ns),
-            time::duration(times.idle_ns),
-            time::duration(times.wait_ns),
-            time::duration(times.uncertain_ns),
-            time::duration(times.caused_ns),
-        ];
-        let cells = cells.into_iter().zip(&columns);
-        table.row(
-            cells
-                .filter(|(_, column)| column.0)
-                .map(|(cell, _)| cell)
-                .collect(),
-        );
-    }
-    table
-}
-
-/// Returns the table of wait states by pattern and call path. `other` is the time in MPI that no pattern explains,
-/// nanoseconds, and its share of the time of all threads that count; `None` means no row for it.
-pub fn wait_state_table(rows: &[WaitStateRow], other: Option<(i64, f64)>) -> Table {
-    // A single communicator is the same in every row.
-    let communicators = rows.iter().filter_map(|row| row.communicator.as_deref());
-    let communicators: BTreeSet<&str> = communicators.collect();
-    let has_several = communicators.len() > 1;
-    let mut columns = vec![("wait state", Align::Left), ("call path", Align::Name)];
-    columns.extend(has_several.then_some(("communicator", Align::Name)));
-    columns.extend([
-        ("waits", Align::Right),
-        ("sum", Align::Right),
-        ("% of run", Align::Right),
-        ("longest", Align::Right),
-    ]);
-    let is_uncertain = rows.iter().any(|row| row.uncertain_ns > 0);
-    if is_uncertain {
-        columns.push(("±", Align::Optional));
-    }
-    let has_wrong_order = rows.iter().any(|row| row.wrong_order_ns > 0);
-    if has_wrong_order {
-        columns.push(("in wrong order", Align::Optional));
-    }
-    let mut table = Table::new(&columns);
-    for row in rows {
-        let mut cells = vec![row.pattern.words().to_owned(), path_name(&row.path)];
-        cells.extend(has_several.then(|| safe(row.communicator.as_deref().unwrap_or("-"))));
-        cells.extend([
-            time::grouped(row.count),
-            time::duration(row.wait_ns),
-            format!("{:.1}", row.share * 100.0),
-            time::duration(row.max_ns),
-        ]);
-        if is_uncertain {
-            cells.push(time::duration(row.uncertain_ns));
-        }
-        if has_wrong_order {
-            cells.push(time::duration(row.wrong_order_ns));
-        }
-        table.row(cells);
-    }
-    if let Some((ns, share)) = other.filter(|(ns, _)| *ns > 0) {
-        let mut cells = vec!["no wait".to_owned(), "(other time in MPI)".to_owned()];
-        cells.extend(has_several.then(|| "-".to_owned()));
-        let share = format!("{:.1}", share * 100.0);
-        cells.extend(["-".to_owned(), time::duration(ns), share, "-".to_owned()]);
-        cells.extend(is_uncertain.then(String::new));
-        cells.extend(has_wrong_order.then(String::new));
-        table.row(cells);
-    }
-    table
-}
-
-/// Returns the table of phases. If there are many, a row has the mean of several that follow one another.
-pub fn phase_table(lost: &LostTime, screen: Screen) -> String {
-    let mut table = Table::new(&[
-        ("phase", Align::Right),
-        ("from", Align::Right),
-        ("longest", Align::Right),
-        ("parallel eff.", Align::Right),
-        ("load balance", Align::Right),
-        ("communication", Align::Right),
-        ("serialisation", Align::Right),
-        ("transfer", Align::Right),
-        ("", Align::Optional),
-    ]);
+/// Returns the rows of the table of phases. If there are many, a row has the mean of several that follow one another, weighted by their
+/// durations.
+pub fn phase_rows(lost: &LostTime) -> Vec<PhaseRow> {
     let per_row = lost.phases.len().div_ceil(MOST_PHASE_ROWS).max(1);
-    for phases in lost.phases.chunks(per_row) {
-        let (Some(first), Some(last)) = (phases.first(), phases.last()) else {
-            continue;
+    let rows = lost.phases.chunks(per_row).map(|phases| {
+        let mean = |factor: fn(&Efficiencies) -> Option<f64>| {
+            let known = phases.iter().filter_map(|phase| {
+                let run_ns = phase.run_ns.max(1) as f64;
+                Some((factor(&phase.efficiencies)? * run_ns, run_ns))
+            });
+            let sum = known.fold((0.0, 0.0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+            (sum.1 > 0.0).then(|| sum.0 / sum.1)
         };
-        let number = match phases.len() {
-            1 => first.phase.to_string(),
-            _ => format!("{}–{}", first.phase, last.phase),
-        };
-        let longest_ns = phases.iter().map(|phase| phase.run_ns).max();
-        let mean = |factor: fn(&Efficiencies) -> Option<f64>| mean_of(phases, factor);
-        let lost_in = phases.iter().filter(|phase| phase.is_uncertain).count();
-        table.row(vec![
-            number,
-            format!("{} s", time::moment(first.from_ns)),
-            time::duration(longest_ns.unwrap_or(0)),
-            mean(|of| Some(of.parallel)),
-            mean(|of| of.load_balance),
-            mean(|of| of.communication),
-            mean(|of| of.serialisation),
-            mean(|of| of.transfer),
-            match lost_in {
-                0 => String::new(),
-                _ => "losses".to_owned(),
+        PhaseRow {
+            run_ns: phases.iter().map(|phase| phase.run_ns).max().unwrap_or(0),
+            efficiencies: Efficiencies {
+                model: EfficiencyModel::Multiplicative,
+                parallel: mean(|of| Some(of.parallel)).unwrap_or(0.0),
+                load_balance: mean(|of| of.load_balance),
+                communication: mean(|of| of.communication),
+                serialisation: mean(|of| of.serialisation),
+                transfer: mean(|of| of.transfer),
             },
-        ]);
-    }
+            is_uncertain: phases.iter().any(|phase| phase.is_uncertain),
+            ..phases[0]
+        }
+    });
+    rows.collect()
+}
+
+/// Returns what is said of phases below their table.
+pub fn phase_notes(lost: &LostTime) -> String {
     if lost.phases.is_empty() {
         return "No call of these regions begins and ends in the time that counts; --all counts all of it.\n".to_owned();
     }
-    let mut text = table.render(screen);
+    let mut text = String::new();
+    let per_row = lost.phases.len().div_ceil(MOST_PHASE_ROWS);
     if per_row > 1 {
         let phases = time::grouped(lost.phases.len() as u64);
         let _ = writeln!(
@@ -620,73 +528,4 @@ pub fn phase_table(lost: &LostTime, screen: Screen) -> String {
         let _ = writeln!(text, "({more} later phases are left out)");
     }
     text
-}
-
-/// Returns the mean of a factor, weighted by the phases' durations.
-fn mean_of(phases: &[PhaseRow], factor: fn(&Efficiencies) -> Option<f64>) -> String {
-    let known = phases.iter().filter_map(|phase| {
-        let run_ns = phase.run_ns.max(1) as f64;
-        Some((factor(&phase.efficiencies)? * run_ns, run_ns))
-    });
-    let sum = known.fold((0.0, 0.0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
-    if sum.1 > 0.0 {
-        percent(sum.0 / sum.1)
-    } else {
-        "-".to_owned()
-    }
-}
-
-/// Returns the tables of the critical path: by region, and by rank.
-pub fn path_table(lost: &LostTime, screen: Screen) -> String {
-    let Some(path) = &lost.critical_path else {
-        return String::new();
-    };
-    let regions = path_region_table(&path.regions).render(screen);
-    format!("{regions}\n{}", path_rank_table(&path.ranks).render(screen))
-}
-
-fn path_name(path: &[String]) -> String {
-    let names: Vec<String> = path.iter().map(|region| safe(region)).collect();
-    match names.is_empty() {
-        true => OUTSIDE.to_owned(),
-        false => names.join(" > "),
-    }
-}
-
-/// Returns the table of what was done on the critical path.
-pub fn path_region_table(regions: &[PathRegion]) -> Table {
-    let mut table = Table::new(&[
-        ("on the critical path", Align::Name),
-        ("time", Align::Right),
-        ("% of path", Align::Right),
-        ("mean of ranks", Align::Right),
-        ("critical imbalance", Align::Right),
-    ]);
-    for row in regions {
-        table.row(vec![
-            path_name(&row.path),
-            time::duration(row.path_ns),
-            format!("{:.1}", row.share * 100.0),
-            time::duration(row.mean_ns),
-            time::duration(row.imbalance_ns),
-        ]);
-    }
-    table
-}
-
-/// Returns the table of where the critical path was.
-pub fn path_rank_table(ranks: &[PathRank]) -> Table {
-    let mut table = Table::new(&[
-        ("rank", Align::Right),
-        ("time", Align::Right),
-        ("% of path", Align::Right),
-    ]);
-    for row in ranks {
-        table.row(vec![
-            row.rank.to_string(),
-            time::duration(row.path_ns),
-            format!("{:.1}", row.share * 100.0),
-        ]);
-    }
-    table
 }

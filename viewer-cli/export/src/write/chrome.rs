@@ -15,7 +15,7 @@ use crate::write::exporter::{
 };
 use crate::write::layout::Layout;
 use crate::write::output::Output;
-use crate::write::tables::{kind_of, metrics_of};
+use crate::write::tables::metrics_of;
 
 const BUFFER_BYTES: usize = 1 << 20;
 
@@ -321,7 +321,7 @@ impl Exporter for Chrome<'_> {
             let least = if loss.is_lower_bound { "at least " } else { "" };
             let name = format!(
                 "{}: {least}{} {} ({})",
-                kind_of(loss),
+                loss.cause.kind(),
                 loss.count,
                 event_type.as_deref().unwrap_or("events of any type"),
                 loss.cause.name()
@@ -331,7 +331,7 @@ impl Exporter for Chrome<'_> {
             let args = json!({
                 "count": loss.count,
                 "is_lower_bound": loss.is_lower_bound,
-                "kind": kind_of(loss),
+                "kind": loss.cause.kind(),
                 "cause": loss.cause.name(),
                 "event": event_type,
                 "source": self.context.places.get(loss.stream).source,

@@ -14,7 +14,7 @@ use crate::write::exporter::{
 use crate::write::layout::Layout;
 use crate::write::output::Output;
 use crate::write::proto::{bytes, fixed, message, number};
-use crate::write::tables::{kind_of, metrics_of};
+use crate::write::tables::metrics_of;
 use annals_merger::ByStream;
 
 /// Length of the buffer, in bytes, beyond which it is written to the output.
@@ -576,7 +576,7 @@ impl Exporter for Perfetto<'_> {
             let least = if loss.is_lower_bound { "at least " } else { "" };
             let name = format!(
                 "{}: {least}{} {} ({})",
-                kind_of(loss),
+                loss.cause.kind(),
                 loss.count,
                 event_type.as_deref().unwrap_or("events of any type"),
                 loss.cause.name()
@@ -598,7 +598,7 @@ impl Exporter for Perfetto<'_> {
                         out,
                     );
                     annotate_text("cause", loss.cause.name(), out);
-                    annotate_text("kind", kind_of(loss), out);
+                    annotate_text("kind", loss.cause.kind(), out);
                     if let Some(event_type) = &event_type {
                         annotate_text("event", event_type, out);
                     }

@@ -1,20 +1,18 @@
 //! A trace as tables: which there are, their columns, and their rows as record batches.
 //!
-//! A table whose rows are made one by one is a type with [`TableRow`]: its columns are defined there, each with its name,
-//! its type, and how it is made of rows. [`events`] is the exception: its columns follow from the definitions.
+//! A table whose rows are made one by one is a type with [`ExportedRow`]: its columns are defined there, each with its name,
+//! its type, and how it is made of rows; rows of an analysis have theirs already ([`OfAnalysis`]). [`events`] is the exception: its
+//! columns follow from the definitions.
 
 mod analysed;
 mod calls;
 mod collectives;
-mod critical_path;
-mod efficiency;
 mod events;
 mod locations;
 mod losses;
 mod messages;
 mod metrics;
 mod names;
-mod regions;
 mod wait_states;
 
 use std::sync::Arc;
@@ -30,12 +28,11 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use crate::TableKind;
 use crate::write::exporter::{Call, Context};
 use crate::write::rows::{ColumnRows, Rows};
-use annals_analysis::RegionRow;
+use annals_analysis::{Efficiencies, PathRegion, RegionRow, Row, Unit, Value, data_columns};
 use annals_format::TraceLoss;
 
 pub(crate) use analysed::{Analysed, each_row};
 pub(crate) use events::EventsTable;
-pub(crate) use losses::kind_of;
 pub(crate) use metrics::{MetricsTable, Sample, metrics_of};
 pub(crate) use names::Shared;
 
@@ -73,15 +70,15 @@ impl TableKind {
         match self {
             Self::Events => EventsTable::of(context).schema,
             Self::Calls => schema_of::<Call>(),
-            Self::Regions => schema_of::<RegionRow>(),
+            Self::Regions => schema_of::<OfAnalysis<RegionRow>>(),
             Self::Messages => schema_of::<messages::MessageRow>(),
             Self::Metrics => schema_of::<Sample>(),
             Self::Drops => schema_of::<TraceLoss>(),
             Self::Collectives => schema_of::<collectives::Operation>(),
             Self::WaitStates => schema_of::<wait_states::SingleWait>(),
-            Self::CriticalPath => schema_of::<critical_path::OnPath>(),
-            Self::Efficiency => schema_of::<efficiency::OfModel>(),
-            Self::Locations => schema_of::<locations::LocationRow>(),
+            Self::CriticalPath => schema_of::<OfAnalysis<PathRegion>>(),
+            Self::Efficiency => schema_of::<OfAnalysis<Efficiencies>>(),
+            Self::Locations => schema_of::<OfAnalysis<locations::LocationRow>>(),
         }
     }
 }
@@ -154,16 +151,90 @@ impl<T> Column<T> {
 
 /// A row of a table whose columns are the same for every trace.
 pub(crate) trait TableRow: Send + Sized + 'static {
+    /// Returns the columns, in order.
+    fn fields() -> Vec<Field>;
+
+    /// Makes the column at an index.
+    fn column(at: usize, shared: &Shared, rows: &[Self]) -> ArrayRef;
+}
+
+/// A row of which only this crate makes tables.
+pub(crate) trait ExportedRow: Send + Sized + 'static {
     /// The columns, in order.
     const COLUMNS: &'static [Column<Self>];
 }
 
+impl<T: ExportedRow> TableRow for T {
+    fn fields() -> Vec<Field> {
+        let fields = T::COLUMNS.iter().map(|column| {
+            let data_type = column.of.data_type();
+            Field::new(column.name, data_type, column.is_nullable)
+        });
+        fields.collect()
+    }
+
+    fn column(at: usize, shared: &Shared, rows: &[Self]) -> ArrayRef {
+        (T::COLUMNS[at].make)(shared, rows)
+    }
+}
+
+/// A row of an analysis: its columns are those of all its tables.
+#[derive(Debug)]
+pub(crate) struct OfAnalysis<T>(pub(crate) T);
+
+impl<T: Row + Send> TableRow for OfAnalysis<T> {
+    fn fields() -> Vec<Field> {
+        let fields = data_columns::<T>().map(|column| {
+            let data_type = match column.unit {
+                Unit::Name | Unit::Text => DataType::Utf8,
+                Unit::Number | Unit::Duration | Unit::Moment => DataType::Int64,
+                Unit::Count | Unit::Bytes => DataType::UInt64,
+                Unit::Share => DataType::Float64,
+                Unit::Flag => DataType::Boolean,
+            };
+            Field::new(column.name, data_type, true)
+        });
+        fields.collect()
+    }
+
+    fn column(at: usize, _: &Shared, rows: &[Self]) -> ArrayRef {
+        let mut columns = data_columns::<T>();
+        let column = columns.nth(at).expect("a column of the schema");
+        let values = || rows.iter().map(|row| (column.get)(&row.0));
+        let integer = |value| match value {
+            Value::Integer(value) => Some(value),
+            Value::Unsigned(value) => Some(value as i64),
+            _ => None,
+        };
+        let text = |value| match value {
+            Value::Text(text) => Some(text),
+            _ => None,
+        };
+        match column.unit {
+            Unit::Name | Unit::Text => Arc::new(StringArray::from_iter(values().map(text))),
+            Unit::Number | Unit::Duration | Unit::Moment => {
+                Arc::new(Int64Array::from_iter(values().map(integer)))
+            }
+            Unit::Count | Unit::Bytes => {
+                let counts = values().map(integer);
+                Arc::new(UInt64Array::from_iter(
+                    counts.map(|count| Some(count? as u64)),
+                ))
+            }
+            Unit::Share => Arc::new(Float64Array::from_iter(values().map(|value| match value {
+                Value::Float(value) => Some(value),
+                _ => None,
+            }))),
+            Unit::Flag => Arc::new(BooleanArray::from_iter(values().map(|value| match value {
+                Value::Flag(value) => Some(value),
+                _ => None,
+            }))),
+        }
+    }
+}
+
 fn schema_of<T: TableRow>() -> SchemaRef {
-    let fields = T::COLUMNS.iter().map(|column| {
-        let data_type = column.of.data_type();
-        Field::new(column.name, data_type, column.is_nullable)
-    });
-    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+    Arc::new(Schema::new(T::fields()))
 }
 
 /// Rows that were gathered, of which columns are made in any thread.
@@ -179,7 +250,7 @@ impl<T: TableRow> ColumnRows for GatheredRows<T> {
     }
 
     fn column(&self, at: usize) -> ArrayRef {
-        (T::COLUMNS[at].make)(&self.shared, &self.rows)
+        T::column(at, &self.shared, &self.rows)
     }
 
     fn schema(&self) -> &SchemaRef {
@@ -269,10 +340,6 @@ fn maybe_unsigned<T>(rows: &[T], of: impl Fn(&T) -> Option<u64>) -> ArrayRef {
 
 fn float<T>(rows: &[T], of: impl Fn(&T) -> f64) -> ArrayRef {
     Arc::new(Float64Array::from_iter_values(rows.iter().map(of)))
-}
-
-fn maybe_float<T>(rows: &[T], of: impl Fn(&T) -> Option<f64>) -> ArrayRef {
-    Arc::new(Float64Array::from_iter(rows.iter().map(of)))
 }
 
 fn flag<T>(rows: &[T], of: impl Fn(&T) -> bool) -> ArrayRef {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use annals_analysis::{
-    Delay, Grouping, LostTimeOptions, MessageLosses, WaitObserver, WaitState,
+    Delay, Grouping, LostTimeOptions, MessageLosses, Row, WaitObserver, WaitState,
     first_loss_of_collectives, for_each_collective, for_each_message, lost_time, part_of_run,
     region_times, wait_states_once,
 };
@@ -13,7 +13,7 @@ use super::collectives::Operation;
 use super::locations::LocationRow;
 use super::messages::MessageRow;
 use super::wait_states::SingleWait;
-use super::{Gathered, Shared, TableRow};
+use super::{Gathered, OfAnalysis, Shared, TableRow};
 use crate::TableKind;
 use crate::write::rows::Rows;
 
@@ -66,16 +66,23 @@ impl<'w, T: TableRow> Batches<'w, T> {
         }
     }
 
-    fn extend(mut self, rows: impl IntoIterator<Item = T>) -> Self {
-        rows.into_iter().for_each(|row| self.push(row));
-        self
-    }
-
     /// Writes the last rows.
     fn finish(mut self) -> anyhow::Result<()> {
         self.outcome?;
         (self.write)(self.gathered.take(self.shared))
     }
+}
+
+/// Writes the rows of an analysis.
+fn put_all<'w, T: Row + Send>(
+    shared: &'w Arc<Shared>,
+    write: &'w mut Write<'w>,
+    rows: Vec<T>,
+) -> anyhow::Result<()> {
+    let mut batches = Batches::new(shared, write);
+    let rows = rows.into_iter().map(OfAnalysis);
+    rows.for_each(|row| batches.push(row));
+    batches.finish()
 }
 
 impl WaitObserver for Batches<'_, SingleWait> {
@@ -145,18 +152,18 @@ pub(crate) fn each_row<'w>(
                 .unwrap_or_default();
             if table.0 == TableKind::CriticalPath {
                 let regions = path.map(|path| path.regions).unwrap_or_default();
-                Batches::new(shared, write).extend(regions).finish()?;
+                put_all(shared, write, regions)?;
             } else {
-                Batches::new(shared, write).extend(efficiencies).finish()?;
+                put_all(shared, write, efficiencies)?;
             }
         }
         TableKind::Locations => {
             let locations = LocationRow::all(reader, query)?;
-            Batches::new(shared, write).extend(locations).finish()?;
+            put_all(shared, write, locations)?;
         }
         _ => {
             let (times, _) = region_times(reader, query, Grouping::Location)?;
-            Batches::new(shared, write).extend(times.regions).finish()?;
+            put_all(shared, write, times.regions)?;
         }
     }
     Ok(None)

@@ -3,10 +3,10 @@
 use annals_merger::calls::Close;
 
 use super::ColumnType::{Flag, Integer, Name, Unsigned};
-use super::{Column, TableRow, choice, flag, integer, maybe_integer, maybe_unsigned};
+use super::{Column, ExportedRow, choice, flag, integer, maybe_integer, maybe_unsigned};
 use crate::write::exporter::{Call, ending};
 
-impl TableRow for Call {
+impl ExportedRow for Call {
     const COLUMNS: &'static [Column<Self>] = &[
         Column::new("call", Integer, |_, rows| {
             integer(rows, |call| call.number as i64)

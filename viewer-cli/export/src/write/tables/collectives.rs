@@ -4,7 +4,7 @@ use annals_analysis::CollectiveInstance;
 use annals_format::StreamId;
 
 use super::ColumnType::{Flag, Integer, Name, Unsigned};
-use super::{Column, TableRow, flag, integer, maybe_integer, unsigned, words};
+use super::{Column, ExportedRow, flag, integer, maybe_integer, unsigned, words};
 
 /// A collective operation that all members have begun.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ impl Operation {
     }
 }
 
-impl TableRow for Operation {
+impl ExportedRow for Operation {
     const COLUMNS: &'static [Column<Self>] = &[
         Column::new("operation", Name, |_, rows| {
             words(rows, |row| Some(&row.operation))

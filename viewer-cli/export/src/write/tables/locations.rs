@@ -5,9 +5,6 @@ use std::collections::BTreeMap;
 use annals_format::{Definitions, LocationId, LocationKind, StreamId, StreamTotals};
 use annals_merger::{Query, Reader};
 
-use super::ColumnType::{Integer, Name, Text, Unsigned};
-use super::{Column, TableRow, integer, maybe_unsigned, text, unsigned, words};
-
 /// A location with events, losses or none.
 #[derive(Clone, Debug)]
 pub(crate) struct LocationRow {
@@ -73,34 +70,19 @@ impl LocationRow {
     }
 }
 
-impl TableRow for LocationRow {
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::new("number", Integer, |_, rows| integer(rows, |row| row.number)),
-        Column::new("rank", Integer, |_, rows| integer(rows, |row| row.rank)),
-        Column::new("location", Text, |_, rows| {
-            text(rows, |row| Some(&row.name))
-        }),
-        Column::new("kind", Name, |_, rows| {
-            words(rows, |row| match row.kind {
-                LocationKind::Thread => Some("thread"),
-                LocationKind::Device => Some("device"),
-            })
-        }),
-        Column::new("host", Name, |_, rows| words(rows, |row| Some(&row.host))),
-        Column::new("process_id", Integer, |_, rows| {
-            integer(rows, |row| row.process_id)
-        }),
-        Column::nullable("thread_id", Unsigned, |_, rows| {
-            maybe_unsigned(rows, |row| (row.thread_id != 0).then_some(row.thread_id))
-        }),
-        Column::new("streams", Unsigned, |_, rows| {
-            unsigned(rows, |row| row.counts.streams)
-        }),
-        Column::new("events", Unsigned, |_, rows| {
-            unsigned(rows, |row| row.counts.events)
-        }),
-        Column::new("lost", Unsigned, |_, rows| {
-            unsigned(rows, |row| row.counts.lost)
-        }),
-    ];
+annals_analysis::columns! {
+    LocationRow;
+    "number" Number, |row| row.number;
+    "rank" Number, |row| row.rank;
+    "location" Name, |row| &row.name;
+    "kind" Text, |row| match row.kind {
+        LocationKind::Thread => "thread",
+        LocationKind::Device => "device",
+    };
+    "host" Name, |row| &row.host;
+    "process_id" Number, |row| row.process_id;
+    "thread_id" Count, |row| (row.thread_id != 0).then_some(row.thread_id);
+    "streams" Count, |row| row.counts.streams;
+    "events" Count, |row| row.counts.events;
+    "lost" Count, |row| row.counts.lost;
 }

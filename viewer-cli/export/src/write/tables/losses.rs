@@ -4,18 +4,9 @@ use annals_format::TraceLoss;
 use arrow_buffer::NullBuffer;
 
 use super::ColumnType::{Flag, Integer, Name, Text, Unsigned};
-use super::{Column, TableRow, flag, integer, text, unsigned, words};
+use super::{Column, ExportedRow, flag, integer, text, unsigned, words};
 
-/// Returns what kind of loss this is, in a word.
-pub(crate) fn kind_of(loss: &TraceLoss) -> &'static str {
-    match loss.cause {
-        cause if cause.is_suppressed() => "suppressed",
-        cause if cause.is_of_reader() => "skipped",
-        _ => "dropped",
-    }
-}
-
-impl TableRow for TraceLoss {
+impl ExportedRow for TraceLoss {
     const COLUMNS: &'static [Column<Self>] = &[
         Column::new("rank", Integer, |shared, rows| {
             integer(rows, |loss| shared.place(loss.stream).rank)
@@ -46,7 +37,7 @@ impl TableRow for TraceLoss {
             flag(rows, |loss| loss.is_lower_bound)
         }),
         Column::new("kind", Name, |_, rows| {
-            words(rows, |loss| Some(kind_of(loss)))
+            words(rows, |loss| Some(loss.cause.kind()))
         }),
         Column::new("cause", Text, |_, rows| {
             text(rows, |loss| Some(loss.cause.name()))

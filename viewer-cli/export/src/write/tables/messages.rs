@@ -10,7 +10,7 @@ use arrow_array::builder::LargeStringBuilder;
 
 use super::ColumnType::{Flag, Integer, LongText, Name, Unsigned};
 use super::names::Shared;
-use super::{Column, TableRow, flag, integer, maybe_integer, maybe_unsigned};
+use super::{Column, ExportedRow, flag, integer, maybe_integer, maybe_unsigned};
 
 /// A message of which both sides are known.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +49,7 @@ fn wait(shared: &Shared, rows: &[MessageRow], late: LateSide) -> ArrayRef {
     })
 }
 
-impl TableRow for MessageRow {
+impl ExportedRow for MessageRow {
     const COLUMNS: &'static [Column<Self>] = &[
         Column::new("send_ns", Integer, |_, rows| {
             integer(rows, |message| message.send.time_ns)

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::ColumnType::{Float, Integer, Name};
 use super::names::Shared;
-use super::{Column, Gathered, TableRow, float, integer};
+use super::{Column, ExportedRow, Gathered, float, integer};
 use crate::write::exporter::{Context, Events};
 use crate::write::rows::Rows;
 
@@ -23,7 +23,7 @@ pub(crate) struct Sample {
     value: f64,
 }
 
-impl TableRow for Sample {
+impl ExportedRow for Sample {
     const COLUMNS: &'static [Column<Self>] = &[
         Column::new("time_ns", Integer, |_, rows| {
             integer(rows, |sample| sample.time_ns)

@@ -7,7 +7,7 @@ use arrow_buffer::NullBuffer;
 
 use super::ColumnType::{Integer, Name};
 use super::names::Shared;
-use super::{Column, TableRow, integer, maybe_integer, words};
+use super::{Column, ExportedRow, integer, maybe_integer, words};
 
 /// A wait of a call.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,7 @@ fn locations(shared: &Shared, of: impl Iterator<Item = Option<u32>>) -> ArrayRef
     shared.location_array(of.map(|number| number.map_or(-1, key)).collect())
 }
 
-impl TableRow for SingleWait {
+impl ExportedRow for SingleWait {
     const COLUMNS: &'static [Column<Self>] = &[
         Column::new("pattern", Name, |_, rows| {
             words(rows, |wait| Some(wait.pattern.name()))
