@@ -50,12 +50,12 @@ mod region_kinds;
 mod region_rows;
 mod region_statistics;
 mod short_calls;
-mod state;
 mod thread_work;
 mod time_profile;
 mod wait_states;
 mod waits;
 
+pub use annals_merger::{Analysis, Pass, SliceLength};
 pub use bins::{bin_of, bin_start, bounded};
 pub use call_paths::CallPaths;
 pub use call_tree::{TreeCounter, TreeNode, call_tree};
@@ -101,7 +101,6 @@ pub use region_statistics::{
     Group, Grouping, RegionStats, Statistics, count_region_statistics, region_statistics,
 };
 pub use short_calls::ShortCalls;
-pub use state::{CallState, EventState, fold_calls, fold_events};
 pub use thread_work::{RegionWork, ThreadTimes, is_mostly_silent, silent_times, thread_work};
 pub use time_profile::{TimeProfile, time_profile};
 pub use wait_states::{
