@@ -128,7 +128,7 @@ pub use read::chunk_events::{ChunkEvents, EventRange, NumberColumn};
 pub use read::event::{Event, Item, OwnedEvent};
 pub use read::places::{Places, StreamPlace};
 pub use read::query::{ElementHandle, Query};
-pub use read::{Origin, Reach, ReadSummary, Reader, StopFlag};
+pub use read::{Origin, ReadSummary, Reader, StopFlag};
 pub use report::{
     ClockReport, DamageOfInput, DamageReport, HostReport, InputReport, RankProcess, Report,
     SharedRank, StreamReport, Sums, WorldReport, is_complete, missing_ranks,

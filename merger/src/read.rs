@@ -91,7 +91,7 @@ pub struct Origin {
 
 /// Parts that are read in addition to a window, although snapshots could replace them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Reach {
+pub(crate) struct Reach {
     /// Read from the start of the trace: for counts that begin there.
     pub from_start: bool,
     /// Read to the end of the trace. Needed when the query takes only some streams of a location: snapshots describe whole
@@ -397,23 +397,8 @@ impl Reader {
     /// Visits what is needed to follow region calls in a window: `begin` gets the regions that are open before it, `consume` the
     /// chunks after that. Of a trace with snapshots only the chunks of the window are read, otherwise all from the start to the
     /// end. Returns the last snapshot, too, if not all chunks to the end were read: its times show which locations have
-    /// events after the window.
-    ///
-    /// # Errors
-    /// Those of `consume`; if the storage fails.
-    pub fn read_regions<C: From<TraceChunk> + Send>(
-        &self,
-        window: Window,
-        reach: Reach,
-        begin: impl FnOnce(&Snapshot),
-        consume: impl FnMut(C) -> Result<()>,
-    ) -> Result<(ReadSummary, Option<Snapshot>)> {
-        self.read_regions_of(|_| true, window, reach, begin, consume)
-    }
-
-    /// Reads regions like [`Reader::read_regions`], but only for the streams for which `is_needed`
-    /// returns true.
-    pub(crate) fn read_regions_of<C: From<TraceChunk> + Send>(
+    /// events after the window. Only streams for which `is_needed` returns true have to be decoded.
+    fn read_regions<C: From<TraceChunk> + Send>(
         &self,
         is_needed: impl Fn(StreamId) -> bool + Sync,
         window: Window,
@@ -445,10 +430,16 @@ impl Reader {
         };
         let begin = |open: &Snapshot| stacks.borrow_mut().follow(&types, open);
         if time_ns != i64::MIN {
-            self.read_regions(at, Reach::default(), begin, |chunk: TraceChunk| {
-                stacks.borrow_mut().take_until(&types, &chunk, time_ns);
-                Ok(())
-            })?;
+            self.read_regions(
+                |_| true,
+                at,
+                Reach::default(),
+                begin,
+                |chunk: TraceChunk| {
+                    stacks.borrow_mut().take_until(&types, &chunk, time_ns);
+                    Ok(())
+                },
+            )?;
         }
         let mut open = stacks.into_inner().snapshot(&types);
         // What is open when a location ends lasts until then.

@@ -279,15 +279,11 @@ impl Calls {
         analysis: &mut A,
         mut consume: impl FnMut(OrderedChunk, &mut A) -> Result<()>,
     ) -> Result<ReadSummary> {
-        self.follow(
-            reader,
-            analysis,
-            |_| true,
-            |calls, chunk, analysis| {
-                calls.take(&chunk, analysis);
-                consume(chunk, analysis)
-            },
-        )
+        let add = |calls: &mut Self, chunk: OrderedChunk, analysis: &mut A| {
+            calls.take(&chunk, analysis);
+            consume(chunk, analysis)
+        };
+        self.follow(reader, analysis, |_| true, add)
     }
 
     /// Reads the calls of the query's window into an analysis, all of them into this one state. [`Reader::run`] does it with
@@ -300,16 +296,11 @@ impl Calls {
             return self.read(reader, analysis, |_, _| Ok(()));
         }
         let needed = self.sibling();
-        let needs = |stream| needed.needs(stream);
-        self.follow(
-            reader,
-            analysis,
-            needs,
-            |calls, chunk: TraceChunk, analysis| {
-                calls.take_by_location(&chunk, analysis);
-                Ok(())
-            },
-        )
+        let add = |calls: &mut Self, chunk: TraceChunk, analysis: &mut A| {
+            calls.take_by_location(&chunk, analysis);
+            Ok(())
+        };
+        self.follow(reader, analysis, |stream| needed.needs(stream), add)
     }
 
     /// Reads what the calls need of some streams, and passes each chunk to `add`.
@@ -326,7 +317,7 @@ impl Calls {
             let (calls, analysis) = &mut *state.borrow_mut();
             calls.begin(open, true, *analysis);
         };
-        let (outcome, end) = reader.read_regions_of(is_needed, window, reach, begin, |chunk| {
+        let (outcome, end) = reader.read_regions(is_needed, window, reach, begin, |chunk| {
             let (calls, analysis) = &mut *state.borrow_mut();
             add(calls, chunk, analysis)
         })?;

@@ -138,20 +138,11 @@ impl OpenedTrace {
             let end = starts.get(number + 1).copied().unwrap_or(plan.last);
             let entries = self.trace.chunks[starts[number]..end].iter();
             if matches!(A::PASS, Pass::Calls) {
-                let needs = |stream| calls.needs(stream);
-                self.load_slice(work, entries, needs, damage, |chunk: TraceChunk| {
-                    slice.take_by_location(&chunk, analysis);
-                });
+                let add = |chunk: TraceChunk| slice.take_by_location(&chunk, analysis);
+                self.load_slice(work, entries, |stream| calls.needs(stream), damage, add);
             } else {
-                self.load_slice(
-                    work,
-                    entries,
-                    |_| true,
-                    damage,
-                    |chunk: OrderedChunk| {
-                        slice.take(&chunk, analysis);
-                    },
-                );
+                let add = |chunk: OrderedChunk| slice.take(&chunk, analysis);
+                self.load_slice(work, entries, |_| true, damage, add);
             }
             if number + 1 == starts.len() {
                 slice.finish(plan.end.as_ref(), analysis);
