@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use annals_format::{CompressionLevel, Definitions, RegionId, Role, Step, Value};
-use annals_merger::calls::{CallSink, Frame};
 use annals_merger::{
-    Calls, Close, EventFilter, JoinOptions, MergeOptions, Query, Reader, Sink, SliceNumber, Window,
-    no_progress, verify,
+    Analysis, Calls, Close, EventFilter, Frame, JoinOptions, MergeOptions, Pass, Query, Reader,
+    SliceNumber, Window, no_progress, verify,
 };
 use proptest::prelude::*;
 
@@ -130,7 +129,13 @@ fn options(chunk_events: usize) -> MergeOptions {
 #[derive(Default)]
 struct AllCalls<const BY_LOCATION: bool>(BTreeMap<usize, Vec<String>>);
 
-impl<const BY_LOCATION: bool> CallSink for AllCalls<BY_LOCATION> {
+impl<const BY_LOCATION: bool> Analysis for AllCalls<BY_LOCATION> {
+    const PASS: Pass = if BY_LOCATION {
+        Pass::Calls
+    } else {
+        Pass::OrderedCalls
+    };
+
     fn enter(&mut self, location: usize, around: &[Frame], region: RegionId, at_ns: i64) -> u32 {
         let said = format!("enter {region:?} at {at_ns} in {}", around.len());
         self.0.entry(location).or_default().push(said);
@@ -146,10 +151,6 @@ impl<const BY_LOCATION: bool> CallSink for AllCalls<BY_LOCATION> {
         let said = format!("leave {region:?} at {at_ns}");
         self.0.entry(location).or_default().push(said);
     }
-}
-
-impl<const BY_LOCATION: bool> Sink for AllCalls<BY_LOCATION> {
-    const BY_LOCATION: bool = BY_LOCATION;
 }
 
 fn calls<const BY_LOCATION: bool>(opened: &Reader, query: &Query) -> BTreeMap<usize, Vec<String>> {

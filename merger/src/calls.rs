@@ -14,31 +14,7 @@ use annals_format::{
 };
 use rustc_hash::FxHashMap;
 
-/// An open call.
-#[derive(Clone, Copy, Debug)]
-pub struct Frame {
-    /// Which region.
-    pub region: RegionId,
-    /// When it was entered, trace time, nanoseconds.
-    pub entered_ns: i64,
-    /// A loss lies between enter and now: enters or leaves may be missing.
-    pub is_uncertain: bool,
-    /// The region is not open further out.
-    pub is_outermost: bool,
-    /// The tag that the sink returned at the enter.
-    pub tag: u32,
-}
-
-/// How a call ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Close {
-    /// It was left.
-    Left,
-    /// It was never left, and ended with a region around it: `longjmp` does that.
-    Unleft,
-    /// It is open at the end of the window, or was when its location ended; then it is uncertain, too.
-    Open,
-}
+use crate::analysis::{Analysis, Close, Frame};
 
 /// The end of what is read of a location.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,56 +76,12 @@ impl Ending {
     }
 }
 
-/// A receiver of the calls of numbered locations.
-pub trait CallSink {
-    /// Receives the enter of a region; the frames are those around it. Returns the call's tag.
-    fn enter(&mut self, location: usize, frames: &[Frame], region: RegionId, time_ns: i64) -> u32;
-
-    /// Continues a call that was entered in an earlier part of what is read; the frames are those around it. Returns the
-    /// call's tag.
-    fn resume(
-        &mut self,
-        location: usize,
-        frames: &[Frame],
-        region: RegionId,
-        entered_ns: i64,
-    ) -> u32 {
-        self.enter(location, frames, region, entered_ns)
-    }
-
-    /// Receives time that passed in the innermost of the frames.
-    fn spend(&mut self, location: usize, frames: &[Frame], from_ns: i64, to_ns: i64) {
-        let _ = (location, frames, from_ns, to_ns);
-    }
-
-    /// Receives how much later than they are closed next the frames, which are all that is open when their location ended, may
-    /// have ended. `may_be_left`: their leaves may be among events that were lost, so that each of them may have ended first.
-    fn outlast(
-        &mut self,
-        location: usize,
-        frames: &[Frame],
-        from_ns: i64,
-        to_ns: i64,
-        may_be_left: bool,
-    ) {
-        let _ = (location, frames, from_ns, to_ns, may_be_left);
-    }
-
-    /// Receives a call that ended; the frames are those that were around it.
-    fn close(&mut self, location: usize, frames: &[Frame], frame: &Frame, time_ns: i64, how: Close);
-
-    /// Receives a leave without an enter.
-    fn unmatched(&mut self, location: usize, region: RegionId, time_ns: i64) {
-        let _ = (location, region, time_ns);
-    }
-}
-
 /// From this depth on, open calls are counted by region, so that a deep stack is not searched at every event.
 const DEEP: usize = 64;
 
 /// The open calls of a location.
 #[derive(Debug, Default)]
-pub struct CallStack {
+pub(crate) struct CallStack {
     frames: Vec<Frame>,
     /// Of a deep stack, open calls by region; empty: the stack is not deep.
     open: FxHashMap<RegionId, u32>,
@@ -160,18 +92,18 @@ pub struct CallStack {
 
 impl CallStack {
     /// Returns the open calls, from the outermost on.
-    pub fn frames(&self) -> &[Frame] {
+    pub(crate) fn frames(&self) -> &[Frame] {
         &self.frames
     }
 
     /// Returns the trace time of the last enter or leave, nanoseconds. `None` means that there was
     /// none yet.
-    pub const fn last_ns(&self) -> Option<i64> {
+    pub(crate) const fn last_ns(&self) -> Option<i64> {
         self.last_ns
     }
 
     /// Returns whether enters or leaves may be missing after the last one.
-    pub fn has_gap_after_last(&self) -> bool {
+    pub(crate) fn has_gap_after_last(&self) -> bool {
         self.lost_after_ns.is_some() && self.lost_after_ns == self.last_ns
     }
 
@@ -223,18 +155,18 @@ impl CallStack {
     }
 
     /// Takes over what was open before the events that follow. `is_first`: no earlier part is read,
-    /// so that these calls are new to the sink.
-    pub fn begin(
+    /// so that these calls are new to the analysis.
+    pub(crate) fn begin(
         &mut self,
         location: usize,
         state: &LocationState,
         is_first: bool,
-        sink: &mut impl CallSink,
+        analysis: &mut impl Analysis,
     ) {
         for (region, entered_ns, is_uncertain) in state.open() {
             let tag = match is_first {
-                true => sink.enter(location, &self.frames, region, entered_ns),
-                false => sink.resume(location, &self.frames, region, entered_ns),
+                true => analysis.enter(location, &self.frames, region, entered_ns),
+                false => analysis.resume(location, &self.frames, region, entered_ns),
             };
             self.open(region, entered_ns, is_uncertain, tag);
         }
@@ -244,42 +176,42 @@ impl CallStack {
 
     /// Enters a region.
     #[inline]
-    pub fn enter(
+    pub(crate) fn enter(
         &mut self,
         location: usize,
         region: RegionId,
         time_ns: i64,
-        sink: &mut impl CallSink,
+        analysis: &mut impl Analysis,
     ) {
-        self.pass(location, time_ns, sink);
-        let tag = sink.enter(location, &self.frames, region, time_ns);
+        self.pass(location, time_ns, analysis);
+        let tag = analysis.enter(location, &self.frames, region, time_ns);
         self.open(region, time_ns, false, tag);
     }
 
     /// Leaves a region.
     #[inline]
-    pub fn leave(
+    pub(crate) fn leave(
         &mut self,
         location: usize,
         region: RegionId,
         time_ns: i64,
-        sink: &mut impl CallSink,
+        analysis: &mut impl Analysis,
     ) {
-        self.pass(location, time_ns, sink);
+        self.pass(location, time_ns, analysis);
         if self.open.is_empty()
             && let Some(frame) = self.frames.pop_if(|frame| frame.region == region)
         {
             // The case of nearly every leave.
-            return sink.close(location, &self.frames, &frame, time_ns, Close::Left);
+            return analysis.close(location, &self.frames, &frame, time_ns, Close::Left);
         }
         if !self.is_open(region) {
-            return sink.unmatched(location, region, time_ns);
+            return analysis.unmatched(location, region, time_ns);
         }
         // Calls above it were left without our seeing it.
         while let Some(frame) = self.pop() {
             let is_it = frame.region == region;
             let how = if is_it { Close::Left } else { Close::Unleft };
-            sink.close(location, &self.frames, &frame, time_ns, how);
+            analysis.close(location, &self.frames, &frame, time_ns, how);
             if is_it {
                 break;
             }
@@ -288,15 +220,15 @@ impl CallStack {
 
     /// Assigns the time since the last event to the innermost region.
     #[inline]
-    fn pass(&mut self, location: usize, time_ns: i64, sink: &mut impl CallSink) {
+    fn pass(&mut self, location: usize, time_ns: i64, analysis: &mut impl Analysis) {
         let since = self.last_ns.replace(time_ns);
         if let Some(since_ns) = since.filter(|_| !self.frames.is_empty()) {
-            sink.spend(location, &self.frames, since_ns, time_ns);
+            analysis.spend(location, &self.frames, since_ns, time_ns);
         }
     }
 
     /// Marks all open calls as uncertain after a loss that may have had enters or leaves.
-    pub fn note_gap(&mut self) {
+    pub(crate) fn note_gap(&mut self) {
         for frame in &mut self.frames {
             frame.is_uncertain = true;
         }
@@ -305,7 +237,7 @@ impl CallStack {
 
     /// Ends what is open. A call that is open when its location ends lasts until then, and is uncertain. If enters or leaves
     /// were lost after the last one, its leave may be among them: it ends with the last one, at the earliest.
-    pub fn end(&mut self, location: usize, end: Ending, sink: &mut impl CallSink) {
+    pub(crate) fn end(&mut self, location: usize, end: Ending, analysis: &mut impl Analysis) {
         let Some(last_ns) = self.last_ns else {
             return;
         };
@@ -319,21 +251,21 @@ impl CallStack {
                     .iter_mut()
                     .for_each(|frame| frame.is_uncertain = true);
                 if !frames.is_empty() && latest_ns > end_ns {
-                    sink.outlast(location, frames, end_ns, latest_ns, has_gap);
+                    analysis.outlast(location, frames, end_ns, latest_ns, has_gap);
                 }
                 end_ns
             }
         };
-        self.pass(location, end_ns, sink);
+        self.pass(location, end_ns, analysis);
         while let Some(frame) = self.pop() {
-            sink.close(location, &self.frames, &frame, end_ns, Close::Open);
+            analysis.close(location, &self.frames, &frame, end_ns, Close::Open);
         }
     }
 }
 
 /// The regions that the enters or leaves of one type in a group of streams name.
 #[derive(Debug)]
-pub struct Moves {
+pub(crate) struct Moves {
     regions: Vec<u64>,
     next: usize,
 }
@@ -343,7 +275,7 @@ impl Moves {
     const NO_REGION: u64 = u64::MAX;
 
     /// Reads the moves of the column of the element `region`.
-    pub fn of(column: &Column) -> Self {
+    pub(crate) fn of(column: &Column) -> Self {
         let mut regions = Vec::with_capacity(column.len());
         let is_unsigned = matches!(column.element_type(), ElementType::U32 | ElementType::U64);
         match column.bits().filter(|_| is_unsigned) {
@@ -360,7 +292,7 @@ impl Moves {
     /// Returns the region of an event, by its index among those of its type; `None` when it names
     /// none.
     #[inline]
-    pub fn get(&self, ordinal: usize) -> Option<RegionId> {
+    pub(crate) fn get(&self, ordinal: usize) -> Option<RegionId> {
         let region = self.regions.get(ordinal).copied();
         u32::try_from(region.unwrap_or(Self::NO_REGION))
             .ok()
@@ -369,14 +301,14 @@ impl Moves {
 
     /// Returns the region of the next event; `None` when it names none.
     #[inline]
-    pub fn step(&mut self) -> Option<RegionId> {
+    pub(crate) fn step(&mut self) -> Option<RegionId> {
         self.next += 1;
         self.get(self.next - 1)
     }
 
     /// Passes the next event.
     #[inline]
-    pub const fn pass(&mut self) {
+    pub(crate) const fn pass(&mut self) {
         self.next += 1;
     }
 }

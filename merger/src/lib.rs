@@ -34,7 +34,7 @@
 //! # Ok::<(), annals_merger::MergeError>(())
 //! ```
 //!
-//! [`Reader::fold_events`] and [`Reader::fold_calls`] compute a state with several threads.
+//! [`Reader::run`] runs an [`Analysis`] with several threads.
 //!
 //! [`MergeOptions`] say how recordings are merged: they make a [`MergePlan`], which writes the trace.
 //!
@@ -51,10 +51,11 @@
 //! are re-exported from `annals-format`: one dependency is enough.
 
 mod allocator;
+mod analysis;
 mod axis;
 mod background_writer;
 mod by_stream;
-pub mod calls;
+mod calls;
 mod clocks;
 mod error;
 mod exact_sum;
@@ -78,6 +79,7 @@ mod window;
 mod workers;
 
 pub use allocator::keep_freed_memory;
+pub use analysis::{Analysis, Close, Frame, Pass, SliceLength};
 pub use annals_format::{
     Cause, ClockId, CompressionLevel, Definitions, Element, ElementType, EventType, EventTypeId,
     Location, LocationId, OrderedChunk, Problem, ProcessId, RecordingId, Reference, Region,
@@ -85,7 +87,7 @@ pub use annals_format::{
     StreamTotals, StringId, TraceChunk, TraceLoss, TraceSnapshot, TypeTotals, Value,
 };
 pub use by_stream::ByStream;
-pub use calls::Close;
+pub use calls::Ending;
 pub use calls::statistics::RegionCounter;
 pub use clocks::ClockFit;
 pub use clocks::bounds::Bounds;
@@ -121,12 +123,12 @@ pub use messages::pairs::{
 pub use messages::peers::Peers;
 pub use otf2::{ArchiveOptions, anchor_of};
 pub use overview::groups::LaneGroups;
-pub use read::calls::{Call, Calls, Sink};
+pub use read::calls::{Call, Calls};
 pub use read::chunk_events::{ChunkEvents, EventRange, NumberColumn};
 pub use read::event::{Event, Item, OwnedEvent};
 pub use read::places::{Places, StreamPlace};
 pub use read::query::{ElementHandle, Query};
-pub use read::{Origin, Reach, ReadSummary, Reader, SliceLength, StopFlag};
+pub use read::{Origin, ReadSummary, Reader, StopFlag};
 pub use report::{
     ClockReport, DamageOfInput, DamageReport, HostReport, InputReport, RankProcess, Report,
     SharedRank, StreamReport, Sums, WorldReport, is_complete, missing_ranks,

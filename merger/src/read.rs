@@ -21,6 +21,7 @@ use annals_format::{
     StreamId, StreamTotals, TraceChunk, TraceLoss, TraceSnapshot,
 };
 
+use crate::analysis::{Analysis, Pass, SliceLength};
 use crate::calls::Ending;
 use crate::calls::region_types::RegionTypes;
 use crate::calls::stacks::Stacks;
@@ -32,10 +33,9 @@ use crate::input::symbols::Symbols;
 use crate::merge::Merge;
 use crate::merge::inputs::{self, PlannedInputs, Share};
 use crate::messages::causality::Causality;
-use crate::read::calls::{Call, CallVisitor, Calls, Sink};
+use crate::read::calls::{Call, CallVisitor, Calls};
 use crate::read::event::{Batch, BatchEvents, Event, Item, OwnedEvent, Scope};
 use crate::read::query::Query;
-pub use crate::read::slices::SliceLength;
 use crate::read::trace::OpenedTrace;
 pub use crate::read::work::StopFlag;
 use crate::read::work::Work;
@@ -91,7 +91,7 @@ pub struct Origin {
 
 /// Parts that are read in addition to a window, although snapshots could replace them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Reach {
+pub(crate) struct Reach {
     /// Read from the start of the trace: for counts that begin there.
     pub from_start: bool,
     /// Read to the end of the trace. Needed when the query takes only some streams of a location: snapshots describe whole
@@ -283,104 +283,62 @@ impl Reader {
         })
     }
 
-    /// Computes a state of all events, with several threads. Each slice of the trace gets a state from `new`, called with the
-    /// slice's number from 0; `add` adds the slice's events in their order to it; `merge` then adds the states of later slices to
-    /// that of the first, in order.
+    /// Runs an analysis of what a query chooses, with several threads. Each slice of the trace gets a state from `new`, called with
+    /// the slice's number from 0; the states of later slices are [merged](Analysis::merge) into that of the first. A call
+    /// that is open where a slice begins is [resumed](Analysis::resume) there.
     ///
     /// Slices follow from the trace's chunks alone: the result does not depend on the number of threads. Recordings, which are
     /// merged while they are read, are one slice.
     ///
     /// # Errors
     /// If the storage fails.
-    pub fn fold_events<S: Send>(
+    pub fn run<A: Analysis + Send>(
         &self,
         query: &Query,
-        slices: SliceLength,
-        new: impl Fn(usize) -> S + Sync,
-        add: impl Fn(&mut S, &Event<'_>) + Sync,
-        merge: impl FnMut(&mut S, S),
-    ) -> Result<(S, ReadSummary)> {
-        let add_item = |state: &mut S, item: Item<'_>| {
-            if let Item::Event(event) = item {
-                add(state, &event);
-            }
-        };
-        self.fold_items(query, slices, new, add_item, merge)
-    }
-
-    /// Does what [`Reader::fold_events`] says, with the losses between the events.
-    ///
-    /// # Errors
-    /// If the storage fails.
-    pub fn fold_items<S: Send>(
-        &self,
-        query: &Query,
-        slices: SliceLength,
-        new: impl Fn(usize) -> S + Sync,
-        add: impl Fn(&mut S, Item<'_>) + Sync,
-        merge: impl FnMut(&mut S, S),
-    ) -> Result<(S, ReadSummary)> {
-        let scope = Arc::new(Scope::new(&self.definitions, query));
-        let add_chunk = |state: &mut S, chunk: OrderedChunk| {
-            let visit = |item: Item<'_>| {
-                add(state, item);
-                ControlFlow::Continue(())
-            };
-            let _ = Batch::new(chunk, &scope).visit(visit);
-        };
-        self.fold_chunks(query.window(), slices, new, add_chunk, merge)
-    }
-
-    /// Computes a state of all chunks that may hold events of a window, with several threads: see [`Reader::fold_events`].
-    ///
-    /// # Errors
-    /// If the storage fails.
-    pub fn fold_chunks<S: Send, C: From<TraceChunk> + Send>(
-        &self,
-        window: Window,
-        slices: SliceLength,
-        new: impl Fn(usize) -> S + Sync,
-        add: impl Fn(&mut S, C) + Sync,
-        merge: impl FnMut(&mut S, S),
-    ) -> Result<(S, ReadSummary)> {
+        new: impl Fn(usize) -> A + Sync,
+    ) -> Result<(A, ReadSummary)> {
+        if const { matches!(A::PASS, Pass::Events) } {
+            return self.run_events(query, new);
+        }
+        let mut calls = Calls::new(&self.definitions, query);
         match &self.content {
-            Content::Trace(opened) => {
-                opened.fold_chunks(window, slices, &self.work, new, add, merge)
+            Content::Trace(opened) if A::SLICES != SliceLength::Whole => {
+                opened.run_calls(&calls, &self.definitions, &self.work, new)
             }
-            Content::Recordings(_) => {
+            _ => {
                 let mut state = new(0);
-                let summary = self.for_each_chunk(window, |chunk| {
-                    add(&mut state, chunk);
-                    Ok(())
-                })?;
+                let summary = calls.run(self, &mut state)?;
                 Ok((state, summary))
             }
         }
     }
 
-    /// Computes a state of all calls that overlap the query's window, with several threads: each slice of the trace gets a state
-    /// from `new`, called with the slice's number from 0, which takes its calls in; `merge` then adds the states of later slices to that of the first, in order. What is
-    /// open where a slice begins is [resumed](crate::calls::CallSink::resume) there.
-    ///
-    /// Slices follow from the trace's chunks alone: see [`Reader::fold_events`].
-    ///
-    /// # Errors
-    /// If the storage fails.
-    pub fn fold_calls<S: Sink + Send>(
+    fn run_events<A: Analysis + Send>(
         &self,
         query: &Query,
-        slices: SliceLength,
-        new: impl Fn(usize) -> S + Sync,
-        merge: impl FnMut(&mut S, S),
-    ) -> Result<(S, ReadSummary)> {
-        let mut calls = Calls::new(&self.definitions, query);
+        new: impl Fn(usize) -> A + Sync,
+    ) -> Result<(A, ReadSummary)> {
+        let scope = Arc::new(Scope::new(&self.definitions, query));
+        let add = |state: &mut A, chunk: OrderedChunk| {
+            let visit = |item: Item<'_>| {
+                match item {
+                    Item::Event(event) => state.event(&event),
+                    Item::Loss(loss) => state.loss(loss),
+                }
+                ControlFlow::Continue(())
+            };
+            let _ = Batch::new(chunk, &scope).visit(visit);
+        };
         match &self.content {
-            Content::Trace(opened) => {
-                opened.fold_calls(&calls, &self.definitions, slices, &self.work, new, merge)
+            Content::Trace(opened) if A::SLICES != SliceLength::Whole => {
+                opened.run_chunks(query.window(), &self.work, new, add)
             }
-            Content::Recordings(_) => {
+            _ => {
                 let mut state = new(0);
-                let summary = calls.run(self, &mut state)?;
+                let summary = self.for_each_chunk(query.window(), |chunk| {
+                    add(&mut state, chunk);
+                    Ok(())
+                })?;
                 Ok((state, summary))
             }
         }
@@ -398,11 +356,10 @@ impl Reader {
     ) -> Result<Option<ReadSummary>> {
         let mut calls = Calls::new(&self.definitions, query);
         let mut visitor = CallVisitor::new(&self.definitions, query, calls.locations(), visit);
-        let visited =
-            calls.read_until(self, &mut visitor, |_, visitor| match visitor.has_stopped {
-                true => Err(MergeError::Stopped),
-                false => Ok(()),
-            });
+        let visited = calls.read(self, &mut visitor, |_, visitor| match visitor.has_stopped {
+            true => Err(MergeError::Stopped),
+            false => Ok(()),
+        });
         stopped_or(visited)
     }
 
@@ -440,23 +397,8 @@ impl Reader {
     /// Visits what is needed to follow region calls in a window: `begin` gets the regions that are open before it, `consume` the
     /// chunks after that. Of a trace with snapshots only the chunks of the window are read, otherwise all from the start to the
     /// end. Returns the last snapshot, too, if not all chunks to the end were read: its times show which locations have
-    /// events after the window.
-    ///
-    /// # Errors
-    /// Those of `consume`; if the storage fails.
-    pub fn read_regions<C: From<TraceChunk> + Send>(
-        &self,
-        window: Window,
-        reach: Reach,
-        begin: impl FnOnce(&Snapshot),
-        consume: impl FnMut(C) -> Result<()>,
-    ) -> Result<(ReadSummary, Option<Snapshot>)> {
-        self.read_regions_of(|_| true, window, reach, begin, consume)
-    }
-
-    /// Reads regions like [`Reader::read_regions`], but only for the streams for which `is_needed`
-    /// returns true.
-    pub(crate) fn read_regions_of<C: From<TraceChunk> + Send>(
+    /// events after the window. Only streams for which `is_needed` returns true have to be decoded.
+    fn read_regions<C: From<TraceChunk> + Send>(
         &self,
         is_needed: impl Fn(StreamId) -> bool + Sync,
         window: Window,
@@ -488,10 +430,16 @@ impl Reader {
         };
         let begin = |open: &Snapshot| stacks.borrow_mut().follow(&types, open);
         if time_ns != i64::MIN {
-            self.read_regions(at, Reach::default(), begin, |chunk: TraceChunk| {
-                stacks.borrow_mut().take_until(&types, &chunk, time_ns);
-                Ok(())
-            })?;
+            self.read_regions(
+                |_| true,
+                at,
+                Reach::default(),
+                begin,
+                |chunk: TraceChunk| {
+                    stacks.borrow_mut().take_until(&types, &chunk, time_ns);
+                    Ok(())
+                },
+            )?;
         }
         let mut open = stacks.into_inner().snapshot(&types);
         // What is open when a location ends lasts until then.

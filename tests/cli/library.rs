@@ -4,6 +4,23 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use annals_format::CompressionLevel;
+use annals_merger::{Analysis, Event, Pass, SliceLength};
+
+/// The times of all events.
+struct Times(Vec<i64>);
+
+impl Analysis for Times {
+    const PASS: Pass = Pass::Events;
+    const SLICES: SliceLength = SliceLength::Short;
+
+    fn event(&mut self, event: &Event<'_>) {
+        self.0.push(event.time());
+    }
+
+    fn merge(&mut self, mut later: Self) {
+        self.0.append(&mut later.0);
+    }
+}
 
 /// Returns the path of an example that `cargo build --examples` has built, relative to this test.
 fn example(name: &str) -> PathBuf {
@@ -57,8 +74,7 @@ fn the_examples_of_the_library_print_events_and_calls_and_merge() {
 #[test]
 fn events_of_a_query_are_those_of_its_names_window_and_elements() {
     use annals_merger::{
-        EventFilter, MergeOptions, Query, Reader, SliceLength, Value, Window, no_progress,
-        regions_like,
+        EventFilter, MergeOptions, Query, Reader, Value, Window, no_progress, regions_like,
     };
     use std::ops::ControlFlow;
 
@@ -126,15 +142,8 @@ fn events_of_a_query_are_those_of_its_names_window_and_elements() {
     for (input, jobs) in [(directory.path(), 1), (&trace, 1), (&trace, 3)] {
         let mut reader = Reader::open(input).expect("recordings");
         reader.set_jobs(jobs);
-        let (times, summary) = reader
-            .fold_events(
-                &Query::new(),
-                SliceLength::Short,
-                |_| Vec::new(),
-                |times: &mut Vec<i64>, event| times.push(event.time()),
-                |all, mut later| all.append(&mut later),
-            )
-            .expect("they are read");
+        let read = reader.run(&Query::new(), |_| Times(Vec::new()));
+        let (Times(times), summary) = read.expect("they are read");
         assert_eq!((times.len(), summary.losses.len()), (18, 2));
         results.push(times);
     }

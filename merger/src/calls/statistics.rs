@@ -6,9 +6,10 @@ use annals_format::{
 };
 use rustc_hash::FxHashMap;
 
+use crate::analysis::{Analysis, Close, Frame, SliceLength};
+use crate::calls::CallStack;
 use crate::calls::moves::{ChunkMoves, Move, MoveKind};
 use crate::calls::region_types::RegionTypes;
-use crate::calls::{CallSink, CallStack, Close, Frame};
 use crate::error::Result;
 use crate::overview::groups::LaneGroups;
 use crate::overview::lane::Shared;
@@ -139,13 +140,6 @@ impl<E: Extent> RegionCounter<E> {
         slot
     }
 
-    /// Adds what another counter of the same groups counted.
-    pub fn merge(&mut self, other: Self) {
-        for (slot, counts) in self.slots_of(&other).into_iter().zip(&other.counts) {
-            self.counts[slot as usize].add(counts);
-        }
-    }
-
     /// Returns the slots of this counter, by slot of another one of the same groups.
     pub fn slots_of(&mut self, other: &Self) -> Vec<u32> {
         let keys = other.keys.iter();
@@ -165,7 +159,9 @@ impl<E: Extent> RegionCounter<E> {
     }
 }
 
-impl<E: Extent> CallSink for RegionCounter<E> {
+impl<E: Extent> Analysis for RegionCounter<E> {
+    const SLICES: SliceLength = SliceLength::AnyOrder;
+
     #[inline]
     fn enter(&mut self, location: usize, _: &[Frame], region: RegionId, time_ns: i64) -> u32 {
         let slot = self.slot(location, region);
@@ -227,6 +223,13 @@ impl<E: Extent> CallSink for RegionCounter<E> {
         let slot = self.slot(location, region);
         self.counts[slot as usize].unmatched_leaves += u64::from(is_counted);
     }
+
+    /// Adds what another counter of the same groups counted.
+    fn merge(&mut self, later: Self) {
+        for (slot, counts) in self.slots_of(&later).into_iter().zip(&later.counts) {
+            self.counts[slot as usize].add(counts);
+        }
+    }
 }
 
 /// The stacks of some locations, and what their calls add up to.
@@ -245,7 +248,7 @@ struct ShardCalls {
     lanes: Option<ShardLanes>,
 }
 
-impl CallSink for ShardCalls {
+impl Analysis for ShardCalls {
     #[inline]
     fn enter(&mut self, location: usize, frames: &[Frame], region: RegionId, time_ns: i64) -> u32 {
         self.counter.enter(location, frames, region, time_ns)

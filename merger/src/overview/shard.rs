@@ -2,7 +2,8 @@
 
 use annals_format::{LaneKey, LaneKind, LocationId, MAX_LANE_DEPTH, OverviewRow};
 
-use crate::calls::{CallStack, Close, Ending, Frame};
+use crate::analysis::{Close, Frame};
+use crate::calls::{CallStack, Ending};
 use crate::overview::group_lane::{GroupLane, Turn, Turns};
 use crate::overview::lane::{Shared, Sums};
 use crate::overview::own_lane::{Over, OwnCall, OwnLane};

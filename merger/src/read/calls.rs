@@ -4,6 +4,7 @@
 //! stops at its end. Calls that are then open end there, or with their location if that ends before.
 
 use annals_format::names::element;
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -15,8 +16,9 @@ use rustc_hash::FxHashMap;
 
 use super::query::Query;
 use super::{Reach, ReadSummary, Reader};
+use crate::analysis::{Analysis, Close, Frame, Pass};
 use crate::by_stream::ByStream;
-use crate::calls::{CallSink, CallStack, Close, Ending, Frame, Moves};
+use crate::calls::{CallStack, Ending, Moves};
 use crate::error::Result;
 use crate::window::Window;
 
@@ -28,36 +30,6 @@ struct CallEventKind {
     is_ruled: bool,
     /// Which element is the region.
     at: usize,
-}
-
-/// A receiver of calls, and of the events in them. Locations are numbered as [`Calls::locations`] lists them. Called
-/// for what is before the window, too.
-pub trait Sink: CallSink {
-    /// Whether the calls of a chunk may be passed location by location instead of in the global order: several times as
-    /// fast, and events outside of the query are not even read.
-    const BY_LOCATION: bool = false;
-
-    /// Receives the next chunk, before any of the calls and events in it.
-    fn chunk(&mut self, chunk: &TraceChunk) {
-        let _ = chunk;
-    }
-
-    /// Receives the next chunk with its global order. Not called on a sink [by
-    /// location](Sink::BY_LOCATION).
-    fn ordered(&mut self, chunk: &OrderedChunk) {
-        let _ = chunk;
-    }
-
-    /// Receives any other event of a location, with this number in its chunk; the frames are those it happened in. Also
-    /// called for events before the window; not called on a sink [by location](Sink::BY_LOCATION).
-    fn other(&mut self, location: usize, frames: &[Frame], chunk: &OrderedChunk, event: usize) {
-        let _ = (location, frames, chunk, event);
-    }
-
-    /// Receives an enter or leave that the recorder's rules can switch off.
-    fn ruled(&mut self, location: usize, region: RegionId, time_ns: i64) {
-        let _ = (location, region, time_ns);
-    }
 }
 
 /// A call of a region: from its enter to its leave.
@@ -132,11 +104,7 @@ impl<'a, F: FnMut(&Call<'a>) -> ControlFlow<()>> CallVisitor<'a, F> {
     }
 }
 
-impl<'a, F: FnMut(&Call<'a>) -> ControlFlow<()>> CallSink for CallVisitor<'a, F> {
-    fn enter(&mut self, _: usize, _: &[Frame], _: RegionId, _: i64) -> u32 {
-        0
-    }
-
+impl<'a, F: FnMut(&Call<'a>) -> ControlFlow<()>> Analysis for CallVisitor<'a, F> {
     fn close(
         &mut self,
         location: usize,
@@ -165,8 +133,6 @@ impl<'a, F: FnMut(&Call<'a>) -> ControlFlow<()>> CallSink for CallVisitor<'a, F>
         self.has_stopped = (self.visit)(&call).is_break();
     }
 }
-
-impl<'a, F: FnMut(&Call<'a>) -> ControlFlow<()>> Sink for CallVisitor<'a, F> {}
 
 /// A step at a location with several streams.
 #[derive(Clone, Copy, Debug)]
@@ -203,7 +169,7 @@ pub struct Calls {
     stacks: Vec<CallStack>,
     /// By location: whether it has events after the window.
     goes_on: Vec<bool>,
-    /// Read from the start, whatever the window: for sinks that need all [other](Sink::other) events.
+    /// Read from the start, whatever the window: for analyses that need all [other](Analysis::other) events.
     pub from_start: bool,
 }
 
@@ -302,81 +268,66 @@ impl Calls {
         &self.plan.locations
     }
 
-    /// Reads the calls of the query's window into `sink`. `look` gets every chunk that is read, after the calls in it.
+    /// Reads the calls of the query's window into an analysis in the global order, whatever its [pass](Analysis::PASS), until
+    /// `consume` returns an error. `consume` gets every chunk that is read, after the calls in it.
+    ///
+    /// # Errors
+    /// Those of `consume`; if the storage fails.
+    pub fn read<A: Analysis>(
+        &mut self,
+        reader: &Reader,
+        analysis: &mut A,
+        mut consume: impl FnMut(OrderedChunk, &mut A) -> Result<()>,
+    ) -> Result<ReadSummary> {
+        let add = |calls: &mut Self, chunk: OrderedChunk, analysis: &mut A| {
+            calls.take(&chunk, analysis);
+            consume(chunk, analysis)
+        };
+        self.follow(reader, analysis, |_| true, add)
+    }
+
+    /// Reads the calls of the query's window into an analysis, all of them into this one state. [`Reader::run`] does it with
+    /// several threads.
     ///
     /// # Errors
     /// If the storage fails.
-    pub fn read<S: Sink>(
-        &mut self,
-        reader: &Reader,
-        sink: &mut S,
-        mut look: impl FnMut(&OrderedChunk, &mut S),
-    ) -> Result<ReadSummary> {
-        let outcome = self.read_until(reader, sink, |chunk, sink| {
-            look(&chunk, sink);
-            Ok(())
-        })?;
-        Ok(outcome)
-    }
-
-    /// Reads calls as [`Calls::read`] does, until `look` returns an error.
-    ///
-    /// # Errors
-    /// Those of `look`; if the storage fails.
-    pub fn read_until<S: Sink>(
-        &mut self,
-        reader: &Reader,
-        sink: &mut S,
-        mut look: impl FnMut(OrderedChunk, &mut S) -> Result<()>,
-    ) -> Result<ReadSummary> {
-        let calls = std::cell::RefCell::new((self, sink));
-        let (window, reach) = {
-            let calls = calls.borrow();
-            (calls.0.window(), calls.0.reach())
-        };
-        let begin = |open: &Snapshot| {
-            let (calls, sink) = &mut *calls.borrow_mut();
-            calls.begin(open, true, *sink);
-        };
-        let (outcome, end) = reader.read_regions(window, reach, begin, |chunk| {
-            let (calls, sink) = &mut *calls.borrow_mut();
-            calls.take(&chunk, *sink);
-            look(chunk, *sink)
-        })?;
-        let (calls, sink) = calls.into_inner();
-        calls.finish(end.as_ref(), sink);
-        Ok(outcome)
-    }
-
-    /// Reads the calls of the query's window into `sink`, location by location if [that will do](Sink::BY_LOCATION).
-    ///
-    /// # Errors
-    /// If the storage fails.
-    pub fn run<S: Sink>(&mut self, reader: &Reader, sink: &mut S) -> Result<ReadSummary> {
-        if !S::BY_LOCATION {
-            return self.read(reader, sink, |_, _| {});
+    pub fn run<A: Analysis>(&mut self, reader: &Reader, analysis: &mut A) -> Result<ReadSummary> {
+        if !matches!(A::PASS, Pass::Calls) {
+            return self.read(reader, analysis, |_, _| Ok(()));
         }
-        let (window, reach) = (self.window(), self.reach());
         let needed = self.sibling();
-        let calls = std::cell::RefCell::new((self, sink));
-        let begin = |open: &Snapshot| {
-            let (calls, sink) = &mut *calls.borrow_mut();
-            calls.begin(open, true, *sink);
+        let add = |calls: &mut Self, chunk: TraceChunk, analysis: &mut A| {
+            calls.take_by_location(&chunk, analysis);
+            Ok(())
         };
-        let needs = |stream| needed.needs(stream);
-        let (outcome, end) =
-            reader.read_regions_of(needs, window, reach, begin, |chunk: TraceChunk| {
-                let (calls, sink) = &mut *calls.borrow_mut();
-                calls.take_by_location(&chunk, *sink);
-                Ok(())
-            })?;
-        let (calls, sink) = calls.into_inner();
-        calls.finish(end.as_ref(), sink);
+        self.follow(reader, analysis, |stream| needed.needs(stream), add)
+    }
+
+    /// Reads what the calls need of some streams, and passes each chunk to `add`.
+    fn follow<A: Analysis, C: From<TraceChunk> + Send>(
+        &mut self,
+        reader: &Reader,
+        analysis: &mut A,
+        is_needed: impl Fn(StreamId) -> bool + Sync,
+        mut add: impl FnMut(&mut Self, C, &mut A) -> Result<()>,
+    ) -> Result<ReadSummary> {
+        let (window, reach) = (self.window(), self.reach());
+        let state = RefCell::new((self, analysis));
+        let begin = |open: &Snapshot| {
+            let (calls, analysis) = &mut *state.borrow_mut();
+            calls.begin(open, true, *analysis);
+        };
+        let (outcome, end) = reader.read_regions(is_needed, window, reach, begin, |chunk| {
+            let (calls, analysis) = &mut *state.borrow_mut();
+            add(calls, chunk, analysis)
+        })?;
+        let (calls, analysis) = state.into_inner();
+        calls.finish(end.as_ref(), analysis);
         Ok(outcome)
     }
 
     /// Starts with these regions open. `is_first`: no part before this one is read.
-    pub(super) fn begin(&mut self, open: &Snapshot, is_first: bool, sink: &mut impl Sink) {
+    pub(super) fn begin(&mut self, open: &Snapshot, is_first: bool, analysis: &mut impl Analysis) {
         for state in &open.locations {
             let Ok(number) = self.plan.locations.binary_search(&state.location) else {
                 continue;
@@ -385,18 +336,13 @@ impl Calls {
                 continue;
             }
             let stack = &mut self.stacks[number];
-            stack.begin(number, state, is_first, sink);
+            stack.begin(number, state, is_first, analysis);
         }
     }
 
     /// Returns whether events of a type are enters or leaves that calls are made of.
     pub fn has_moves(&self, event_type: EventTypeId) -> bool {
         self.plan.kinds.contains_key(&event_type)
-    }
-
-    /// Returns whether a stream's enters and leaves are read.
-    pub fn follows(&self, stream: StreamId) -> bool {
-        self.plan.streams.get(stream).is_some()
     }
 
     /// Returns whether a loss may have been one of enters or leaves: (enters, leaves).
@@ -422,9 +368,9 @@ impl Calls {
     }
 
     /// Takes the next chunk in.
-    pub(super) fn take(&mut self, chunk: &OrderedChunk, sink: &mut impl Sink) {
-        sink.chunk(chunk.chunk());
-        sink.ordered(chunk);
+    pub(super) fn take(&mut self, chunk: &OrderedChunk, analysis: &mut impl Analysis) {
+        analysis.chunk(chunk.chunk());
+        analysis.ordered(chunk);
         let plan = Arc::clone(&self.plan);
         let of_types = chunk.types().map(|columns| {
             let kind = plan.kinds.get(&columns.event_type)?;
@@ -441,7 +387,7 @@ impl Calls {
                 if let Some(number) = plan.streams.get(chunk.stream(event))
                     && !is_after
                 {
-                    sink.other(number, self.stacks[number].frames(), chunk, event);
+                    analysis.other(number, self.stacks[number].frames(), chunk, event);
                 }
                 continue;
             };
@@ -453,7 +399,7 @@ impl Calls {
                 continue;
             }
             if let Some(region) = regions.get(chunk.ordinal(event)) {
-                self.event(number, region, *kind, time_ns, sink);
+                self.event(number, region, *kind, time_ns, analysis);
             }
         }
         let last_ns = chunk.times_ns().last();
@@ -463,8 +409,8 @@ impl Calls {
     }
 
     /// Takes the next chunk in, location by location.
-    pub(super) fn take_by_location(&mut self, chunk: &TraceChunk, sink: &mut impl Sink) {
-        sink.chunk(chunk);
+    pub(super) fn take_by_location(&mut self, chunk: &TraceChunk, analysis: &mut impl Analysis) {
+        analysis.chunk(chunk);
         let plan = Arc::clone(&self.plan);
         // Of locations with several streams: what happens when.
         let mut mixed: Vec<(usize, i64, Step)> = Vec::new();
@@ -502,7 +448,7 @@ impl Calls {
                     } else if let Some(region) = region {
                         match plan.is_mixed[number] {
                             true => mixed.push((number, *time_ns, Step::Move(region, kind))),
-                            false => self.event(number, region, kind, *time_ns, sink),
+                            false => self.event(number, region, kind, *time_ns, analysis),
                         }
                     }
                 }
@@ -516,7 +462,7 @@ impl Calls {
         mixed.sort_by_key(|(number, time_ns, _)| (*number, *time_ns));
         for (number, time_ns, step) in mixed {
             match step {
-                Step::Move(region, kind) => self.event(number, region, kind, time_ns, sink),
+                Step::Move(region, kind) => self.event(number, region, kind, time_ns, analysis),
                 Step::Gap => self.stacks[number].note_gap(),
             }
         }
@@ -551,21 +497,21 @@ impl Calls {
         region: RegionId,
         kind: CallEventKind,
         time_ns: i64,
-        sink: &mut impl Sink,
+        analysis: &mut impl Analysis,
     ) {
         if kind.is_ruled {
-            sink.ruled(number, region, time_ns);
+            analysis.ruled(number, region, time_ns);
         }
         let stack = &mut self.stacks[number];
         if kind.is_enter {
-            stack.enter(number, region, time_ns, sink);
+            stack.enter(number, region, time_ns, analysis);
         } else {
-            stack.leave(number, region, time_ns, sink);
+            stack.leave(number, region, time_ns, analysis);
         }
     }
 
     /// Ends what is open. `end`: the last snapshot, when not all was read.
-    pub(super) fn finish(&mut self, end: Option<&Snapshot>, sink: &mut impl Sink) {
+    pub(super) fn finish(&mut self, end: Option<&Snapshot>, analysis: &mut impl Analysis) {
         for state in end.map_or(&[][..], |end| &end.locations) {
             if let (Ok(number), Some(last_ns)) = (
                 self.plan.locations.binary_search(&state.location),
@@ -577,7 +523,7 @@ impl Calls {
         let to_ns = self.plan.window.to_ns.min(self.plan.kept_to_ns);
         for (number, stack) in self.stacks.iter_mut().enumerate() {
             let end = self.plan.ends[number].within(to_ns, self.goes_on[number]);
-            stack.end(number, end, sink);
+            stack.end(number, end, analysis);
         }
     }
 }

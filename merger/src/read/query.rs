@@ -83,10 +83,12 @@ impl Query {
         self
     }
 
-    /// Reads events whatever regions they refer to.
-    pub fn clear_regions(&mut self) -> &mut Self {
-        self.regions = None;
-        self
+    /// Returns the query for events of these types alone, of those that are read already, whatever regions they refer to.
+    pub fn of_event_types(&self, event_types: impl IntoIterator<Item = EventTypeId>) -> Self {
+        let mut query = self.clone();
+        query.regions = None;
+        query.selection.keep_event_types(event_types);
+        query
     }
 
     /// Asks for an element by name. [`Event::value`](super::Event::value) returns its value.

@@ -7,52 +7,27 @@ use annals_format::{
     Definitions, FormatError, OrderedChunk, StreamId, TraceChunk, TraceChunkHeader, TraceIndexEntry,
 };
 
+use crate::analysis::{Analysis, Pass, SliceLength};
 use crate::calls::region_types::RegionTypes;
 use crate::error::{MergeError, Result};
 use crate::ordered_parallel::map_ordered;
 use crate::read::ReadSummary;
-use crate::read::calls::{Calls, Sink};
+use crate::read::calls::Calls;
 use crate::read::trace::OpenedTrace;
 use crate::read::work::Work;
 use crate::window::Window;
 
-/// How much of a trace one state of [`Reader::fold_events`](crate::Reader::fold_events), [`Reader::fold_chunks`](crate::Reader::fold_chunks) or [`Reader::fold_calls`](crate::Reader::fold_calls) adds up. The result is
-/// the same for every length, provided that [`SliceLength::AnyOrder`] is used only where the order of the slices does not matter.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SliceLength {
-    /// Two chunks, about 131 000 events: for states that keep something of every event.
-    Short,
-    /// 16 chunks, about a million events: for states whose size does not depend on the number of events, and that
-    /// take time to merge.
-    Long,
-    /// Eight chunks, added in any order: for states whose result does not depend on the order of the slices. A thread adds
-    /// several slices to one state.
-    AnyOrder,
-}
-
-impl SliceLength {
-    const fn chunks(self) -> usize {
-        match self {
-            Self::Short => 2,
-            Self::Long => 16,
-            Self::AnyOrder => 8,
-        }
-    }
-}
-
 impl OpenedTrace {
-    /// Computes a state of `count` slices, with several threads: `add` adds the slice with a number to a state. States are merged in
-    /// order, unless the length says that any order will do.
-    fn fold_slices<'a, S: Send>(
+    /// Runs an analysis of `count` slices, with several threads: `add` adds the slice with a number to a state. States are merged in
+    /// order, unless the analysis says that any order will do.
+    fn run_slices<'a, A: Analysis + Send>(
         &'a self,
         count: usize,
-        length: SliceLength,
         work: &Work,
-        new: impl Fn(usize) -> S + Sync,
-        add: impl Fn(usize, &mut S, &mut SliceDamage<'a>) + Sync,
-        mut merge: impl FnMut(&mut S, S),
-    ) -> Result<(S, ReadSummary)> {
-        let spare = Spare::new(length);
+        new: impl Fn(usize) -> A + Sync,
+        add: impl Fn(usize, &mut A, &mut SliceDamage<'a>) + Sync,
+    ) -> Result<(A, ReadSummary)> {
+        let spare = Spare::new();
         let fill = |number: usize| {
             let mut state = spare.take().unwrap_or_else(|| new(number));
             let mut damage = SliceDamage::default();
@@ -61,7 +36,7 @@ impl OpenedTrace {
         };
         let mut summary = self.outcome();
         let mut has_headless = false;
-        let mut all: Option<S> = None;
+        let mut all: Option<A> = None;
         let mut snapshots: BTreeMap<u64, FormatError> = BTreeMap::new();
         map_ordered(count, work.jobs, work.jobs, fill, |_, (state, damage)| {
             work.stop.check()?;
@@ -75,10 +50,10 @@ impl OpenedTrace {
                 );
             }
             snapshots.extend(damage.snapshots);
-            add_state(&mut all, state, &mut merge);
+            add_state(&mut all, state);
             Ok::<(), MergeError>(())
         })?;
-        spare.add_to(&mut all, &mut merge);
+        spare.add_to(&mut all);
         for (offset, error) in snapshots {
             self.damaged(&mut summary, offset, &error);
         }
@@ -86,25 +61,23 @@ impl OpenedTrace {
     }
 
     /// Adds the chunks of each slice to a state.
-    pub(super) fn fold_chunks<'a, S: Send, C: From<TraceChunk>>(
+    pub(super) fn run_chunks<'a, A: Analysis + Send>(
         &'a self,
         window: Window,
-        length: SliceLength,
         work: &Work,
-        new: impl Fn(usize) -> S + Sync,
-        add: impl Fn(&mut S, C) + Sync,
-        merge: impl FnMut(&mut S, S),
-    ) -> Result<(S, ReadSummary)> {
+        new: impl Fn(usize) -> A + Sync,
+        add: impl Fn(&mut A, OrderedChunk) + Sync,
+    ) -> Result<(A, ReadSummary)> {
         let chunks = self.trace.chunks.iter();
         let entries: Vec<&TraceIndexEntry> = chunks
             .filter(|entry| window.overlaps(entry.first_ns, entry.last_ns))
             .collect();
-        let slices: Vec<_> = entries.chunks(length.chunks()).collect();
-        let add_slice = |number: usize, state: &mut S, damage: &mut SliceDamage<'a>| {
+        let slices: Vec<_> = entries.chunks(A::SLICES.chunks()).collect();
+        let add_slice = |number: usize, state: &mut A, damage: &mut SliceDamage<'a>| {
             let entries = slices[number].iter().copied();
             self.load_slice(work, entries, |_| true, damage, |chunk| add(state, chunk));
         };
-        self.fold_slices(slices.len(), length, work, new, add_slice, merge)
+        self.run_slices(slices.len(), work, new, add_slice)
     }
 
     /// Decodes the chunks of a slice, as far as some streams need them; what cannot be decoded is noted. Ends
@@ -135,59 +108,48 @@ impl OpenedTrace {
     }
 
     /// Follows the calls of each slice. Slices begin at snapshots, which have the calls that are open there.
-    pub(super) fn fold_calls<'a, S: Sink + Send>(
+    pub(super) fn run_calls<'a, A: Analysis + Send>(
         &'a self,
         calls: &Calls,
         definitions: &Definitions,
-        length: SliceLength,
         work: &Work,
-        new: impl Fn(usize) -> S + Sync,
-        merge: impl FnMut(&mut S, S),
-    ) -> Result<(S, ReadSummary)> {
+        new: impl Fn(usize) -> A + Sync,
+    ) -> Result<(A, ReadSummary)> {
         let plan = self.plan_regions(calls.window(), calls.reach());
         let mut starts = vec![plan.first];
         if calls.can_be_cut() {
             for snapshot in &self.trace.snapshots {
                 let is_within = snapshot.before < plan.window_end.min(plan.last);
                 let last_start = starts.last().copied().unwrap_or_default();
-                if is_within && snapshot.before >= last_start + length.chunks() {
+                if is_within && snapshot.before >= last_start.saturating_add(A::SLICES.chunks()) {
                     starts.push(snapshot.before);
                 }
             }
         }
         let types = RegionTypes::of(definitions);
-        let add_slice = |number: usize, sink: &mut S, damage: &mut SliceDamage<'a>| {
+        let add_slice = |number: usize, analysis: &mut A, damage: &mut SliceDamage<'a>| {
             let mut slice = calls.sibling();
             if number == 0 {
-                slice.begin(&plan.open, true, sink);
+                slice.begin(&plan.open, true, analysis);
             } else {
                 let open = self.open_before(starts[number], &types, &mut damage.snapshots);
-                slice.begin(&open, false, sink);
+                slice.begin(&open, false, analysis);
             }
             let end = starts.get(number + 1).copied().unwrap_or(plan.last);
             let entries = self.trace.chunks[starts[number]..end].iter();
-            if S::BY_LOCATION {
-                let needs = |stream| calls.needs(stream);
-                self.load_slice(work, entries, needs, damage, |chunk: TraceChunk| {
-                    slice.take_by_location(&chunk, sink);
-                });
+            if matches!(A::PASS, Pass::Calls) {
+                let add = |chunk: TraceChunk| slice.take_by_location(&chunk, analysis);
+                self.load_slice(work, entries, |stream| calls.needs(stream), damage, add);
             } else {
-                self.load_slice(
-                    work,
-                    entries,
-                    |_| true,
-                    damage,
-                    |chunk: OrderedChunk| {
-                        slice.take(&chunk, sink);
-                    },
-                );
+                let add = |chunk: OrderedChunk| slice.take(&chunk, analysis);
+                self.load_slice(work, entries, |_| true, damage, add);
             }
             if number + 1 == starts.len() {
-                slice.finish(plan.end.as_ref(), sink);
+                slice.finish(plan.end.as_ref(), analysis);
             }
         };
         let count = starts.len();
-        let (state, mut summary) = self.fold_slices(count, length, work, new, add_slice, merge)?;
+        let (state, mut summary) = self.run_slices(count, work, new, add_slice)?;
         for (offset, error) in &plan.damage {
             self.damaged(&mut summary, *offset, error);
         }
@@ -209,28 +171,28 @@ struct SliceDamage<'a> {
 }
 
 /// States that threads add further slices to, where the order of the slices does not matter.
-struct Spare<S> {
+struct Spare<A> {
     /// `None` if every slice has a separate state.
-    states: Option<Mutex<Vec<S>>>,
+    states: Option<Mutex<Vec<A>>>,
 }
 
-impl<S> Spare<S> {
-    fn new(slices: SliceLength) -> Self {
-        let states = (slices == SliceLength::AnyOrder).then(Mutex::default);
+impl<A: Analysis> Spare<A> {
+    fn new() -> Self {
+        let states = (A::SLICES == SliceLength::AnyOrder).then(Mutex::default);
         Self { states }
     }
 
-    fn lock(&self) -> Option<MutexGuard<'_, Vec<S>>> {
+    fn lock(&self) -> Option<MutexGuard<'_, Vec<A>>> {
         let states = self.states.as_ref()?;
         Some(states.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn take(&self) -> Option<S> {
+    fn take(&self) -> Option<A> {
         self.lock()?.pop()
     }
 
     /// Keeps a state for the next slice, or returns it to be merged.
-    fn keep(&self, state: S) -> Option<S> {
+    fn keep(&self, state: A) -> Option<A> {
         match self.lock() {
             Some(mut states) => {
                 states.push(state);
@@ -240,18 +202,18 @@ impl<S> Spare<S> {
         }
     }
 
-    fn add_to(self, all: &mut Option<S>, merge: &mut impl FnMut(&mut S, S)) {
+    fn add_to(self, all: &mut Option<A>) {
         let states = self.states.map(Mutex::into_inner);
         let states = states.map(|states| states.unwrap_or_else(PoisonError::into_inner));
         for state in states.into_iter().flatten() {
-            add_state(all, Some(state), merge);
+            add_state(all, Some(state));
         }
     }
 }
 
-fn add_state<S>(all: &mut Option<S>, state: Option<S>, merge: &mut impl FnMut(&mut S, S)) {
+fn add_state<A: Analysis>(all: &mut Option<A>, state: Option<A>) {
     match (all, state) {
-        (Some(all), Some(state)) => merge(all, state),
+        (Some(all), Some(state)) => all.merge(state),
         (all, Some(state)) => *all = Some(state),
         (_, None) => {}
     }

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use annals_format::{Definitions, LaneKind, RegionId};
-use annals_merger::calls::{CallSink, Ending, Frame};
-use annals_merger::{Calls, Close, Query, Reader, Sink};
+use annals_merger::{Analysis, Calls, Close, Ending, Frame, Pass, Query, Reader};
 
 /// A call of a location. Times in nanoseconds.
 pub struct Call {
@@ -27,10 +26,8 @@ pub struct Call {
 #[derive(Default)]
 struct AllCalls(Vec<Call>);
 
-impl CallSink for AllCalls {
-    fn enter(&mut self, _: usize, _: &[Frame], _: RegionId, _: i64) -> u32 {
-        0
-    }
+impl Analysis for AllCalls {
+    const PASS: Pass = Pass::OrderedCalls;
 
     fn close(&mut self, location: usize, around: &[Frame], frame: &Frame, at_ns: i64, how: Close) {
         self.0.push(Call {
@@ -44,8 +41,6 @@ impl CallSink for AllCalls {
         });
     }
 }
-
-impl Sink for AllCalls {}
 
 /// Returns all calls of a trace.
 ///

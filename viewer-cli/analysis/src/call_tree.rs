@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use annals_format::RegionId;
-use annals_merger::calls::{CallSink, Close, Frame};
-use annals_merger::{Calls, Query, ReadSummary, Reader, Result, Sink, Window};
+use annals_merger::{Analysis, Close, Frame, Query, ReadSummary, Reader, Result, Window};
 
 /// Places beyond this are counted with their callers.
 const MOST_NODES: usize = 1 << 20;
@@ -109,7 +108,7 @@ impl TreeCounter {
     }
 }
 
-impl CallSink for TreeCounter {
+impl Analysis for TreeCounter {
     fn enter(&mut self, _: usize, frames: &[Frame], region: RegionId, time_ns: i64) -> u32 {
         let caller = frames.last().map_or(ROOT, |frame| frame.tag);
         let number = match self.child(caller, region) {
@@ -140,18 +139,11 @@ impl CallSink for TreeCounter {
     }
 }
 
-impl Sink for TreeCounter {
-    const BY_LOCATION: bool = true;
-}
-
 /// Counts the calls of a query's window by call path.
 ///
 /// # Errors
 /// If the storage fails.
 pub fn call_tree(reader: &Reader, query: &Query) -> Result<(TreeCounter, ReadSummary)> {
     // One state: several trees of a million places take more memory than threads are worth.
-    let mut counter = TreeCounter::new(query.window());
-    let mut calls = Calls::new(reader.definitions(), query);
-    let summary = calls.run(reader, &mut counter)?;
-    Ok((counter, summary))
+    reader.run(query, |_| TreeCounter::new(query.window()))
 }

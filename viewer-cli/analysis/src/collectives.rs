@@ -13,14 +13,15 @@ use annals_format::names::element;
 use annals_format::{
     CollectiveOperation, Definitions, EventTypeId, Reference, Role, StreamId, TraceLoss,
 };
-use annals_merger::{Event, Places, Query, ReadSummary, Reader, Result, SliceLength, Window};
+use annals_merger::{
+    Analysis, Event, Pass, Places, Query, ReadSummary, Reader, Result, SliceLength, Window,
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
 use crate::communicators::communicator_name;
 use crate::losses::concerns;
 use crate::mpi_coverage::MpiCoverage;
-use crate::state::{EventState, fold_events};
 use crate::waits::{LongestWaits, Wait, WaitCause, location_of};
 
 /// Maximum number of operations that wait for members.
@@ -554,10 +555,11 @@ impl<V: FnMut(&CollectiveInstance<'_>)> CollectiveState<'_, V> {
     }
 }
 
-impl<V: FnMut(&CollectiveInstance<'_>) + Send> EventState for CollectiveState<'_, V> {
+impl<V: FnMut(&CollectiveInstance<'_>) + Send> Analysis for CollectiveState<'_, V> {
+    const PASS: Pass = Pass::Events;
     const SLICES: SliceLength = SliceLength::Short;
 
-    fn add(&mut self, event: &Event<'_>) {
+    fn event(&mut self, event: &Event<'_>) {
         let event_type = event.event_type();
         let Some(begin) = self.shared.types.get(&event_type) else {
             return;
@@ -588,7 +590,7 @@ impl<V: FnMut(&CollectiveInstance<'_>) + Send> EventState for CollectiveState<'_
         }
     }
 
-    fn lose(&mut self, loss: &TraceLoss) {
+    fn loss(&mut self, loss: &TraceLoss) {
         let is_begin = |id: EventTypeId| self.shared.types.contains_key(&id);
         if concerns(loss, &Query::new(), is_begin) {
             let process = self.shared.places.get(loss.stream).process.get();
@@ -650,7 +652,7 @@ fn gather<V: FnMut(&CollectiveInstance<'_>) + Send>(
         gathered: take_visit(slice).map(Gathered::new),
         slice: SliceBegins::default(),
     };
-    let (mut state, summary) = fold_events(reader, &from_start(query), wanted, new)?;
+    let (mut state, summary) = reader.run(&from_start(query).of_event_types(wanted), new)?;
     state.flush();
     let gathered = state.gathered.map(|mut gathered| {
         gathered.finish(query);

@@ -16,15 +16,13 @@ mod releases;
 use std::cmp::Reverse;
 
 use annals_format::{Definitions, Location, ProcessId, RegionId};
-use annals_merger::calls::{CallSink, Close, Frame};
-use annals_merger::{Query, Reader, Result, Sink, Window};
+use annals_merger::{Analysis, Frame, Query, Reader, Result, SliceLength, Window};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
 use self::releases::{Release, ReleaseWriter, ReleasesBackward};
 use crate::call_paths::CallPaths;
 use crate::row::joined_path;
-use crate::state::{CallState, fold_calls};
 use crate::wait_states::{CommunicationTimes, LocationTimes};
 
 /// Number of stays whose work is counted in one pass.
@@ -323,7 +321,7 @@ impl<'a> PathSums<'a> {
             to_ns: window.to_ns.saturating_add(1),
             ..window
         });
-        let (times, _) = fold_calls(reader, &query, new)?;
+        let (times, _) = reader.run(&query, new)?;
         let numbers = self.paths.add(&times.paths);
         for (number, times) in numbers.iter().zip(&times.sums) {
             if times.all_ns > 0 {
@@ -463,7 +461,9 @@ struct PathTimes<'a> {
     sums: Vec<PathTime>,
 }
 
-impl CallSink for PathTimes<'_> {
+impl Analysis for PathTimes<'_> {
+    const SLICES: SliceLength = SliceLength::Long;
+
     fn enter(&mut self, _: usize, frames: &[Frame], region: RegionId, _: i64) -> u32 {
         let around = frames.iter().take(MOST_CALLERS).next_back();
         let around = around.map_or(CallPaths::OUTSIDE, |frame| frame.tag);
@@ -490,14 +490,6 @@ impl CallSink for PathTimes<'_> {
         of.visit(location);
     }
 
-    fn close(&mut self, _: usize, _: &[Frame], _: &Frame, _: i64, _: Close) {}
-}
-
-impl Sink for PathTimes<'_> {
-    const BY_LOCATION: bool = true;
-}
-
-impl CallState for PathTimes<'_> {
     fn merge(&mut self, later: Self) {
         let numbers = self.paths.add(&later.paths);
         let last = numbers.iter().max().map_or(0, |last| *last as usize);

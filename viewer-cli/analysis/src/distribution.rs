@@ -1,13 +1,13 @@
 //! How durations of calls, or values of an element, are distributed.
 
-use annals_format::{EventTypeId, RegionId, TraceLoss, Value};
-use annals_merger::calls::{CallSink, Close, Frame};
-use annals_merger::{Calls, Event, Query, ReadSummary, Reader, Result, Sink, SliceLength};
+use annals_format::{EventTypeId, TraceLoss, Value};
+use annals_merger::{
+    Analysis, Calls, Close, Event, ExactSum, Frame, Pass, Query, ReadSummary, Reader, Result,
+    SliceLength,
+};
 use rustc_hash::FxHashMap;
 
 use crate::losses::concerns;
-use crate::state::{CallState, EventState, fold_calls, fold_events};
-use annals_merger::ExactSum;
 
 /// The kind of values.
 #[derive(Clone, Debug)]
@@ -59,8 +59,11 @@ struct OfEvents<'a, S> {
     state: S,
 }
 
-impl<S: ValueState> EventState for OfEvents<'_, S> {
-    fn add(&mut self, event: &Event<'_>) {
+impl<S: ValueState> Analysis for OfEvents<'_, S> {
+    const PASS: Pass = Pass::Events;
+    const SLICES: SliceLength = SliceLength::Long;
+
+    fn event(&mut self, event: &Event<'_>) {
         let at = self.types.get(&event.event_type());
         if let Some(value) = at.and_then(|at| Number::of(event.element(*at))) {
             self.state.add(value);
@@ -78,10 +81,8 @@ struct OfCalls<'a, S> {
     state: S,
 }
 
-impl<S: ValueState> CallSink for OfCalls<'_, S> {
-    fn enter(&mut self, _: usize, _: &[Frame], _: RegionId, _: i64) -> u32 {
-        0
-    }
+impl<S: ValueState> Analysis for OfCalls<'_, S> {
+    const SLICES: SliceLength = SliceLength::AnyOrder;
 
     fn close(&mut self, _: usize, _: &[Frame], frame: &Frame, time_ns: i64, how: Close) {
         let is_counted = self.query.window().contains(frame.entered_ns);
@@ -99,14 +100,6 @@ impl<S: ValueState> CallSink for OfCalls<'_, S> {
             Close::Unleft => {}
         }
     }
-}
-
-impl<S: ValueState> Sink for OfCalls<'_, S> {
-    const BY_LOCATION: bool = true;
-}
-
-impl<S: ValueState> CallState for OfCalls<'_, S> {
-    const SLICES: SliceLength = SliceLength::AnyOrder;
 
     fn merge(&mut self, later: Self) {
         self.state.merge(later.state);
@@ -126,7 +119,7 @@ impl Values {
                     query,
                     state: new(),
                 };
-                let (state, summary) = fold_calls(reader, query, new)?;
+                let (state, summary) = reader.run(query, new)?;
                 Ok((state.state, summary))
             }
             Self::Element(types) => {
@@ -134,7 +127,8 @@ impl Values {
                     types,
                     state: new(),
                 };
-                let (state, summary) = fold_events(reader, query, types.keys().copied(), new)?;
+                let (state, summary) =
+                    reader.run(&query.of_event_types(types.keys().copied()), new)?;
                 Ok((state.state, summary))
             }
         }

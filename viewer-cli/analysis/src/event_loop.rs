@@ -240,8 +240,6 @@ pub fn event_loop(reader: &Reader, query: &Query) -> Result<Option<Vec<LoopRow>>
     let calls = definitions.event_types.values();
     let calls = calls.filter(|of| matches!(of.role, Role::Enter | Role::Leave));
     types.extend(calls.map(|of| of.id));
-    let mut of_tasks = query.clone();
-    of_tasks.set_event_types(types).clear_regions();
     let mut followed = Loop {
         definitions,
         tasks: BTreeMap::new(),
@@ -249,7 +247,7 @@ pub fn event_loop(reader: &Reader, query: &Query) -> Result<Option<Vec<LoopRow>>
         keepers: Vec::new(),
         rows: BTreeMap::new(),
     };
-    reader.for_each_event(&of_tasks, |event| {
+    reader.for_each_event(&query.of_event_types(types), |event| {
         if let Some(location) = event.location_id().filter(|id| locations.contains(id)) {
             followed.add(event, location);
         }

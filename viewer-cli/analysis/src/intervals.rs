@@ -6,13 +6,14 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use annals_format::{EventTypeId, Histogram};
-use annals_merger::{Event, Places, Query, ReadSummary, Reader, Result, SliceLength, Window};
+use annals_merger::{
+    Analysis, Event, Pass, Places, Query, ReadSummary, Reader, Result, SliceLength, Window,
+};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::bins::{bin_of, bin_start, bounded};
 use crate::losses::concerns;
-use crate::state::{EventState, fold_events};
 
 /// Intervals that may be open at one time; begins beyond that are left out.
 pub const MOST_OPEN_INTERVALS: usize = 1 << 22;
@@ -305,10 +306,11 @@ impl IntervalState<'_> {
     }
 }
 
-impl EventState for IntervalState<'_> {
+impl Analysis for IntervalState<'_> {
+    const PASS: Pass = Pass::Events;
     const SLICES: SliceLength = SliceLength::Short;
 
-    fn add(&mut self, event: &Event<'_>) {
+    fn event(&mut self, event: &Event<'_>) {
         let shared = self.shared;
         let Some(Use { pair, is_begin }) = shared.uses.get(&event.event_type()).copied() else {
             return;
@@ -434,7 +436,7 @@ pub fn intervals(
         keys: Vec::new(),
         items: Vec::new(),
     };
-    let (mut state, summary) = fold_events(reader, query, types, new)?;
+    let (mut state, summary) = reader.run(&query.of_event_types(types), new)?;
     state.flush();
     let mut paired = state.paired.unwrap_or_default();
     for pair in 0..pairs.len() {

@@ -52,12 +52,12 @@ mod region_rows;
 mod region_statistics;
 mod row;
 mod short_calls;
-mod state;
 mod thread_work;
 mod time_profile;
 mod wait_states;
 mod waits;
 
+pub use annals_merger::{Analysis, Pass, SliceLength};
 pub use bins::{bin_of, bin_start, bounded};
 pub use call_paths::CallPaths;
 pub use call_tree::{TreeCounter, TreeNode, call_tree};
@@ -105,7 +105,6 @@ pub use row::{
     Column, Get, Heading, OUTSIDE, Row, Unit, Value, data_columns, joined_path, put_columns,
 };
 pub use short_calls::ShortCalls;
-pub use state::{CallState, EventState, fold_calls, fold_events};
 pub use thread_work::{RegionWork, ThreadTimes, is_mostly_silent, silent_times, thread_work};
 pub use time_profile::{TimeProfile, time_profile};
 pub use wait_states::{

@@ -11,16 +11,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use annals_format::{Definitions, EventTypeId, Histogram, OrderedChunk, ProcessId, RegionId, Role};
-use annals_merger::calls::{CallSink, Close, Frame};
 use annals_merger::{
-    CallAround, Message, MessageCounts, MessageEvents, MessageExtractor, MessagePairs, Places,
-    Query, ReadSummary, Reader, Result, Sink, SliceLength, Window,
+    Analysis, CallAround, Close, Frame, Message, MessageCounts, MessageEvents, MessageExtractor,
+    MessagePairs, Pass, Places, Query, ReadSummary, Reader, Result, SliceLength, Window,
 };
 use serde::Serialize;
 
 use crate::losses::concerns;
 use crate::mpi_coverage::MpiCoverage;
-use crate::state::{CallState, fold_calls};
 use crate::waits::{LateSide, LongestWaits, MessageWaits, Wait};
 
 /// The messages of a pair of ranks. Times in nanoseconds.
@@ -214,10 +212,9 @@ impl<V: FnMut(&Message)> MessageState<'_, V> {
     }
 }
 
-impl<V: FnMut(&Message)> CallSink for MessageState<'_, V> {
-    fn enter(&mut self, _: usize, _: &[Frame], _: RegionId, _: i64) -> u32 {
-        0
-    }
+impl<V: FnMut(&Message)> Analysis for MessageState<'_, V> {
+    const PASS: Pass = Pass::OrderedCalls;
+    const SLICES: SliceLength = SliceLength::Short;
 
     fn resume(&mut self, _: usize, _: &[Frame], _: RegionId, _: i64) -> u32 {
         Self::RESUMED
@@ -246,9 +243,7 @@ impl<V: FnMut(&Message)> CallSink for MessageState<'_, V> {
             self.left.push((call, time_ns));
         }
     }
-}
 
-impl<V: FnMut(&Message)> Sink for MessageState<'_, V> {
     fn ordered(&mut self, chunk: &OrderedChunk) {
         self.flush();
         let until_ns = self.shared.window.to_ns;
@@ -281,10 +276,6 @@ impl<V: FnMut(&Message)> Sink for MessageState<'_, V> {
             }
         }
     }
-}
-
-impl<V: FnMut(&Message) + Send> CallState for MessageState<'_, V> {
-    const SLICES: SliceLength = SliceLength::Short;
 
     fn merge(&mut self, later: Self) {
         self.flush();
@@ -331,7 +322,7 @@ pub fn for_each_message<V: FnMut(&Message) + Send>(
         touched: Vec::new(),
         left: Vec::new(),
     };
-    let (mut state, summary) = fold_calls(reader, &from_start(query), new)?;
+    let (mut state, summary) = reader.run(&from_start(query), new)?;
     state.flush();
     let counts = state.matched.map(|matched| matched.finish(&shared));
     Ok(Some((counts.unwrap_or_default(), summary)))

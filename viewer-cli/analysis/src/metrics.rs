@@ -1,13 +1,15 @@
 //! Values of metrics over time.
 
 use annals_format::{EventTypeId, StreamId, Value};
-use annals_merger::{Event, ExactSum, Places, Query, ReadSummary, Reader, Result, Window};
+use annals_merger::{
+    Analysis, Event, ExactSum, Pass, Places, Query, ReadSummary, Reader, Result, SliceLength,
+    Window,
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
 use crate::bins::{bin_of, bin_start, bounded};
 use crate::losses::concerns;
-use crate::state::{EventState, fold_events};
 
 /// The values in a part of the window.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -136,8 +138,11 @@ struct MetricState<'a> {
     series: FxHashMap<(EventTypeId, StreamId), Series>,
 }
 
-impl EventState for MetricState<'_> {
-    fn add(&mut self, event: &Event<'_>) {
+impl Analysis for MetricState<'_> {
+    const PASS: Pass = Pass::Events;
+    const SLICES: SliceLength = SliceLength::Long;
+
+    fn event(&mut self, event: &Event<'_>) {
         let Some(at) = self.types.get(&event.event_type()) else {
             return;
         };
@@ -202,7 +207,7 @@ pub fn metrics(
         parts,
         series: FxHashMap::default(),
     };
-    let (state, summary) = fold_events(reader, query, types.keys().copied(), new)?;
+    let (state, summary) = reader.run(&query.of_event_types(types.keys().copied()), new)?;
     let mut all: Vec<_> = state.series.into_iter().collect();
     all.sort_unstable_by_key(|(key, _)| *key);
     let losses = summary.losses.iter();

@@ -6,8 +6,7 @@
 
 use annals_format::names::property;
 use annals_format::{Definitions, Ended, ProcessId, RegionId};
-use annals_merger::calls::{CallSink, Close, Frame};
-use annals_merger::{Calls, Query, Reader, Result, Sink, Window};
+use annals_merger::{Analysis, Calls, Close, Frame, Query, Reader, Result, Window};
 use rustc_hash::FxHashSet;
 use serde::Serialize;
 
@@ -47,7 +46,7 @@ struct Ends {
     unended: FxHashSet<ProcessId>,
 }
 
-impl CallSink for Ends {
+impl Analysis for Ends {
     fn enter(&mut self, lane: usize, _: &[Frame], region: RegionId, time_ns: i64) -> u32 {
         if self.end.contains(&region) {
             if let Some(process) = self.process_of.get(lane) {
@@ -64,10 +63,6 @@ impl CallSink for Ends {
             self.first_started_ns = Some(first.min(time_ns));
         }
     }
-}
-
-impl Sink for Ends {
-    const BY_LOCATION: bool = true;
 }
 
 fn regions(definitions: &Definitions, names: &[&str]) -> FxHashSet<RegionId> {

@@ -5,14 +5,14 @@
 //! longest. A call that continues from slice to slice of the trace adds up its parts when the slices are merged.
 
 use annals_format::{LocationId, RegionId};
-use annals_merger::calls::{CallSink, Close, Frame};
-use annals_merger::{Calls, Query, ReadSummary, Reader, Result, Sink, Window};
+use annals_merger::{
+    Analysis, Calls, Close, Frame, Query, ReadSummary, Reader, Result, SliceLength, Window,
+};
 use serde::Serialize;
 
 use crate::bins::bounded;
 use crate::locations::LocationNames;
 use crate::region_kinds::{RegionKind, RegionKinds};
-use crate::state::{CallState, fold_calls};
 
 /// Number of the longest calls that are kept: of useful regions, and of all others.
 pub const MOST_LONG_CALLS: usize = 20;
@@ -212,7 +212,9 @@ impl OverviewState<'_> {
     }
 }
 
-impl CallSink for OverviewState<'_> {
+impl Analysis for OverviewState<'_> {
+    const SLICES: SliceLength = SliceLength::Long;
+
     #[inline]
     fn enter(&mut self, location: usize, around: &[Frame], region: RegionId, time_ns: i64) -> u32 {
         self.open(location, around, region, time_ns)
@@ -262,13 +264,7 @@ impl CallSink for OverviewState<'_> {
             self.add(call);
         }
     }
-}
 
-impl Sink for OverviewState<'_> {
-    const BY_LOCATION: bool = true;
-}
-
-impl CallState for OverviewState<'_> {
     fn merge(&mut self, later: Self) {
         for (row, of_later) in self.rows.iter_mut().zip(&later.rows) {
             for (times, more) in row.iter_mut().zip(of_later) {
@@ -340,7 +336,7 @@ pub fn call_overview(
         useful: Longest::default(),
         others: Longest::default(),
     };
-    let (mut state, summary) = fold_calls(reader, query, new)?;
+    let (mut state, summary) = reader.run(query, new)?;
     // These were open where the window begins.
     let ended: Vec<EndedCall> = state
         .locations

@@ -8,13 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use annals_format::{
     CallStatistics, Definitions, LocationId, ProcessId, RegionId, TraceChunk, TraceLoss,
 };
-use annals_merger::calls::{CallSink, Close, Frame};
 use annals_merger::{
-    Calls, Places, Query, ReadSummary, Reader, RegionCounter, Result, Sink, SliceLength, Window,
+    Analysis, Calls, Close, Frame, Places, Query, ReadSummary, Reader, RegionCounter, Result,
+    SliceLength, Window,
 };
 
 use crate::losses::concerns;
-use crate::state::{CallState, fold_calls};
 
 /// What statistics are grouped by, in addition to the region.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -98,7 +97,9 @@ struct Counter<'a> {
     ruled: Vec<u64>,
 }
 
-impl CallSink for Counter<'_> {
+impl Analysis for Counter<'_> {
+    const SLICES: SliceLength = SliceLength::AnyOrder;
+
     #[inline]
     fn enter(&mut self, location: usize, frames: &[Frame], region: RegionId, time_ns: i64) -> u32 {
         self.counter.enter(location, frames, region, time_ns)
@@ -125,10 +126,6 @@ impl CallSink for Counter<'_> {
     fn unmatched(&mut self, location: usize, region: RegionId, time_ns: i64) {
         self.counter.unmatched(location, region, time_ns);
     }
-}
-
-impl Sink for Counter<'_> {
-    const BY_LOCATION: bool = true;
 
     fn chunk(&mut self, chunk: &TraceChunk) {
         if self.counts_events {
@@ -147,10 +144,6 @@ impl Sink for Counter<'_> {
         }
         self.ruled[slot] += u64::from(self.window.contains(time_ns));
     }
-}
-
-impl CallState for Counter<'_> {
-    const SLICES: SliceLength = SliceLength::AnyOrder;
 
     fn merge(&mut self, later: Self) {
         let slots = self.counter.slots_of(&later.counter);
@@ -247,7 +240,7 @@ fn count(
         counter: RegionCounter::new(window, group_of.clone()),
         ruled: Vec::new(),
     };
-    let (counter, summary) = fold_calls(reader, query, new)?;
+    let (counter, summary) = reader.run(query, new)?;
     let ruled = counter.ruled.into_iter().chain(std::iter::repeat(0));
     let counted = counter.counter.finish().zip(ruled);
     let mut statistics: Statistics = counted

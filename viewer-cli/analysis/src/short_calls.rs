@@ -7,13 +7,11 @@
 use std::collections::BTreeMap;
 
 use annals_format::RegionId;
-use annals_merger::calls::{CallSink, Close, Frame};
-use annals_merger::{Calls, Query, Reader, Result, Sink, SliceLength, Window};
+use annals_merger::{Analysis, Calls, Frame, Query, Reader, Result, SliceLength, Window};
 use rustc_hash::FxHashMap;
 
 use crate::recording_cost::call_cost_ns;
 use crate::region_statistics::{Group, Grouping, RegionStats, Statistics};
-use crate::state::{CallState, fold_calls};
 
 /// What is known of short calls where most calls are short.
 #[derive(Clone, PartialEq, Default, Debug)]
@@ -63,7 +61,7 @@ pub(crate) fn short_calls(
         window: query.window(),
         calls: FxHashMap::default(),
     };
-    let (callees, _) = fold_calls(reader, query, new)?;
+    let (callees, _) = reader.run(query, new)?;
     let mut calls: BTreeMap<(Group, RegionId), u64> = BTreeMap::new();
     for ((location, region), made) in callees.calls {
         let group = Group::of(definitions, grouping, locations[location]);
@@ -86,7 +84,9 @@ struct Callees {
     calls: FxHashMap<(usize, RegionId), u64>,
 }
 
-impl CallSink for Callees {
+impl Analysis for Callees {
+    const SLICES: SliceLength = SliceLength::AnyOrder;
+
     fn enter(&mut self, location: usize, frames: &[Frame], _: RegionId, time_ns: i64) -> u32 {
         if let Some(caller) = frames.last() {
             let made = self.calls.entry((location, caller.region)).or_default();
@@ -98,16 +98,6 @@ impl CallSink for Callees {
     fn resume(&mut self, _: usize, _: &[Frame], _: RegionId, _: i64) -> u32 {
         0
     }
-
-    fn close(&mut self, _: usize, _: &[Frame], _: &Frame, _: i64, _: Close) {}
-}
-
-impl Sink for Callees {
-    const BY_LOCATION: bool = true;
-}
-
-impl CallState for Callees {
-    const SLICES: SliceLength = SliceLength::AnyOrder;
 
     fn merge(&mut self, later: Self) {
         for (key, made) in later.calls {

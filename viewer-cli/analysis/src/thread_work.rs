@@ -7,8 +7,7 @@
 use std::collections::BTreeMap;
 
 use annals_format::{Definitions, LocationId, ProcessId, RegionId};
-use annals_merger::calls::{CallSink, Close, Frame};
-use annals_merger::{Calls, Query, Reader, Result, Sink, SliceLength, Window};
+use annals_merger::{Analysis, Calls, Close, Frame, Query, Reader, Result, SliceLength, Window};
 
 use serde::Serialize;
 
@@ -16,7 +15,6 @@ use crate::event_loop::{is_await, task_locations};
 use crate::locations::LocationNames;
 use crate::region_kinds::{RegionKind, RegionKinds};
 use crate::region_statistics::{Group, Grouping, Statistics};
-use crate::state::{CallState, fold_calls};
 
 /// Number of stays of a location that are kept, the longest.
 const MOST_STAYS: usize = 64;
@@ -88,7 +86,9 @@ struct Threads {
     threads: Vec<Thread>,
 }
 
-impl CallSink for Threads {
+impl Analysis for Threads {
+    const SLICES: SliceLength = SliceLength::AnyOrder;
+
     fn enter(&mut self, location: usize, _: &[Frame], _: RegionId, time_ns: i64) -> u32 {
         self.threads[location].note(time_ns);
         0
@@ -110,14 +110,6 @@ impl CallSink for Threads {
         self.threads[location].is_open |= how == Close::Open;
         self.threads[location].note(end_ns);
     }
-}
-
-impl Sink for Threads {
-    const BY_LOCATION: bool = true;
-}
-
-impl CallState for Threads {
-    const SLICES: SliceLength = SliceLength::AnyOrder;
 
     fn merge(&mut self, later: Self) {
         for (thread, later) in self.threads.iter_mut().zip(later.threads) {
@@ -148,7 +140,7 @@ pub fn thread_work(
         window: query.window(),
         threads: vec![Thread::default(); locations.len()],
     };
-    let (state, _) = fold_calls(reader, query, new)?;
+    let (state, _) = reader.run(query, new)?;
     let process = |id: LocationId| definitions.locations.get(&id).map(|of| of.process);
     // When the threads of a process that ended began and ended.
     let mut lives: BTreeMap<Option<ProcessId>, Vec<(i64, i64)>> = BTreeMap::new();

@@ -1,12 +1,10 @@
 //! Time of regions in the parts of a window.
 
 use annals_format::RegionId;
-use annals_merger::calls::{CallSink, Close, Frame};
-use annals_merger::{Query, ReadSummary, Reader, Result, Sink, Window};
+use annals_merger::{Analysis, Frame, Query, ReadSummary, Reader, Result, SliceLength, Window};
 use rustc_hash::FxHashMap;
 
 use crate::bins::bounded;
-use crate::state::{CallState, fold_calls};
 
 /// Times of regions in parts of a window that are equally long.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,10 +38,8 @@ impl Times<'_> {
     }
 }
 
-impl CallSink for Times<'_> {
-    fn enter(&mut self, _: usize, _: &[Frame], _: RegionId, _: i64) -> u32 {
-        0
-    }
+impl Analysis for Times<'_> {
+    const SLICES: SliceLength = SliceLength::Long;
 
     fn spend(&mut self, _: usize, frames: &[Frame], from_ns: i64, to_ns: i64) {
         if let Some(innermost) = frames.last()
@@ -53,12 +49,6 @@ impl CallSink for Times<'_> {
         }
     }
 
-    fn close(&mut self, _: usize, _: &[Frame], _: &Frame, _: i64, _: Close) {}
-}
-
-impl Sink for Times<'_> {}
-
-impl CallState for Times<'_> {
     fn merge(&mut self, later: Self) {
         for (region, times) in later.regions {
             match self.regions.get_mut(&region) {
@@ -98,7 +88,7 @@ pub fn time_profile(
         edges_ns: &edges_ns,
         regions: FxHashMap::default(),
     };
-    let (times, summary) = fold_calls(reader, &query.within(window), new)?;
+    let (times, summary) = reader.run(&query.within(window), new)?;
     let mut regions: Vec<_> = times.regions.into_iter().collect();
     regions.sort_unstable_by_key(|(region, _)| *region);
     let profile = TimeProfile { edges_ns, regions };

@@ -23,10 +23,9 @@ mod threads;
 use std::sync::{Arc, Mutex};
 
 use annals_format::{Definitions, OrderedChunk, ProcessId, Reference, RegionId, Role};
-use annals_merger::calls::{CallSink, Close, Frame};
 use annals_merger::{
-    CallAround, MessageCounts, MessageEvents, MessageExtractor, Query, ReadSummary, Reader, Result,
-    Sink, SliceLength, Window,
+    Analysis, CallAround, Close, Frame, MessageCounts, MessageEvents, MessageExtractor, Pass,
+    Query, ReadSummary, Reader, Result, SliceLength, Window,
 };
 use rustc_hash::FxHashMap;
 use serde::{Serialize, Serializer};
@@ -42,7 +41,6 @@ use crate::call_paths::CallPaths;
 use crate::losses::concerns;
 use crate::mpi_functions::MpiFunctions;
 use crate::region_kinds::{RegionKind, RegionKinds, ThreadConstruct};
-use crate::state::{CallState, fold_calls};
 
 /// Why a call waits. The formulas are those of the functions [`late_sender`](crate::late_sender),
 /// [`late_receiver`](crate::late_receiver) and [`collective_waits`](crate::collective_waits); those of fences and barriers of
@@ -523,7 +521,10 @@ impl<V: WaitObserver> SliceState<'_, V> {
     }
 }
 
-impl<V: WaitObserver> CallSink for SliceState<'_, V> {
+impl<V: WaitObserver> Analysis for SliceState<'_, V> {
+    const PASS: Pass = Pass::OrderedCalls;
+    const SLICES: SliceLength = SliceLength::Short;
+
     fn enter(&mut self, location: usize, frames: &[Frame], region: RegionId, at_ns: i64) -> u32 {
         let is_mpi = self.is_mpi(region);
         // Calls of MPI whose leaves are lost are not around this one.
@@ -634,6 +635,106 @@ impl<V: WaitObserver> CallSink for SliceState<'_, V> {
                 ..call_of(location, around.len(), frame)
             };
             self.step_of_thread(location, ThreadStep::LeaveBarrier(left));
+        }
+    }
+
+    fn ordered(&mut self, chunk: &OrderedChunk) {
+        self.flush();
+        self.last_event = None;
+        let until_ns = self.shared.window.to_ns;
+        self.shared
+            .extractor
+            .extract(chunk, until_ns, &mut self.events);
+    }
+
+    fn other(&mut self, location: usize, frames: &[Frame], chunk: &OrderedChunk, event: usize) {
+        self.last_event = Some(event);
+        self.see(location, chunk.time_ns(event));
+        if let Some(lock) = self.shared.locks.event(chunk, event) {
+            self.lock(location, frames, chunk.time_ns(event), lock);
+            return;
+        }
+        if self.locations[location].open.is_none() {
+            let event_type = chunk.columns(event).event_type;
+            let is_message = self.shared.extractor.is_message(event_type);
+            if is_message && self.shared.has_mpi && self.shared.has_losses {
+                self.locations[location].orphans.orphan();
+            }
+            let Some(frame) = frames.last() else { return };
+            if self.shared.has_mpi || !is_message {
+                return;
+            }
+            let (depth, path) = (frames.len() - 1, frame.tag);
+            self.open(location, depth, frame.region, path, frame.entered_ns);
+        }
+        if let Some(key) = self
+            .shared
+            .fences
+            .fence(self.shared.definitions, chunk, event)
+        {
+            self.fence(location, frames, key);
+            return;
+        }
+        let of = &mut self.locations[location];
+        let Some(open) = &mut of.open else { return };
+        let frame = frames.get(open.call.depth as usize);
+        let call = CallAround {
+            is_uncertain: frame.is_none_or(|frame| frame.is_uncertain),
+            ..open.call
+        };
+        if let Some(request) = self.shared.send_ends.request(chunk, event) {
+            let request = (self.shared.processes[location], request);
+            self.end_send(location, call, request);
+            return;
+        }
+        let of = &mut self.locations[location];
+        let Some(open) = &mut of.open else { return };
+        let Some(number) = self.events.set_call(event, call) else {
+            return;
+        };
+        let had_events = std::mem::replace(&mut open.has_events, true);
+        if self.events.is_send(number) {
+            open.sends.push(number);
+        }
+        if !had_events {
+            self.step_of_work(location, number);
+        }
+    }
+
+    fn merge(&mut self, mut later: Self) {
+        self.flush();
+        let Some(engine) = self.engine.as_mut() else {
+            return;
+        };
+        let numbers = engine.paths.add(&later.paths);
+        let new = |path: u32| numbers.get(path as usize).copied().unwrap_or(path);
+        later.events.map_call_tags(new);
+        for call in later.steps.iter_mut().filter_map(Step::call_mut) {
+            call.tag = new(call.tag);
+        }
+        let works = later.locations.iter_mut().flat_map(|of| &mut of.work);
+        works
+            .chain(&mut later.work)
+            .for_each(|work| work.0 = new(work.0));
+        engine.run(&mut later.events, &later.steps, &later.work);
+        for (location, of) in later.locations.iter().enumerate() {
+            engine.work(location, of.quick, &of.work);
+        }
+        for (times, later) in self.locations.iter_mut().zip(&later.locations) {
+            times.orphans.merge(&later.orphans);
+            let (times, later) = (&mut times.times, &later.times);
+            times.mpi_ns += later.mpi_ns;
+            times.idle_ns += later.idle_ns;
+            times.polling_ns += later.polling_ns;
+            times.is_unfinished |= later.is_unfinished;
+            times.in_regions_ns = match (times.in_regions_ns, later.in_regions_ns) {
+                (Some(one), Some(other)) => Some(one + other),
+                (known, other) => known.or(other),
+            };
+            times.span_ns = match (times.span_ns, later.span_ns) {
+                (Some((from_ns, _)), Some((_, to_ns))) => Some((from_ns, to_ns)),
+                (known, other) => known.or(other),
+            };
         }
     }
 }
@@ -824,112 +925,6 @@ impl<V: WaitObserver> SliceState<'_, V> {
     }
 }
 
-impl<V: WaitObserver> Sink for SliceState<'_, V> {
-    fn ordered(&mut self, chunk: &OrderedChunk) {
-        self.flush();
-        self.last_event = None;
-        let until_ns = self.shared.window.to_ns;
-        self.shared
-            .extractor
-            .extract(chunk, until_ns, &mut self.events);
-    }
-
-    fn other(&mut self, location: usize, frames: &[Frame], chunk: &OrderedChunk, event: usize) {
-        self.last_event = Some(event);
-        self.see(location, chunk.time_ns(event));
-        if let Some(lock) = self.shared.locks.event(chunk, event) {
-            self.lock(location, frames, chunk.time_ns(event), lock);
-            return;
-        }
-        if self.locations[location].open.is_none() {
-            let event_type = chunk.columns(event).event_type;
-            let is_message = self.shared.extractor.is_message(event_type);
-            if is_message && self.shared.has_mpi && self.shared.has_losses {
-                self.locations[location].orphans.orphan();
-            }
-            let Some(frame) = frames.last() else { return };
-            if self.shared.has_mpi || !is_message {
-                return;
-            }
-            let (depth, path) = (frames.len() - 1, frame.tag);
-            self.open(location, depth, frame.region, path, frame.entered_ns);
-        }
-        if let Some(key) = self
-            .shared
-            .fences
-            .fence(self.shared.definitions, chunk, event)
-        {
-            self.fence(location, frames, key);
-            return;
-        }
-        let of = &mut self.locations[location];
-        let Some(open) = &mut of.open else { return };
-        let frame = frames.get(open.call.depth as usize);
-        let call = CallAround {
-            is_uncertain: frame.is_none_or(|frame| frame.is_uncertain),
-            ..open.call
-        };
-        if let Some(request) = self.shared.send_ends.request(chunk, event) {
-            let request = (self.shared.processes[location], request);
-            self.end_send(location, call, request);
-            return;
-        }
-        let of = &mut self.locations[location];
-        let Some(open) = &mut of.open else { return };
-        let Some(number) = self.events.set_call(event, call) else {
-            return;
-        };
-        let had_events = std::mem::replace(&mut open.has_events, true);
-        if self.events.is_send(number) {
-            open.sends.push(number);
-        }
-        if !had_events {
-            self.step_of_work(location, number);
-        }
-    }
-}
-
-impl<V: WaitObserver> CallState for SliceState<'_, V> {
-    const SLICES: SliceLength = SliceLength::Short;
-
-    fn merge(&mut self, mut later: Self) {
-        self.flush();
-        let Some(engine) = self.engine.as_mut() else {
-            return;
-        };
-        let numbers = engine.paths.add(&later.paths);
-        let new = |path: u32| numbers.get(path as usize).copied().unwrap_or(path);
-        later.events.map_call_tags(new);
-        for call in later.steps.iter_mut().filter_map(Step::call_mut) {
-            call.tag = new(call.tag);
-        }
-        let works = later.locations.iter_mut().flat_map(|of| &mut of.work);
-        works
-            .chain(&mut later.work)
-            .for_each(|work| work.0 = new(work.0));
-        engine.run(&mut later.events, &later.steps, &later.work);
-        for (location, of) in later.locations.iter().enumerate() {
-            engine.work(location, of.quick, &of.work);
-        }
-        for (times, later) in self.locations.iter_mut().zip(&later.locations) {
-            times.orphans.merge(&later.orphans);
-            let (times, later) = (&mut times.times, &later.times);
-            times.mpi_ns += later.mpi_ns;
-            times.idle_ns += later.idle_ns;
-            times.polling_ns += later.polling_ns;
-            times.is_unfinished |= later.is_unfinished;
-            times.in_regions_ns = match (times.in_regions_ns, later.in_regions_ns) {
-                (Some(one), Some(other)) => Some(one + other),
-                (known, other) => known.or(other),
-            };
-            times.span_ns = match (times.span_ns, later.span_ns) {
-                (Some((from_ns, _)), Some((_, to_ns))) => Some((from_ns, to_ns)),
-                (known, other) => known.or(other),
-            };
-        }
-    }
-}
-
 /// Finds the waits of the calls in the query's window, from the trace's beginning on. The observer receives each that a
 /// location of the query had. Of a wait that begins or ends outside of the window, the part inside counts.
 ///
@@ -1018,7 +1013,7 @@ fn read<V: WaitObserver>(
         from_ns: i64::MIN,
         ..query.window()
     });
-    let (mut state, summary) = fold_calls(reader, &from_start, new)?;
+    let (mut state, summary) = reader.run(&from_start, new)?;
     state.flush();
     let mut locations: Vec<LocationTimes> = state.locations.iter().map(|of| of.times).collect();
     let Some(engine) = state.engine else {

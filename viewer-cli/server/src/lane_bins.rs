@@ -5,10 +5,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use annals_analysis::{CallState, fold_calls};
 use annals_format::{LaneKey, LaneKind, LocationId, OverviewDensity, OverviewRow, RegionId};
-use annals_merger::calls::{CallSink, Close, Ending, Frame};
-use annals_merger::{LaneGroups, Query, Reader, Result, Sink, Window};
+use annals_merger::{
+    Analysis, Close, Ending, Frame, LaneGroups, Query, Reader, Result, SliceLength, Window,
+};
 use rustc_hash::FxHashMap;
 
 /// Bins of one level that follow each other.
@@ -345,10 +345,8 @@ struct LaneSums<'a> {
     sums: Vec<Option<LaneSum>>,
 }
 
-impl CallSink for LaneSums<'_> {
-    fn enter(&mut self, _: usize, _: &[Frame], _: RegionId, _: i64) -> u32 {
-        0
-    }
+impl Analysis for LaneSums<'_> {
+    const SLICES: SliceLength = SliceLength::Long;
 
     #[inline]
     fn close(&mut self, location: usize, around: &[Frame], frame: &Frame, end_ns: i64, how: Close) {
@@ -369,13 +367,7 @@ impl CallSink for LaneSums<'_> {
             }
         }
     }
-}
 
-impl Sink for LaneSums<'_> {
-    const BY_LOCATION: bool = true;
-}
-
-impl CallState for LaneSums<'_> {
     fn merge(&mut self, later: Self) {
         for (sum, later) in self.sums.iter_mut().zip(later.sums) {
             if let (Some(sum), Some(later)) = (sum, later) {
@@ -595,7 +587,7 @@ fn read_lanes(
             .map(|wanted| (!wanted.is_empty()).then(|| LaneSum::new(range, wanted)))
             .collect(),
     };
-    let (state, _) = fold_calls(reader, &query, new)?;
+    let (state, _) = reader.run(&query, new)?;
     let finished = state.sums.into_iter();
     Ok(finished
         .map(|sum| sum.map_or_else(Vec::new, LaneSum::finish))

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use annals_analysis::{bin_of, bin_start};
 use annals_format::{Definitions, RegionId};
-use annals_merger::calls::{CallSink, Close, Frame};
-use annals_merger::{Query, Reader, Sink, Window};
+use annals_merger::{Analysis, Close, Frame, Query, Reader, Window};
 use rustc_hash::FxHashSet;
 
 use super::layout::{LaneRow, LaneWait, Run};
@@ -204,7 +203,7 @@ impl<'a> Bars<'a> {
     }
 }
 
-impl CallSink for Bars<'_> {
+impl Analysis for Bars<'_> {
     fn enter(&mut self, _: usize, frames: &[Frame], region: RegionId, _: i64) -> u32 {
         let around = frames.last();
         let level = around.map(Tag::of);
@@ -250,10 +249,6 @@ impl CallSink for Bars<'_> {
             self.std_calls += is_here;
         }
     }
-}
-
-impl Sink for Bars<'_> {
-    const BY_LOCATION: bool = true;
 }
 
 /// Returns the regions of standard libraries, or none if the filter chooses regions.

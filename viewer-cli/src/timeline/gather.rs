@@ -60,7 +60,8 @@ impl Layout {
             calls.run(opened, &mut bars)?
         } else {
             calls.read(opened, &mut bars, |chunk, _| {
-                metrics.add_chunk(chunk, window, columns, &lanes_of_streams);
+                metrics.add_chunk(&chunk, window, columns, &lanes_of_streams);
+                Ok(())
             })?
         };
         note_hidden(&bars, &metrics, request.levels, &mut notes);

@@ -4,8 +4,7 @@ use std::io::Write as _;
 use std::ops::ControlFlow;
 
 use annals_format::RegionId;
-use annals_merger::calls::{CallSink, Close, Frame};
-use annals_merger::{Calls, Sink, Window};
+use annals_merger::{Analysis, Calls, Close, Frame, Window};
 
 use super::Shown;
 use super::search::stretch;
@@ -50,11 +49,7 @@ struct Gatherer {
     more: u64,
 }
 
-impl CallSink for Gatherer {
-    fn enter(&mut self, _: usize, _: &[Frame], _: RegionId, _: i64) -> u32 {
-        0
-    }
-
+impl Analysis for Gatherer {
     fn close(
         &mut self,
         location: usize,
@@ -79,10 +74,6 @@ impl CallSink for Gatherer {
             is_uncertain: frame.is_uncertain,
         });
     }
-}
-
-impl Sink for Gatherer {
-    const BY_LOCATION: bool = true;
 }
 
 /// Gathers what a lane has in a column.

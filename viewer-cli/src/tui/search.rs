@@ -69,10 +69,8 @@ impl<'a> Wanted<'a> {
 
     /// Returns the first event in a window, or the last.
     fn find(&self, window: Window, is_forward: bool) -> anyhow::Result<Option<Hit>> {
-        let mut query = self.shown.filter.within(window);
-        query
-            .set_event_types(self.types.union(&self.enters).copied())
-            .clear_regions();
+        let types = self.types.union(&self.enters).copied();
+        let query = self.shown.filter.within(window).of_event_types(types);
         let mut found = None;
         self.shown.opened.for_each_event(&query, |event| {
             let name = self.name_of(event);

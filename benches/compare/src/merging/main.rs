@@ -19,7 +19,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use annals_merger::{
-    Event, MergeOptions, Query, Reader, SliceLength, Value, keep_freed_memory, no_progress,
+    Analysis, Event, MergeOptions, Pass, Query, Reader, SliceLength, Value, keep_freed_memory, no_progress,
 };
 use clap::{Parser, Subcommand};
 
@@ -174,8 +174,11 @@ struct Sums {
     times: u64,
 }
 
-impl Sums {
-    fn add(&mut self, event: &Event<'_>) {
+impl Analysis for Sums {
+    const PASS: Pass = Pass::Events;
+    const SLICES: SliceLength = SliceLength::Long;
+
+    fn event(&mut self, event: &Event<'_>) {
         let point = event.event_type().get().checked_sub(synthetic::POINTS);
         let point = point.filter(|point| *point < 4).unwrap_or(0);
         let elements = event.elements().filter_map(Value::as_integer);
@@ -200,11 +203,11 @@ fn read(trace: &Path, slices: bool, jobs: usize) -> Result<Sums, String> {
     let query = Query::new();
     let mut sums = Sums::default();
     let read = if slices {
-        let read = reader.fold_events(&query, SliceLength::Long, |_| Sums::default(), Sums::add, |all, one| all.merge(one));
+        let read = reader.run(&query, |_| Sums::default());
         read.map(|(found, _)| sums = found)
     } else {
         let read = reader.for_each_event(&query, |event| {
-            sums.add(event);
+            sums.event(event);
             ControlFlow::Continue(())
         });
         read.map(drop)

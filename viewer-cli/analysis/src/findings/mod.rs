@@ -161,7 +161,7 @@ fn read(reader: &Reader) -> Result<Evidence<'_>> {
     let mut calls = Calls::new(definitions, &Query::new());
     let mut standing = Standing::new(definitions, calls.locations());
     let locations = calls.locations().to_vec();
-    let summary = calls.read(reader, &mut standing, |_, _| {})?;
+    let summary = calls.run(reader, &mut standing)?;
     standing.cut(&locations, &reader.newest_from());
     Ok(Evidence::new(
         standing,

@@ -8,8 +8,7 @@ use annals_format::{
     Definitions, EventTypeId, LocationId, ObjectId, OrderedChunk, ProcessId, RegionId, Role,
     StreamId,
 };
-use annals_merger::calls::{CallSink, Close, Frame};
-use annals_merger::{ByStream, Peers, Sink, TraceLoss};
+use annals_merger::{Analysis, ByStream, Close, Frame, Pass, Peers, TraceLoss};
 use rustc_hash::FxHashMap;
 
 use crate::collectives::RANGE;
@@ -547,7 +546,9 @@ fn signature(
     }
 }
 
-impl CallSink for Standing<'_> {
+impl Analysis for Standing<'_> {
+    const PASS: Pass = Pass::OrderedCalls;
+
     fn enter(&mut self, location: usize, frames: &[Frame], region: RegionId, time_ns: i64) -> u32 {
         let is_mpi = self.is_mpi(region);
         let is_outer = is_mpi && !self.has_mpi(frames);
@@ -635,9 +636,7 @@ impl CallSink for Standing<'_> {
             self.progress(location, time_ns);
         }
     }
-}
 
-impl Sink for Standing<'_> {
     fn ordered(&mut self, chunk: &OrderedChunk) {
         for (_, loss) in chunk.losses() {
             self.note_loss(loss);

@@ -215,7 +215,7 @@ impl Exporter for Chrome<'_> {
         if call.is_uncertain {
             args.insert("uncertain".to_owned(), true.into());
         }
-        if call.how != annals_merger::calls::Close::Left {
+        if call.how != annals_merger::Close::Left {
             args.insert("ended".to_owned(), ending(call.how).into());
         }
         if call.begin_ns < self.context.window.from_ns {

@@ -5,8 +5,9 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use annals_format::{Definitions, LocationId, RegionId, StreamId, TraceLoss};
-use annals_merger::calls::{Close, Frame};
-use annals_merger::{ChunkEvents, Places, Query, ReadSummary, Reader, StreamPlace, Window};
+use annals_merger::{
+    ChunkEvents, Close, Frame, Places, Query, ReadSummary, Reader, StreamPlace, Window,
+};
 
 /// Marks an event that belongs to no message.
 pub(crate) const NO_MESSAGE: u64 = u64::MAX;

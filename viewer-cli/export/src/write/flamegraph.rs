@@ -1,7 +1,6 @@
 //! A flame graph (SVG) of the folded stacks; losses are shown below its title.
 
-use annals_merger::Sums;
-use annals_merger::calls::Frame;
+use annals_merger::{Frame, Sums};
 use inferno::flamegraph::{Options, from_lines};
 
 use crate::write::exporter::{Ending, Exporter, Wants};

@@ -11,7 +11,7 @@ use crate::Root;
 use crate::text::safe;
 use crate::write::exporter::{Context, Ending, Exporter, Wants};
 use crate::write::output::Output;
-use annals_merger::calls::Frame;
+use annals_merger::Frame;
 
 /// Call paths, at most; time of others is that of their callers.
 const MOST_PATHS: usize = 1 << 20;

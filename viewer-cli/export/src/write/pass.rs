@@ -4,10 +4,9 @@
 use std::sync::Arc;
 
 use annals_format::{EventTypeId, OrderedChunk, RegionId, Role, TraceLoss};
-use annals_merger::calls::{CallSink, Close, Frame};
 use annals_merger::{
-    Calls, ChunkEvents, MergeError, MessageCounts, MessageEvents, MessageExtractor, MessagePairs,
-    Query, ReadSummary, Reader, Sink,
+    Analysis, Calls, ChunkEvents, Close, Frame, MergeError, MessageCounts, MessageEvents,
+    MessageExtractor, MessagePairs, Query, ReadSummary, Reader,
 };
 use rustc_hash::FxHashMap;
 
@@ -171,7 +170,7 @@ impl Driver<'_> {
     }
 }
 
-impl CallSink for Driver<'_> {
+impl Analysis for Driver<'_> {
     fn enter(&mut self, location: usize, frames: &[Frame], region: RegionId, time_ns: i64) -> u32 {
         if !self.wants.calls {
             return 0;
@@ -271,8 +270,6 @@ impl CallSink for Driver<'_> {
     }
 }
 
-impl Sink for Driver<'_> {}
-
 /// Reads the exported data once and passes it to an exporter; returns the summary of the read.
 ///
 /// # Errors
@@ -334,7 +331,7 @@ fn pass<'a>(
         })
     };
     let outcome = if is_of_calls || driver.messages.is_some() {
-        calls.read_until(opened, &mut driver, look)
+        calls.read(opened, &mut driver, look)
     } else {
         opened.for_each_chunk(window, |chunk| look(chunk, &mut driver))
     };

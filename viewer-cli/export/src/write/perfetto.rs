@@ -481,7 +481,7 @@ impl Exporter for Perfetto<'_> {
             if call.is_uncertain {
                 annotate("uncertain", annotation::BOOL, 1, out);
             }
-            if call.how != annals_merger::calls::Close::Left {
+            if call.how != annals_merger::Close::Left {
                 annotate_text("ended", ending(call.how), out);
             }
             if call.begin_ns < window.from_ns {

@@ -1,6 +1,6 @@
 //! The table of calls.
 
-use annals_merger::calls::Close;
+use annals_merger::Close;
 
 use super::ColumnType::{Flag, Integer, Name, Unsigned};
 use super::{Column, ExportedRow, choice, flag, integer, maybe_integer, maybe_unsigned};
