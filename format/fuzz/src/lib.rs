@@ -19,7 +19,7 @@ use annals_format::{
     decode_metrics, decode_overview, encode_tail, put_row_start, read_ints,
 };
 use annals_merger::{ClockOffsets, EventFilter, Plan, globs};
-use annals_recorder::{ENVIRONMENT, Options, Rules, Trigger};
+use annals_recorder::{Options, Rules, SETTINGS, Trigger};
 use annals_server::parameters::{self, Question, Request};
 
 use cost::bounded;
@@ -663,8 +663,8 @@ pub fn text(bytes: &[u8]) {
             };
             // A setting that is read out of a file is another matter.
             if let Some(value) = text.get(1..).filter(|value| !value.starts_with('@')) {
-                let name = ENVIRONMENT[usize::from(*which) % ENVIRONMENT.len()].0;
-                let _ = Options::new("run").set(name, OsStr::new(value));
+                let setting = &SETTINGS[usize::from(*which) % SETTINGS.len()];
+                let _ = Options::new("run").set(setting.variable, OsStr::new(value));
             }
         }
         _ => {
