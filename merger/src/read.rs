@@ -787,7 +787,7 @@ impl Reader {
                     let problems = input.recording.problems.iter();
                     problems.map(|problem| (input.path.clone(), problem.clone()))
                 });
-                let damage: Vec<_> = damage.collect();
+                let damage: Vec<_> = damage.chain(merged.damage).collect();
                 let has_reader_loss = merged.losses.iter().any(|loss| !loss.cause.is_dropped());
                 Ok(ReadSummary {
                     complete: report.complete,

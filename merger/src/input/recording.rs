@@ -190,11 +190,7 @@ impl InputRecording {
         let unusable_live = unusable_live.filter(|_| !is_live_used && !recording.has_footer);
         recording
             .problems
-            .extend(unusable_live.clone().map(|what| Problem {
-                offset: 0,
-                length: 0,
-                what,
-            }));
+            .extend(unusable_live.clone().map(|what| Problem::new(0, 0, what)));
         Ok(Self {
             path: path.to_owned(),
             live_path: is_live_used.then_some(live_path),

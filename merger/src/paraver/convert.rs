@@ -301,11 +301,7 @@ impl<'a> Conversion<'a> {
 
     fn problem(&mut self, offset: u64, what: String) {
         if self.problems.len() < MOST_PROBLEMS {
-            self.problems.push(Problem {
-                offset,
-                length: 0,
-                what,
-            });
+            self.problems.push(Problem::new(offset, 0, what));
         }
     }
 

@@ -125,11 +125,7 @@ impl OpenedTrace {
     pub(super) fn damaged(&self, outcome: &mut ReadSummary, offset: u64, error: &FormatError) {
         outcome.complete = false;
         outcome.has_skipped_now = true;
-        let problem = Problem {
-            offset,
-            length: 0,
-            what: error.to_string(),
-        };
+        let problem = Problem::unreadable(offset, 0, error);
         outcome.damage.push((self.path.clone(), problem));
     }
 

@@ -44,11 +44,7 @@ pub(crate) fn problem_of(
     what: impl std::fmt::Display,
 ) -> Problem {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    Problem {
-        offset,
-        length,
-        what: format!("{name}: {what}"),
-    }
+    Problem::new(offset, length, format!("{name}: {what}"))
 }
 
 /// Passes the chunks of a file of definitions to `take`, which returns how the chunk ends; notes what cannot be read.

@@ -138,7 +138,8 @@ fn open_location(stem: &Path, anchor: &Anchor, id: u64, expected: Option<u64>) -
         }
         Err(error) => {
             let mut scanned = Scanned::nothing();
-            scanned.problem(&path, 0, 0, with_cause(&error));
+            let problem = problem_of(&path, 0, 0, with_cause(&error));
+            scanned.problems.push(problem);
             scanned.lost.push(LostEvents {
                 before_part: 0,
                 key: None,
