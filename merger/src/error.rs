@@ -2,7 +2,7 @@
 
 use std::error::Error as _;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use annals_format::{FormatError, StreamId};
 
@@ -181,6 +181,23 @@ pub enum MergeError {
 }
 
 impl MergeError {
+    /// Returns how an error of the format becomes one of a file.
+    pub fn format(path: &Path) -> impl Fn(FormatError) -> Self + Copy {
+        move |error| Self::Format {
+            path: path.to_owned(),
+            error,
+        }
+    }
+
+    /// Returns how an I/O error becomes one of an operation on a file.
+    pub fn io(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Self + Copy {
+        move |source| Self::Io {
+            action,
+            path: path.to_owned(),
+            source,
+        }
+    }
+
     /// Returns the message without the path, for callers that print the path themselves.
     pub fn without_path(&self) -> String {
         match self {

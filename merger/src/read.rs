@@ -516,10 +516,7 @@ impl Reader {
         match &self.content {
             Content::Trace(opened) => {
                 let loaded = opened.trace.load_snapshot(&opened.file, at);
-                loaded.map_err(|source| MergeError::Format {
-                    path: opened.path.clone(),
-                    error: source,
-                })
+                loaded.map_err(MergeError::format(&opened.path))
             }
             Content::Recordings(_) => Ok(Snapshot::default()),
         }
@@ -543,10 +540,7 @@ impl Reader {
             return Ok(None);
         }
         let loaded = opened.trace.load_statistics(&opened.file);
-        loaded.map_err(|source| MergeError::Format {
-            path: opened.path.clone(),
-            error: source,
-        })
+        loaded.map_err(MergeError::format(&opened.path))
     }
 
     /// Returns the blocks of the overview. Recordings have none, and traces of slices.
@@ -577,10 +571,7 @@ impl Reader {
             return Ok(Vec::new());
         };
         let loaded = opened.trace.load_overview(&opened.file, at);
-        loaded.map_err(|source| MergeError::Format {
-            path: opened.path.clone(),
-            error: source,
-        })
+        loaded.map_err(MergeError::format(&opened.path))
     }
 
     /// Returns the messages of the overview: how many there are, and the blocks of their rows. `None` if it has none.
@@ -600,10 +591,7 @@ impl Reader {
             return Ok(Vec::new());
         };
         let loaded = opened.trace.load_messages(&opened.file, at);
-        loaded.map_err(|source| MergeError::Format {
-            path: opened.path.clone(),
-            error: source,
-        })
+        loaded.map_err(MergeError::format(&opened.path))
     }
 
     /// Returns the metrics of the overview: the blocks of their rows. `None` if it has none.
@@ -623,10 +611,7 @@ impl Reader {
             return Ok(Vec::new());
         };
         let loaded = opened.trace.load_metrics(&opened.file, at);
-        loaded.map_err(|source| MergeError::Format {
-            path: opened.path.clone(),
-            error: source,
-        })
+        loaded.map_err(MergeError::format(&opened.path))
     }
 
     /// Returns what is damaged in the parts of a trace that questions do not read.
@@ -638,10 +623,7 @@ impl Reader {
             return Ok(Vec::new());
         };
         let checked = opened.trace.check_rest(&opened.file);
-        checked.map_err(|source| MergeError::Format {
-            path: opened.path.clone(),
-            error: source,
-        })
+        checked.map_err(MergeError::format(&opened.path))
     }
 
     /// Returns the number of events in chunks that begin before a time; for recordings of all

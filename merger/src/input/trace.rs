@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use annals_format::{
     ANY_EVENT_TYPE, BootId, Cause, ClockError, ClockId, ClockKind, ClockMap, Definitions,
-    ErrorKnot, EventTypeId, FormatError, LossPoint, MapCursor, OrderHash, ProcessEnd, ProcessId,
-    ReadAt, RecordingId, Relation, StreamGroup, StreamId, StreamTotals, Trace, TraceChunk,
+    ErrorKnot, EventTypeId, LossPoint, MapCursor, OrderHash, ProcessEnd, ProcessId, ReadAt,
+    RecordingId, Relation, StreamGroup, StreamId, StreamTotals, Trace, TraceChunk,
     TraceChunkHeader, TraceLoss, UNBOUNDED,
 };
 use rustc_hash::FxHashMap;
@@ -43,10 +43,7 @@ impl InputTrace {
     /// # Errors
     /// If the file cannot be read or is not a trace.
     pub fn open(path: &Path) -> Result<Self> {
-        let format = |source: FormatError| MergeError::Format {
-            path: path.to_owned(),
-            error: source,
-        };
+        let format = MergeError::format(path);
         let file = FileAt::open(path)?;
         let mut trace = Trace::read(&file).map_err(format)?;
         let damaged = trace.check_rest(&file).map_err(format)?;

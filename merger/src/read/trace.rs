@@ -47,10 +47,7 @@ pub(super) struct RegionPlan {
 impl OpenedTrace {
     /// Opens a trace. Returns its definitions apart.
     pub(super) fn open(path: &Path) -> Result<(Definitions, Self)> {
-        let format = |source: FormatError| MergeError::Format {
-            path: path.to_owned(),
-            error: source,
-        };
+        let format = MergeError::format(path);
         let file = FileAt::open(path)?;
         let mut trace = Trace::read(&file).map_err(format)?;
         let bytes = file.len().map_err(format)?;

@@ -55,10 +55,7 @@ pub(crate) fn each_chunk(
     problems: &mut Vec<Problem>,
     mut take: impl FnMut(&[u8], u64, &mut Vec<Problem>) -> Option<ChunkEnd>,
 ) -> Result<bool> {
-    let format = |source| MergeError::Format {
-        path: path.to_owned(),
-        error: source,
-    };
+    let format = MergeError::format(path);
     let file = FileAt::open(path)?;
     let length = file.len().map_err(format)?;
     let mut buffer = Vec::new();
@@ -110,13 +107,6 @@ pub(crate) fn each_record(
         }
         records.end
     })
-}
-
-pub(crate) fn with_cause(error: &MergeError) -> String {
-    use std::error::Error;
-    error
-        .source()
-        .map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 pub(crate) fn disagreement(offset: u64) -> FormatError {
