@@ -94,7 +94,7 @@ impl FormatError {
         }
     }
 
-    /// Returns the message for a reader who is told `offset`: it names another one only.
+    /// Returns the message to be printed next to `offset`: it contains the error's offset only if that is another one.
     pub(crate) fn message_at(&self, offset: u64) -> String {
         match self.offset() {
             Some(own) if own != offset => self.to_string(),

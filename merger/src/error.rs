@@ -181,7 +181,7 @@ pub enum MergeError {
 }
 
 impl MergeError {
-    /// Returns how an error of the format becomes one of a file.
+    /// Returns a function that adds the path of the file to an error of the format.
     pub fn format(path: &Path) -> impl Fn(FormatError) -> Self + Copy {
         move |error| Self::Format {
             path: path.to_owned(),
@@ -189,7 +189,7 @@ impl MergeError {
         }
     }
 
-    /// Returns how an I/O error becomes one of an operation on a file.
+    /// Returns a function that adds the operation and the path of its file to an I/O error.
     pub fn io(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Self + Copy {
         move |source| Self::Io {
             action,

@@ -25,7 +25,7 @@ pub enum RecorderError {
     /// A setting has no usable value.
     #[error("{setting} is {expected}, not `{found}`")]
     Setting {
-        /// Which one: its environment variable, or for a part of its value what that is.
+        /// Its environment variable; `a rule` or `a trigger` if one was read without a variable.
         setting: &'static str,
         /// The expected value.
         expected: &'static str,

@@ -24,7 +24,7 @@ pub struct Setting {
     pub variable: &'static str,
     /// The name of `trace-cli record`'s option for it. `None` means that it has none.
     pub option: Option<&'static str>,
-    /// What its value is, in one word.
+    /// A word for the value in help texts, such as `SIZE`.
     pub value: &'static str,
     /// The meaning.
     pub help: &'static str,

@@ -33,7 +33,7 @@ pub(crate) struct StreamFindings {
     pub(crate) clamped: u64,
     /// The largest such move, nanoseconds.
     pub(crate) largest_clamp_ns: u64,
-    /// Why the first chunk that could not be decoded could not.
+    /// The error of the first chunk that could not be decoded.
     pub(crate) first_error: Option<String>,
     /// Blocks of the recording that could not be decoded, with the number of their events.
     pub(crate) unreadable: Vec<(Problem, u64)>,
