@@ -215,8 +215,8 @@ proptest! {
         };
         let event = if keeps_type { "mar?" } else { "*[!k]" };
         let filter = EventFilter {
-            ranks: ranks.map(str::to_owned),
-            event_types: Some(event.to_owned()),
+            ranks: ranks.map(|ranks| ranks.parse().expect("ranks")),
+            event_types: Some(event.parse().expect("a glob")),
             ..EventFilter::default()
         };
         let mut ranks_of = definitions.streams.keys().map(|stream| definitions.rank_of_stream(*stream));

@@ -168,7 +168,7 @@ fn check_calls(opened: &Reader) {
     for window in parts {
         for rank in [None, Some("0")] {
             let filter = EventFilter {
-                ranks: rank.map(str::to_owned),
+                ranks: rank.map(|rank| rank.parse().expect("a rank")),
                 ..EventFilter::default()
             };
             let query = Query::select(&filter, opened.definitions()).expect("a rank");

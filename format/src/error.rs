@@ -1,20 +1,18 @@
 //! Errors of the format.
 
-use std::io;
+use std::{fmt, io};
 
 /// The result of reading or writing the format.
 pub type Result<T, E = FormatError> = std::result::Result<T, E>;
 
 /// Why bytes could not be read as Annals data. Offsets count bytes from the start of the parser's
 /// input; a caller that knows the file adds its name.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum FormatError {
     /// There are no bytes.
-    #[error("the file is empty")]
     Empty,
     /// The bytes do not begin as a file of this format does.
-    #[error("not {expected}: at byte 0, {found} is found")]
     Foreign {
         /// The expected item, with its article.
         expected: &'static str,
@@ -22,7 +20,6 @@ pub enum FormatError {
         found: String,
     },
     /// The bytes end before the item does.
-    #[error("at byte {offset}: {expected} expected, but the data ends there")]
     UnexpectedEnd {
         /// Where the missing byte should have been.
         offset: u64,
@@ -30,7 +27,6 @@ pub enum FormatError {
         expected: &'static str,
     },
     /// The bytes contradict the format.
-    #[error("at byte {offset}: {expected} expected, found {found}")]
     Invalid {
         /// Position of the contradiction.
         offset: u64,
@@ -40,9 +36,6 @@ pub enum FormatError {
         found: String,
     },
     /// The file is of a later major version.
-    #[error(
-        "the file is format version {found_major}.{found_minor}; this program reads {supported_major}.x: use a newer program"
-    )]
     UnsupportedMajor {
         /// Major version of the file.
         found_major: u16,
@@ -52,7 +45,6 @@ pub enum FormatError {
         supported_major: u16,
     },
     /// A checksum does not match its bytes.
-    #[error("at byte {offset}: checksum of {what} is {found:08x}, {expected:08x} expected")]
     Checksum {
         /// Where the checksummed bytes start.
         offset: u64,
@@ -64,7 +56,6 @@ pub enum FormatError {
         found: u32,
     },
     /// Reading from the storage failed.
-    #[error("at byte {offset}: reading failed: {error}")]
     Io {
         /// Where the read started.
         offset: u64,
@@ -92,39 +83,77 @@ impl FormatError {
         }
     }
 
-    /// Returns the error with its offset counted from `base` bytes further out.
-    pub(crate) fn shifted(self, base: u64) -> Self {
+    /// Returns where in the input the error is. `None` means the whole of it.
+    const fn offset(&self) -> Option<u64> {
         match self {
-            Self::Empty | Self::Foreign { .. } => self,
-            Self::UnexpectedEnd { offset, expected } => Self::UnexpectedEnd {
-                offset: offset.saturating_add(base),
-                expected,
-            },
-            Self::Invalid {
-                offset,
-                expected,
-                found,
-            } => Self::Invalid {
-                offset: offset.saturating_add(base),
-                expected,
-                found,
-            },
-            Self::Checksum {
-                offset,
-                what,
-                expected,
-                found,
-            } => Self::Checksum {
-                offset: offset.saturating_add(base),
-                what,
-                expected,
-                found,
-            },
-            Self::Io { offset, error } => Self::Io {
-                offset: offset.saturating_add(base),
-                error,
-            },
-            other @ Self::UnsupportedMajor { .. } => other,
+            Self::UnexpectedEnd { offset, .. }
+            | Self::Invalid { offset, .. }
+            | Self::Checksum { offset, .. }
+            | Self::Io { offset, .. } => Some(*offset),
+            Self::Empty | Self::Foreign { .. } | Self::UnsupportedMajor { .. } => None,
         }
     }
+
+    /// Returns the message to be printed next to `offset`: it contains the error's offset only if that is another one.
+    pub(crate) fn message_at(&self, offset: u64) -> String {
+        match self.offset() {
+            Some(own) if own != offset => self.to_string(),
+            _ => self.message(),
+        }
+    }
+
+    /// Returns the message without the offset.
+    fn message(&self) -> String {
+        match self {
+            Self::Empty => "the file is empty".to_owned(),
+            Self::Foreign { expected, found } => {
+                format!("not {expected}: at byte 0, {found} is found")
+            }
+            Self::UnexpectedEnd { expected, .. } => {
+                format!("{expected} expected, but the data ends there")
+            }
+            Self::Invalid {
+                expected, found, ..
+            } => format!("{expected} expected, found {found}"),
+            Self::UnsupportedMajor {
+                found_major,
+                found_minor,
+                supported_major,
+            } => format!(
+                "the file is format version {found_major}.{found_minor}; this program reads {supported_major}.x: use a newer program"
+            ),
+            Self::Checksum {
+                what,
+                expected,
+                found,
+                ..
+            } => {
+                format!("checksum of {what} is {found:08x}, {expected:08x} expected")
+            }
+            Self::Io { error, .. } => format!("reading failed: {error}"),
+        }
+    }
+
+    /// Returns the error with its offset counted from `base` bytes further out.
+    pub fn shifted(mut self, base: u64) -> Self {
+        if let Self::UnexpectedEnd { offset, .. }
+        | Self::Invalid { offset, .. }
+        | Self::Checksum { offset, .. }
+        | Self::Io { offset, .. } = &mut self
+        {
+            *offset = offset.saturating_add(base);
+        }
+        self
+    }
 }
+
+impl fmt::Display for FormatError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(offset) = self.offset() {
+            write!(f, "at byte {offset}: ")?;
+        }
+        f.write_str(&self.message())
+    }
+}
+
+impl std::error::Error for FormatError {}

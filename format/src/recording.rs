@@ -277,11 +277,8 @@ impl Recording {
     }
 
     fn problem(&mut self, offset: u64, length: u64, error: &FormatError) {
-        self.problems.push(Problem {
-            offset,
-            length,
-            what: error.to_string(),
-        });
+        self.problems
+            .push(Problem::unreadable(offset, length, error));
     }
 
     /// Takes over the definitions, totals and chunks that a footer contains.
@@ -391,14 +388,14 @@ impl Recording {
         open: &mut OpenStreams,
     ) {
         if live.header.recording_id != self.header.recording_id {
-            self.problems.push(Problem {
-                offset: 0,
-                length: 0,
-                what: format!(
+            self.problems.push(Problem::new(
+                0,
+                0,
+                format!(
                     "the live file belongs to recording {}, not to {}: left out",
                     live.header.recording_id, self.header.recording_id
                 ),
-            });
+            ));
             return;
         }
         let missing = live.describe_missing();
@@ -420,11 +417,7 @@ impl Recording {
         };
         if let Some(what) = missing {
             self.live_loss.is_cut = true;
-            self.problems.push(Problem {
-                offset: 0,
-                length: 0,
-                what,
-            });
+            self.problems.push(Problem::new(0, 0, what));
         }
         if let Err(error) = Arc::make_mut(&mut self.definitions).add_all(&live.definitions) {
             self.live_loss.definitions_unreadable = true;
@@ -449,11 +442,11 @@ impl Recording {
             if let Err(error) = outcome {
                 self.problem(page.offset, page.rows.len() as u64, &error);
             } else if undecoded != 0 {
-                self.problems.push(Problem {
-                    offset: page.offset,
-                    length: page.rows.len() as u64,
-                    what: format!("{undecoded} committed events are not in the page's rows"),
-                });
+                self.problems.push(Problem::new(
+                    page.offset,
+                    page.rows.len() as u64,
+                    format!("{undecoded} committed events are not in the page's rows"),
+                ));
             }
             if undecoded != 0 {
                 self.live_loss.events += undecoded;

@@ -27,6 +27,23 @@ pub struct Problem {
     pub what: String,
 }
 
+impl Problem {
+    /// Returns a problem of the bytes from `offset` on.
+    pub fn new(offset: u64, length: u64, what: impl Into<String>) -> Self {
+        let what = what.into();
+        Self {
+            offset,
+            length,
+            what,
+        }
+    }
+
+    /// Returns the problem that the bytes from `offset` on cannot be read.
+    pub fn unreadable(offset: u64, length: u64, error: &FormatError) -> Self {
+        Self::new(offset, length, error.message_at(offset))
+    }
+}
+
 /// Appends a problem, or extends the last one if they are adjacent. Memory use thus depends on the
 /// number of damaged places, not of damaged bytes.
 fn note(problems: &mut Vec<Problem>, problem: Problem) {
@@ -80,11 +97,11 @@ pub(crate) fn read_footer(
         Ok(found)
     };
     Ok(read().map_err(|error: FormatError| {
-        Some(Problem {
-            offset: length - TAIL_LEN as u64,
-            length: TAIL_LEN as u64,
-            what: format!("the tail points to byte {offset}, where no usable footer is: {error}"),
-        })
+        Some(Problem::new(
+            length - TAIL_LEN as u64,
+            TAIL_LEN as u64,
+            format!("the tail points to byte {offset}, where no usable footer is: {error}"),
+        ))
     }))
 }
 
@@ -235,11 +252,7 @@ fn take_index_blocks(
                 footer.chunks.append(&mut chunks);
             }
             Err(error) => {
-                let problem = Problem {
-                    offset: block.offset,
-                    length: block.header.block_len(),
-                    what: error.to_string(),
-                };
+                let problem = Problem::unreadable(block.offset, block.header.block_len(), &error);
                 note(problems, problem);
             }
         }
@@ -369,11 +382,7 @@ pub(crate) fn scan(
                     } else {
                         "another block begins within the block's body".to_owned()
                     };
-                    let problem = Problem {
-                        offset,
-                        length: next - offset,
-                        what,
-                    };
+                    let problem = Problem::new(offset, next - offset, what);
                     note(problems, problem);
                     end = next;
                 }
@@ -409,21 +418,16 @@ pub(crate) fn scan(
                 if is_cut && next == scan.length {
                     cut_at = Some(offset);
                 }
-                let problem = Problem {
-                    offset,
-                    length: next - offset,
-                    what: error.to_string(),
-                };
+                let problem = Problem::unreadable(offset, next - offset, &error);
                 note(problems, problem);
                 offset = next;
             }
             Head::TooMany => {
-                let problem = Problem {
+                let problem = Problem::new(
                     offset,
-                    length: scan.length - offset,
-                    what: "the heads of too many blocks are damaged: the rest is not read"
-                        .to_owned(),
-                };
+                    scan.length - offset,
+                    "the heads of too many blocks are damaged: the rest is not read",
+                );
                 note(problems, problem);
                 offset = scan.length;
             }
@@ -576,11 +580,7 @@ pub(crate) fn check_rest(
             Ok(TAIL_LEN as u64)
         } else {
             check_block(file, offset).inspect_err(|error| {
-                let problem = Problem {
-                    offset,
-                    length: next_known() - offset,
-                    what: error.to_string(),
-                };
+                let problem = Problem::unreadable(offset, next_known() - offset, error);
                 note(&mut problems, problem);
             })
         };
@@ -603,11 +603,11 @@ pub(crate) fn note_tail(
     if !problems.is_empty() {
         return Ok(());
     }
-    let missing = Problem {
-        offset: file.len()?,
-        length: 0,
-        what: "the tail is missing: the footer was found by a scan".to_owned(),
-    };
+    let missing = Problem::new(
+        file.len()?,
+        0,
+        "the tail is missing: the footer was found by a scan",
+    );
     problems.extend(tail.or(has_footer.then_some(missing)));
     Ok(())
 }

@@ -174,11 +174,7 @@ impl Trace {
     /// Takes over what a footer has.
     fn take_footer(&mut self, found: FoundFooter) {
         if let Err(error) = found.all_definitions {
-            self.problems.push(Problem {
-                offset: 0,
-                length: 0,
-                what: error.to_string(),
-            });
+            self.problems.push(Problem::unreadable(0, 0, &error));
         }
         let footer = found.footer;
         self.has_footer = true;
@@ -239,11 +235,11 @@ impl Trace {
                 _ => Ok(()),
             };
             if let Err(error) = outcome {
-                self.problems.push(Problem {
-                    offset: block.offset,
-                    length: block.header.block_len(),
-                    what: error.to_string(),
-                });
+                self.problems.push(Problem::unreadable(
+                    block.offset,
+                    block.header.block_len(),
+                    &error,
+                ));
             }
         }
         self.conclude(found);
@@ -254,11 +250,11 @@ impl Trace {
     fn take_head(&mut self, found: &mut Found, block: &FoundBlock, head: &TraceChunkHeader) {
         let expected = found.expected_sequence;
         if head.sequence != expected {
-            self.problems.push(Problem {
-                offset: block.offset,
-                length: 0,
-                what: format!("chunk {expected} expected, found chunk {}", head.sequence),
-            });
+            self.problems.push(Problem::new(
+                block.offset,
+                0,
+                format!("chunk {expected} expected, found chunk {}", head.sequence),
+            ));
         }
         if head.sequence < expected {
             // The first of two counts.
@@ -337,14 +333,14 @@ impl Trace {
                 continue;
             };
             let Some(left) = room.checked_sub(head.loss_count) else {
-                self.problems.push(Problem {
-                    offset: entry.offset,
-                    length: 0,
-                    what: format!(
+                self.problems.push(Problem::new(
+                    entry.offset,
+                    0,
+                    format!(
                         "{} losses: more than a file of this size may have",
                         head.loss_count
                     ),
-                });
+                ));
                 break;
             };
             room = left;

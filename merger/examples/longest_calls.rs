@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let reader = Reader::open(path)?;
     let mut query = Query::new();
-    query.set_regions(regions_like(&region, reader.definitions())?);
+    query.set_regions(regions_like(&region.parse()?, reader.definitions())?);
     let mut calls = Vec::new();
     reader.for_each_call(&query, |call| {
         let location = call.location_name().unwrap_or("?");

@@ -2,7 +2,7 @@
 
 use std::error::Error as _;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use annals_format::{FormatError, StreamId};
 
@@ -181,6 +181,23 @@ pub enum MergeError {
 }
 
 impl MergeError {
+    /// Returns a function that adds the path of the file to an error of the format.
+    pub fn format(path: &Path) -> impl Fn(FormatError) -> Self + Copy {
+        move |error| Self::Format {
+            path: path.to_owned(),
+            error,
+        }
+    }
+
+    /// Returns a function that adds the operation and the path of its file to an I/O error.
+    pub fn io(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Self + Copy {
+        move |source| Self::Io {
+            action,
+            path: path.to_owned(),
+            source,
+        }
+    }
+
     /// Returns the message without the path, for callers that print the path themselves.
     pub fn without_path(&self) -> String {
         match self {

@@ -1,6 +1,7 @@
 //! Filters: which events are kept, or read.
 
 use std::collections::BTreeSet;
+use std::str::FromStr;
 
 use annals_format::{Definition, Definitions, EventTypeId, Filter, RegionId, StreamId};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
@@ -26,20 +27,91 @@ pub enum FilterError {
     },
 }
 
-/// Whose events, and which. Names are globs; several are separated by commas.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+/// A set of ranks, which is written as numbers and ranges, such as `0,4-7`.
+#[derive(Clone, Debug)]
+pub struct RankSet {
+    text: String,
+    ranges: Vec<(u32, u32)>,
+}
+
+impl RankSet {
+    /// Returns it as it was written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+impl FromStr for RankSet {
+    type Err = FilterError;
+
+    fn from_str(text: &str) -> Result<Self, FilterError> {
+        let mut ranges = Vec::new();
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let first = first.trim().parse::<u32>().ok();
+            match first.zip(last.trim().parse().ok()) {
+                Some((first, last)) if first <= last => ranges.push((first, last)),
+                _ => {
+                    let why =
+                        format!("`{part}` is no rank and no range of ranks, such as 3 or 4-7");
+                    return Err(FilterError::Syntax(why));
+                }
+            }
+        }
+        let text = text.to_owned();
+        Ok(Self { text, ranges })
+    }
+}
+
+/// Patterns of names, separated by commas.
+#[derive(Clone, Debug)]
+pub struct Globs {
+    text: String,
+    set: GlobSet,
+}
+
+impl Globs {
+    /// Returns whether one of them matches a name.
+    pub fn is_match(&self, name: &str) -> bool {
+        self.set.is_match(name)
+    }
+
+    /// Returns them as they were written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+impl FromStr for Globs {
+    type Err = FilterError;
+
+    fn from_str(text: &str) -> Result<Self, FilterError> {
+        let mut set = GlobSetBuilder::new();
+        for pattern in text.split(',').filter(|pattern| !pattern.is_empty()) {
+            let glob = GlobBuilder::new(pattern).literal_separator(false).build();
+            let no_pattern =
+                |error| FilterError::Syntax(format!("`{pattern}` is no pattern: {error}"));
+            set.add(glob.map_err(no_pattern)?);
+        }
+        let too_much = |error| FilterError::Syntax(format!("`{text}` is too much: {error}"));
+        Ok(Self {
+            text: text.to_owned(),
+            set: set.build().map_err(too_much)?,
+        })
+    }
+}
+
+/// Whose events, and which.
+#[derive(Clone, Debug, Default)]
 pub struct EventFilter {
-    /// Ranks: numbers and ranges, such as 0,4-7
-    pub ranks: Option<String>,
-
-    /// Sources, by name (globs)
-    pub sources: Option<String>,
-
-    /// Locations, by name (globs)
-    pub locations: Option<String>,
-
-    /// Event types, by name (globs)
-    pub event_types: Option<String>,
+    /// Ranks.
+    pub ranks: Option<RankSet>,
+    /// Sources, by name.
+    pub sources: Option<Globs>,
+    /// Locations, by name.
+    pub locations: Option<Globs>,
+    /// Event types, by name.
+    pub event_types: Option<Globs>,
 }
 
 /// Streams and event types, picked out of one set of definitions.
@@ -60,38 +132,6 @@ pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&
     let alike = alike.filter(|(alike, _)| *alike > 0.8);
     let best = alike.max_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.cmp(a.1)));
     best.map(|(_, known)| known)
-}
-
-/// Reads a list of globs, separated by commas.
-///
-/// # Errors
-/// If one of them is none.
-pub fn globs(patterns: &str) -> Result<GlobSet, FilterError> {
-    let syntax = |why: String| FilterError::Syntax(why);
-    let mut set = GlobSetBuilder::new();
-    for pattern in patterns.split(',').filter(|pattern| !pattern.is_empty()) {
-        let glob = GlobBuilder::new(pattern).literal_separator(false).build();
-        let no_pattern = |error| syntax(format!("`{pattern}` is no pattern: {error}"));
-        set.add(glob.map_err(no_pattern)?);
-    }
-    set.build()
-        .map_err(|error| syntax(format!("`{patterns}` is too much: {error}")))
-}
-
-fn rank_ranges(text: &str) -> Result<Vec<(u32, u32)>, FilterError> {
-    let mut ranges = Vec::new();
-    for part in text.split(',').filter(|part| !part.is_empty()) {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let first = first.trim().parse::<u32>().ok();
-        match first.zip(last.trim().parse().ok()) {
-            Some((first, last)) if first <= last => ranges.push((first, last)),
-            _ => {
-                let why = format!("`{part}` is no rank and no range of ranks, such as 3 or 4-7");
-                return Err(FilterError::Syntax(why));
-            }
-        }
-    }
-    Ok(ranges)
 }
 
 /// Returns all matches, or an error if there are none.
@@ -117,26 +157,26 @@ pub fn some_match<'a, T: Ord>(
     Ok(matches)
 }
 
-/// Finds regions by name. `patterns` are globs, separated by commas.
+/// Finds regions by name.
 ///
 /// # Errors
-/// If a pattern cannot be parsed, or no region matches.
+/// If no region matches.
 pub fn regions_like(
-    patterns: &str,
+    patterns: &Globs,
     definitions: &Definitions,
 ) -> Result<BTreeSet<RegionId>, FilterError> {
-    let set = globs(patterns)?;
     let regions = || definitions.regions.values();
     let names = regions().map(|region| definitions.string(region.name));
-    let matching = regions().filter(|region| set.is_match(definitions.string(region.name)));
-    some_match("region", patterns, names, matching.map(|region| region.id))
+    let matching = regions().filter(|region| patterns.is_match(definitions.string(region.name)));
+    let matching = matching.map(|region| region.id);
+    some_match("region", patterns.as_str(), names, matching)
 }
 
 impl EventFilter {
     /// Picks what matches.
     ///
     /// # Errors
-    /// If a pattern cannot be read or matches nothing.
+    /// If a pattern matches nothing.
     pub fn select(&self, definitions: &Definitions) -> Result<Selection, FilterError> {
         let mut streams: Option<BTreeSet<StreamId>> = None;
         let mut keep = |what, pattern: &str, keeps: &dyn Fn(StreamId) -> bool| {
@@ -157,41 +197,37 @@ impl EventFilter {
             });
             Ok(())
         };
-        if let Some(pattern) = &self.ranks {
-            let ranges = rank_ranges(pattern)?;
-            keep("rank", pattern, &|stream| {
+        if let Some(ranks) = &self.ranks {
+            keep("rank", ranks.as_str(), &|stream| {
                 let process = definitions.process_of(stream);
                 let rank = process.and_then(|process| definitions.ranks.get(&process));
                 let rank = rank.map_or(0, |rank| rank.rank);
                 let is_in = |(first, last): &(u32, u32)| (*first..=*last).contains(&rank);
-                ranges.iter().any(is_in)
+                ranks.ranges.iter().any(is_in)
             })?;
         }
-        if let Some(pattern) = &self.sources {
-            let set = globs(pattern)?;
-            keep("source", pattern, &|stream| {
+        if let Some(globs) = &self.sources {
+            keep("source", globs.as_str(), &|stream| {
                 let source = definitions.streams.get(&stream).map(|stream| stream.source);
                 let source = source.and_then(|source| definitions.sources.get(&source));
-                source.is_some_and(|source| set.is_match(definitions.string(source.name)))
+                source.is_some_and(|source| globs.is_match(definitions.string(source.name)))
             })?;
         }
-        if let Some(pattern) = &self.locations {
-            let set = globs(pattern)?;
-            keep("location", pattern, &|stream| {
+        if let Some(globs) = &self.locations {
+            keep("location", globs.as_str(), &|stream| {
                 let location = definitions.streams.get(&stream).and_then(|s| s.location);
                 let location = location.and_then(|id| definitions.locations.get(&id));
-                location.is_some_and(|location| set.is_match(definitions.string(location.name)))
+                location.is_some_and(|location| globs.is_match(definitions.string(location.name)))
             })?;
         }
         let mut event_types = None;
-        if let Some(pattern) = &self.event_types {
-            let set = globs(pattern)?;
+        if let Some(globs) = &self.event_types {
             let types = definitions.event_types.values();
-            let types = types.filter(|d| set.is_match(definitions.string(d.name)));
+            let types = types.filter(|d| globs.is_match(definitions.string(d.name)));
             let types = types.map(|d| d.id);
             let known = definitions.event_types.values();
             let known = known.map(|d| definitions.string(d.name));
-            event_types = Some(some_match("event type", pattern, known, types)?);
+            event_types = Some(some_match("event type", globs.as_str(), known, types)?);
         }
         Ok(Selection {
             streams,
@@ -201,7 +237,8 @@ impl EventFilter {
 
     /// Returns whether everything is kept.
     pub fn is_empty(&self) -> bool {
-        *self == Self::default()
+        let names = [&self.sources, &self.locations, &self.event_types];
+        self.ranks.is_none() && names.iter().all(|globs| globs.is_none())
     }
 }
 
@@ -324,15 +361,20 @@ impl Keep {
     ) -> Result<Self, FilterError> {
         let selection = filter.select(definitions)?;
         if !filter.is_empty() || window != Window::ALL {
-            let mut text =
-                |text: &Option<String>| definitions.intern(text.as_deref().unwrap_or(""));
+            let mut globs = |globs: &Option<Globs>| {
+                definitions.intern(globs.as_ref().map_or("", Globs::as_str))
+            };
+            let sources = globs(&filter.sources);
+            let locations = globs(&filter.locations);
+            let event_types = globs(&filter.event_types);
+            let ranks = filter.ranks.as_ref().map_or("", RankSet::as_str);
             let d = Filter {
                 from_ns: (window.from_ns != i64::MIN).then_some(window.from_ns),
                 to_ns: (window.to_ns != i64::MAX).then_some(window.to_ns),
-                ranks: text(&filter.ranks),
-                sources: text(&filter.sources),
-                locations: text(&filter.locations),
-                event_types: text(&filter.event_types),
+                ranks: definitions.intern(ranks),
+                sources,
+                locations,
+                event_types,
             };
             definitions.add(Definition::Filter(d));
         }

@@ -128,10 +128,7 @@ fn copy(input: &InputTrace, end: u64, file: &mut TraceFile) -> Result<()> {
         let read = input
             .file
             .read_exact_at(file.offset(), &mut bytes[..length]);
-        read.map_err(|error| MergeError::Format {
-            path: input.path.clone(),
-            error,
-        })?;
+        read.map_err(MergeError::format(&input.path))?;
         file.write(&bytes[..length])?;
     }
     Ok(())

@@ -26,7 +26,7 @@
 //! # use annals_merger::{Query, Reader, regions_like};
 //! let reader = Reader::open("run.annals")?;
 //! let mut query = Query::new();
-//! query.set_regions(regions_like("MPI_*", reader.definitions())?);
+//! query.set_regions(regions_like(&"MPI_*".parse()?, reader.definitions())?);
 //! reader.for_each_call(&query, |call| {
 //!     println!("{}: {} ns at rank {}", call.name(), call.duration(), call.rank());
 //!     ControlFlow::Continue(())
@@ -96,7 +96,9 @@ pub use clocks::offsets::ClockOffsets;
 pub use error::{MergeError, Result};
 pub use exact_sum::ExactSum;
 pub use explain::{EventName, Explanation, FoundEvent, Hop, Rule, explain};
-pub use filter::{EventFilter, FilterError, Selection, globs, nearest, regions_like, some_match};
+pub use filter::{
+    EventFilter, FilterError, Globs, RankSet, Selection, nearest, regions_like, some_match,
+};
 pub use index::IndexOptions;
 pub use input::compilers::{Compiler, CompilerFamily};
 pub use input::compress::{Compressed, compress};

@@ -24,8 +24,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use annals_format::{
-    BootId, CalibrationPoint, ClockId, Definition, Definitions, OrderHash, ProcessEnd, ProcessId,
-    RecordingId, Slice, SourceOrder, StreamId, StreamTotals, TraceChunk, TraceLoss,
+    BootId, CalibrationPoint, ClockId, Definition, Definitions, OrderHash, Problem, ProcessEnd,
+    ProcessId, RecordingId, Slice, SourceOrder, StreamId, StreamTotals, TraceChunk, TraceLoss,
 };
 
 use crate::allocator::give_freed_memory_back;
@@ -150,6 +150,8 @@ pub struct Merged {
     pub losses: Vec<TraceLoss>,
     /// Everything about it.
     pub report: Report,
+    /// Blocks of recordings that cannot be decoded, with their files and what they cost.
+    pub damage: Vec<(PathBuf, Problem)>,
     /// Bytes that were written.
     pub bytes: u64,
 }

@@ -464,10 +464,7 @@ impl Reader {
         match &self.content {
             Content::Trace(opened) => {
                 let loaded = opened.trace.load_snapshot(&opened.file, at);
-                loaded.map_err(|source| MergeError::Format {
-                    path: opened.path.clone(),
-                    error: source,
-                })
+                loaded.map_err(MergeError::format(&opened.path))
             }
             Content::Recordings(_) => Ok(Snapshot::default()),
         }
@@ -491,10 +488,7 @@ impl Reader {
             return Ok(None);
         }
         let loaded = opened.trace.load_statistics(&opened.file);
-        loaded.map_err(|source| MergeError::Format {
-            path: opened.path.clone(),
-            error: source,
-        })
+        loaded.map_err(MergeError::format(&opened.path))
     }
 
     /// Returns the blocks of the overview. Recordings have none, and traces of slices.
@@ -525,10 +519,7 @@ impl Reader {
             return Ok(Vec::new());
         };
         let loaded = opened.trace.load_overview(&opened.file, at);
-        loaded.map_err(|source| MergeError::Format {
-            path: opened.path.clone(),
-            error: source,
-        })
+        loaded.map_err(MergeError::format(&opened.path))
     }
 
     /// Returns the messages of the overview: how many there are, and the blocks of their rows. `None` if it has none.
@@ -548,10 +539,7 @@ impl Reader {
             return Ok(Vec::new());
         };
         let loaded = opened.trace.load_messages(&opened.file, at);
-        loaded.map_err(|source| MergeError::Format {
-            path: opened.path.clone(),
-            error: source,
-        })
+        loaded.map_err(MergeError::format(&opened.path))
     }
 
     /// Returns the metrics of the overview: the blocks of their rows. `None` if it has none.
@@ -571,10 +559,7 @@ impl Reader {
             return Ok(Vec::new());
         };
         let loaded = opened.trace.load_metrics(&opened.file, at);
-        loaded.map_err(|source| MergeError::Format {
-            path: opened.path.clone(),
-            error: source,
-        })
+        loaded.map_err(MergeError::format(&opened.path))
     }
 
     /// Returns what is damaged in the parts of a trace that questions do not read.
@@ -586,10 +571,7 @@ impl Reader {
             return Ok(Vec::new());
         };
         let checked = opened.trace.check_rest(&opened.file);
-        checked.map_err(|source| MergeError::Format {
-            path: opened.path.clone(),
-            error: source,
-        })
+        checked.map_err(MergeError::format(&opened.path))
     }
 
     /// Returns the number of events in chunks that begin before a time; for recordings of all
@@ -735,7 +717,7 @@ impl Reader {
                     let problems = input.recording.problems.iter();
                     problems.map(|problem| (input.path.clone(), problem.clone()))
                 });
-                let damage: Vec<_> = damage.collect();
+                let damage: Vec<_> = damage.chain(merged.damage).collect();
                 let has_reader_loss = merged.losses.iter().any(|loss| !loss.cause.is_dropped());
                 Ok(ReadSummary {
                     complete: report.complete,

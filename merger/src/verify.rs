@@ -580,13 +580,13 @@ fn compare(
             continue;
         }
         let (from_ns, to_ns, names) = said;
-        let [ranks, sources, locations, event_types] =
-            names.map(|text| Some(text).filter(|t| !t.is_empty()));
+        let [ranks, sources, locations, event_types] = &names;
+        let globs = |text: &String| (!text.is_empty()).then(|| text.parse()).transpose();
         let of_events = EventFilter {
-            ranks,
-            sources,
-            locations,
-            event_types,
+            ranks: (!ranks.is_empty()).then(|| ranks.parse()).transpose()?,
+            sources: globs(sources)?,
+            locations: globs(locations)?,
+            event_types: globs(event_types)?,
         };
         let window = Window {
             from_ns: from_ns.unwrap_or(i64::MIN),

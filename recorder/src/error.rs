@@ -23,10 +23,10 @@ pub enum RecorderError {
         source: io::Error,
     },
     /// A setting has no usable value.
-    #[error("{name} is {expected}, not `{found}`")]
+    #[error("{setting} is {expected}, not `{found}`")]
     Setting {
-        /// Name of the option or environment variable.
-        name: &'static str,
+        /// Its environment variable; `a rule` or `a trigger` if one was read without a variable.
+        setting: &'static str,
         /// The expected value.
         expected: &'static str,
         /// The actual value.

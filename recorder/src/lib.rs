@@ -53,30 +53,7 @@
 //!
 //! # Settings
 //!
-//! [`Options`] contains the settings; [`Options::from_env`] reads them from the environment:
-//!
-//! | variable | meaning | default |
-//! |---|---|---|
-//! | `ANNALS_DIR` | directory for the recording | `annals-run` |
-//! | `ANNALS_BUFFER` | size of the buffer per process, as `16M` or `256K` | `16M` |
-//! | `ANNALS_PAGE` | size of one buffer page | 1/64 of the buffer, between 4K and 64K |
-//! | `ANNALS_LIVE_DIR` | directory for the live file | next to the recording; `/dev/shm` when that is a network file system, or has no room |
-//! | `ANNALS_COMPRESSION` | `none`, `later` (when the program has ended), or a zstd level from -7 to 22 | `later` under `trace-cli record`, else 1 |
-//! | `ANNALS_CLOCK` | `auto`, `tsc` or `monotonic` | `auto` |
-//! | `ANNALS_CALIBRATION` | time between calibration points, as `1s` or `250ms` | `1s` |
-//! | `ANNALS_OVERFLOW` | what happens when no page is free: `drop`, `block` or `overwrite` | `drop`; `overwrite` with triggers |
-//! | `ANNALS_BLOCK_LIMIT` | how long an event may wait for a page under `block`, as `100ms` | `100ms` |
-//! | `ANNALS_TRIGGER` | triggers of the flight recorder, separated by semicolons | none |
-//! | `ANNALS_PRE_TRIGGER` | how much time before its trigger a snapshot covers, as `2s` | everything that is buffered |
-//! | `ANNALS_POST_TRIGGER` | how long a snapshot waits after its trigger | `0s` |
-//! | `ANNALS_FILTER` | rules for what is recorded, separated by semicolons, or `@FILE` | none |
-//! | `ANNALS_MAX_BYTES` | maximum size of the recording, as `2G`; later events are dropped | no limit |
-//! | `ANNALS_FLUSH` | partly filled pages of idle streams are written after this time; `0s` means never | `5s` |
-//! | `ANNALS_FLUSH_SIGNAL` | signals that cause all pages to be written, separated by commas, as `SIGUSR1,SIGTERM`; those that end programs still do | none |
-//! | `ANNALS_FORK` | children made by fork whose functions are called: `count` them only, or `follow` and record them | count |
-//! | `ANNALS_RUN` | name of the run that the recording belongs to | the launcher's job id, or made from the start time and process id |
-//! | `ANNALS_RANK` | rank of this process | the launcher's |
-//! | `ANNALS_RANKS` | number of ranks in the run | the launcher's |
+//! [`Options`] contains the settings; [`Options::from_env`] reads them from the environment: see [`SETTINGS`].
 
 // Floors, from the top. A module imports only from floors below its own; of one floor, only as the
 // arrows show.
@@ -143,7 +120,7 @@ pub use global::{NoRegion, RegionSite, SiteGuard};
 pub use launcher::{RANKED_PROCESS, RANKED_PROCESS_LEN};
 pub use memory::{FunctionEntry, FunctionModule};
 pub use module::ModuleSpec;
-pub use options::{Compression, ENVIRONMENT, Forks, Options, Overflow};
+pub use options::{Compression, Forks, Options, Overflow, SETTINGS, Setting};
 pub use raiser::{Raise, Raiser, Refusal};
 pub use recorder::{Recorder, RegionGuard};
 #[doc(hidden)]

@@ -16,97 +16,81 @@ use crate::rules::Rules;
 use crate::sys;
 use crate::trigger::{Trigger, parse_signal};
 
-/// The environment variables that [`Options::from_env`] reads: name, meaning, default.
-pub const ENVIRONMENT: &[(&str, &str, &str)] = &[
-    ("ANNALS_DIR", "directory for the recording", "annals-run"),
-    (
-        "ANNALS_BUFFER",
-        "size of the buffer per process, as `16M` or `256K`",
-        "16M",
-    ),
-    (
-        "ANNALS_PAGE",
-        "size of one buffer page",
-        "1/64 of the buffer, between 4K and 64K",
-    ),
-    (
-        "ANNALS_LIVE_DIR",
-        "directory for the live file",
-        "next to the recording; /dev/shm when that is a network file system, or has no room",
-    ),
-    (
-        "ANNALS_COMPRESSION",
-        "`none`, `later` (when the program has ended), or a zstd level from -7 to 22",
-        "later under trace-cli record, else 1",
-    ),
-    ("ANNALS_CLOCK", "`auto`, `tsc` or `monotonic`", "auto"),
-    (
-        "ANNALS_CALIBRATION",
-        "time between calibration points, as `1s` or `250ms`",
-        "1s",
-    ),
-    (
-        "ANNALS_OVERFLOW",
-        "what happens when no page is free: `drop`, `block` or `overwrite`",
-        "drop; overwrite with triggers",
-    ),
-    (
-        "ANNALS_BLOCK_LIMIT",
-        "how long an event may wait for a page under `block`, as `100ms`",
-        "100ms",
-    ),
-    (
-        "ANNALS_TRIGGER",
-        "triggers of the flight recorder, separated by semicolons",
-        "none",
-    ),
-    (
-        "ANNALS_PRE_TRIGGER",
-        "how much time before its trigger a snapshot covers, as `2s`",
-        "everything that is buffered",
-    ),
-    (
-        "ANNALS_POST_TRIGGER",
-        "how long a snapshot waits after its trigger",
-        "0s",
-    ),
-    (
-        "ANNALS_FILTER",
-        "rules for what is recorded, separated by semicolons, or `@FILE`",
-        "none",
-    ),
-    (
-        "ANNALS_MAX_BYTES",
-        "maximum size of the recording, as `2G`; later events are dropped",
-        "no limit",
-    ),
-    (
-        "ANNALS_FLUSH",
-        "partly filled pages of idle streams are written after this time; `0s` means never",
-        "5s",
-    ),
-    (
-        "ANNALS_FLUSH_SIGNAL",
-        "signals that cause all pages to be written, separated by commas, as `SIGUSR1,SIGTERM`; those that end programs still do",
-        "none",
-    ),
-    (
-        "ANNALS_FORK",
-        "children made by fork whose functions are called: `count` them only, or `follow` and record them",
-        "count",
-    ),
-    (
-        "ANNALS_RUN",
-        "name of the run that the recording belongs to",
-        "the launcher's job id, or made from the start time and process id",
-    ),
-    ("ANNALS_RANK", "rank of this process", "the launcher's"),
-    (
-        "ANNALS_RANKS",
-        "number of ranks in the run",
-        "the launcher's",
-    ),
-];
+/// A setting of a recorder.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Setting {
+    /// The environment variable that sets it.
+    pub variable: &'static str,
+    /// The name of `trace-cli record`'s option for it. `None` means that it has none.
+    pub option: Option<&'static str>,
+    /// A word for the value in help texts, such as `SIZE`.
+    pub value: &'static str,
+    /// The meaning.
+    pub help: &'static str,
+    /// The value without the variable.
+    pub default: &'static str,
+}
+
+macro_rules! settings {
+    ($($variable:literal, $option:expr, $value:literal, $help:literal, $default:literal;)*) => {
+        /// The settings that [`Options::from_env`] reads.
+        ///
+        /// | variable | meaning | default |
+        /// |---|---|---|
+        $(#[doc = concat!("| `", $variable, "` | ", $help, " | ", $default, " |")])*
+        pub const SETTINGS: &[Setting] = &[$(Setting {
+            variable: $variable,
+            option: $option,
+            value: $value,
+            help: $help,
+            default: $default,
+        }),*];
+    };
+}
+
+settings! {
+    "ANNALS_DIR", None, "DIR",
+        "Directory for the recording", "`annals-run`";
+    "ANNALS_FILTER", Some("filter"), "RULES",
+        "Rules for what is recorded, separated by semicolons, or `@FILE`", "none";
+    "ANNALS_BUFFER", Some("buffer"), "SIZE",
+        "Size of the buffer per process, as `16M` or `256K`", "`16M`";
+    "ANNALS_PAGE", Some("page"), "SIZE",
+        "Size of one buffer page", "1/64 of the buffer, between 4K and 64K";
+    "ANNALS_OVERFLOW", Some("overflow"), "WHAT",
+        "What happens when no page is free: `drop`, `block` or `overwrite`", "`drop`; `overwrite` with triggers";
+    "ANNALS_BLOCK_LIMIT", Some("block-limit"), "TIME",
+        "How long an event may wait for a page under `block`, as `100ms`", "`100ms`";
+    "ANNALS_TRIGGER", Some("trigger"), "TRIGGERS",
+        "Triggers of the flight recorder, separated by semicolons, as `signal SIGUSR2`", "none";
+    "ANNALS_PRE_TRIGGER", Some("pre-trigger"), "TIME",
+        "How much time before its trigger a snapshot covers, as `2s`", "everything that is buffered";
+    "ANNALS_POST_TRIGGER", Some("post-trigger"), "TIME",
+        "How long a snapshot waits after its trigger", "`0s`";
+    "ANNALS_MAX_BYTES", Some("max-bytes"), "SIZE",
+        "Maximum size of the recording, as `2G`; later events are dropped", "no limit";
+    "ANNALS_FLUSH", Some("flush"), "TIME",
+        "Partly filled pages of idle streams are written after this time; `0s` means never", "`5s`";
+    "ANNALS_FLUSH_SIGNAL", Some("flush-signal"), "SIGNALS",
+        "Signals that cause all pages to be written, separated by commas, as `SIGUSR1,SIGTERM`; those that end programs still do", "none";
+    "ANNALS_COMPRESSION", Some("compression"), "LEVEL",
+        "`none`, `later` (when the program has ended), or a zstd level from -7 to 22", "`later` under `trace-cli record`, else 1";
+    "ANNALS_CLOCK", Some("clock"), "CLOCK",
+        "`auto`, `tsc` or `monotonic`", "`auto`";
+    "ANNALS_CALIBRATION", Some("calibration"), "TIME",
+        "Time between calibration points, as `1s` or `250ms`", "`1s`";
+    "ANNALS_FORK", Some("fork"), "WHAT",
+        "Children made by fork whose functions are called: `count` them only, or `follow` and record them", "`count`";
+    "ANNALS_LIVE_DIR", Some("live-dir"), "DIR",
+        "Directory for the live file", "next to the recording; `/dev/shm` when that is a network file system, or has no room";
+    "ANNALS_RUN", Some("run"), "NAME",
+        "Name of the run that the recording belongs to", "the launcher's job id, or made from the start time and process id";
+    "ANNALS_RANK", None, "NUMBER",
+        "Rank of this process", "the launcher's";
+    "ANNALS_RANKS", None, "NUMBER",
+        "Number of ranks in the run", "the launcher's";
+}
 
 /// The treatment of children of the process that are made by fork, or by clone without shared memory, and that continue without `exec`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -316,7 +300,7 @@ impl Options {
         }
     }
 
-    /// Reads the settings from the environment: see [`ENVIRONMENT`].
+    /// Reads the settings from the environment: see [`SETTINGS`].
     ///
     /// # Errors
     /// If a variable has a value that cannot be read.
@@ -326,14 +310,14 @@ impl Options {
         Ok(options)
     }
 
-    /// Applies the settings of the environment to these: see [`ENVIRONMENT`].
+    /// Applies the settings of the environment to these: see [`SETTINGS`].
     ///
     /// # Errors
     /// If a variable has a value that cannot be read.
     pub fn set_from_env(&mut self) -> Result<()> {
-        for (name, _, _) in ENVIRONMENT {
-            if let Some(value) = env::var_os(name).filter(|value| !value.is_empty()) {
-                self.set(name, &value)?;
+        for Setting { variable, .. } in SETTINGS {
+            if let Some(value) = env::var_os(variable).filter(|value| !value.is_empty()) {
+                self.set(variable, &value)?;
             }
         }
         Ok(())
@@ -351,23 +335,25 @@ impl Options {
         }
     }
 
-    /// Sets what the environment variable `name` would: see [`ENVIRONMENT`].
+    /// Sets what the environment variable `name` would: see [`SETTINGS`].
     ///
     /// # Errors
     /// If there is no such variable, or the value cannot be read.
     pub fn set(&mut self, name: &str, value: &OsStr) -> Result<()> {
-        let known = ENVIRONMENT.iter().find(|(known, ..)| *known == name);
-        let Some((name, ..)) = known else {
+        let Some(known) = SETTINGS.iter().find(|setting| setting.variable == name) else {
             return Err(RecorderError::Setting {
-                name: "a setting",
+                setting: "a setting",
                 expected: "one of the variables that start with ANNALS_",
                 found: name.to_owned(),
             });
         };
-        let setting = Setting { name, value };
+        let setting = Given {
+            variable: known.variable,
+            value,
+        };
         const NUMBER: &str = "a number";
         let number = |text: &str| text.parse::<u32>().ok();
-        match *name {
+        match name {
             "ANNALS_DIR" => self.directory = value.into(),
             "ANNALS_BUFFER" => {
                 self.buffer_bytes = setting.length()?;
@@ -427,33 +413,27 @@ impl Options {
     }
 }
 
-/// A setting by name, to be read.
-struct Setting<'a> {
-    name: &'static str,
+/// A value of a setting, to be read.
+struct Given<'a> {
+    variable: &'static str,
     value: &'a OsStr,
 }
 
-impl<'a> Setting<'a> {
+impl<'a> Given<'a> {
     fn wrong(&self, expected: &'static str) -> RecorderError {
         RecorderError::Setting {
-            name: self.name,
+            setting: self.variable,
             expected,
             found: self.value.to_string_lossy().into_owned(),
         }
     }
 
     /// Names the setting in an error about a part of its value.
-    fn named(&self, error: RecorderError) -> RecorderError {
-        match error {
-            RecorderError::Setting {
-                expected, found, ..
-            } => RecorderError::Setting {
-                name: self.name,
-                expected,
-                found,
-            },
-            other => other,
+    fn named(&self, mut error: RecorderError) -> RecorderError {
+        if let RecorderError::Setting { setting, .. } = &mut error {
+            *setting = self.variable;
         }
+        error
     }
 
     fn text(&self) -> Result<&'a str> {
@@ -482,14 +462,14 @@ impl<'a> Setting<'a> {
     fn rules(&self) -> Result<Rules> {
         let rules = self.text()?;
         let Some(file) = rules.strip_prefix('@') else {
-            return rules.parse();
+            return rules.parse().map_err(|error| self.named(error));
         };
         let text = read_rules(file).map_err(|source| RecorderError::Io {
             action: "read the rules in",
             path: PathBuf::from(file),
             source,
         })?;
-        text.parse()
+        text.parse().map_err(|error| self.named(error))
     }
 }
 
@@ -516,19 +496,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_documented_table_is_the_one_in_the_code() {
-        let documented = include_str!("lib.rs");
-        let rows = documented
-            .lines()
-            .filter(|line| line.starts_with("//! | `ANNALS_"));
-        assert_eq!(rows.count(), ENVIRONMENT.len());
-        for (name, meaning, _) in ENVIRONMENT {
-            let row = format!("//! | `{name}` | {meaning} | ");
-            assert!(documented.contains(&row), "{row}");
-        }
-    }
-
-    #[test]
     fn a_program_does_not_wait_for_rules() {
         let refused = |file: &str| read_rules(file).unwrap_err().to_string();
         assert_eq!(refused("/dev/zero"), "it is no regular file");
@@ -546,34 +513,34 @@ mod tests {
     fn every_variable_of_the_table_can_be_set() {
         let values = [
             "somewhere",
+            "off event x",
             "1M",
             "8K",
-            "live",
-            "3",
-            "tsc",
-            "2s",
             "drop",
             "5ms",
             "signal SIGUSR2",
             "3s",
             "4s",
-            "off event x",
             "1G",
             "0s",
             "SIGUSR1, 15",
+            "3",
+            "tsc",
+            "2s",
             "follow",
+            "live",
             "run",
             "3",
             "8",
         ];
-        assert_eq!(values.len(), ENVIRONMENT.len());
+        assert_eq!(values.len(), SETTINGS.len());
         let mut options = Options::new("here");
-        for ((name, _, _), value) in ENVIRONMENT.iter().zip(values) {
+        for (Setting { variable, .. }, value) in SETTINGS.iter().zip(values) {
             let before = format!("{options:?}");
-            options.set(name, OsStr::new(value)).unwrap();
+            options.set(variable, OsStr::new(value)).unwrap();
             assert!(
-                *name == "ANNALS_OVERFLOW" || format!("{options:?}") != before,
-                "{name}"
+                *variable == "ANNALS_OVERFLOW" || format!("{options:?}") != before,
+                "{variable}"
             );
         }
         // Chosen before the trigger.

@@ -168,7 +168,7 @@ fn exact_region(line: &str) -> Option<(Verdict, &str)> {
 
 fn wrong(line: &str) -> RecorderError {
     RecorderError::Setting {
-        name: "a rule",
+        setting: "a rule",
         expected: "`off|on source|event|region GLOB`, `sample N event GLOB`, `limit N/s event GLOB` or \
                    `verbosity LEVEL`",
         found: line.to_owned(),

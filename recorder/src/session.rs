@@ -226,7 +226,7 @@ fn install_signals(options: &Options, shared: &Shared) -> Result<()> {
     for signal in shared.triggers.signals() {
         if !sys::handle_signal(signal, signal_fires) {
             return Err(RecorderError::Setting {
-                name: "a trigger",
+                setting: "a trigger",
                 expected: "a signal that the program does not handle itself",
                 found: format!("signal {signal}"),
             });
@@ -235,7 +235,7 @@ fn install_signals(options: &Options, shared: &Shared) -> Result<()> {
     for signal in &options.flush_signals {
         if !sys::is_ignored(*signal) && !sys::handle_signal(*signal, signal_fires) {
             return Err(RecorderError::Setting {
-                name: "ANNALS_FLUSH_SIGNAL",
+                setting: "ANNALS_FLUSH_SIGNAL",
                 expected: "signals that the program does not handle itself",
                 found: format!("signal {signal}"),
             });

@@ -138,7 +138,7 @@ impl FromStr for Trigger {
 
     fn from_str(text: &str) -> Result<Self> {
         let cause = parse(text.trim()).ok_or_else(|| RecorderError::Setting {
-            name: "a trigger",
+            setting: "a trigger",
             expected: "`event GLOB [where ELEMENT > VALUE]`, `region GLOB longer than TIME` (a number with ns, us, ms, \
                        s, min or h, such as 1.5s) or `signal SIGUSR2`",
             found: text.to_owned(),

@@ -11,7 +11,8 @@ fn phases(script: &Script, lost: &[(usize, usize, usize)], window: Window) -> Ve
     let directory = tempfile::tempdir().expect("a directory");
     script.write(directory.path(), lost);
     let reader = Reader::open(directory.path()).expect("recordings");
-    let regions = regions_like("solve", reader.definitions()).expect("a region");
+    let regions =
+        regions_like(&"solve".parse().expect("a glob"), reader.definitions()).expect("a region");
     let regions: Vec<_> = regions.into_iter().collect();
     let query = Query::new().within(window);
     let found =
@@ -97,7 +98,8 @@ fn factors_of_a_phase_are_those_of_its_times() {
     let directory = tempfile::tempdir().expect("a directory");
     script().write(directory.path(), &[]);
     let reader = Reader::open(directory.path()).expect("recordings");
-    let phases = regions_like("solve", reader.definitions()).expect("a region");
+    let phases =
+        regions_like(&"solve".parse().expect("a glob"), reader.definitions()).expect("a region");
     let options = LostTimeOptions {
         phases: phases.into_iter().collect(),
         ..LostTimeOptions::default()

@@ -94,13 +94,15 @@ fn events_of_a_query_are_those_of_its_names_window_and_elements() {
     };
     assert_eq!(count(&Query::new()), 18);
     let of_rank = EventFilter {
-        ranks: Some("1".to_owned()),
-        event_types: Some("enter".to_owned()),
+        ranks: Some("1".parse().expect("a rank")),
+        event_types: Some("enter".parse().expect("a glob")),
         ..EventFilter::default()
     };
     let mut query = Query::select(&of_rank, reader.definitions()).expect("a query");
     assert_eq!(count(&query), 4);
-    query.set_regions(regions_like("solve", reader.definitions()).expect("regions"));
+    query.set_regions(
+        regions_like(&"solve".parse().expect("a glob"), reader.definitions()).expect("regions"),
+    );
     assert_eq!(count(&query), 2);
     query.set_window(Window {
         from_ns: 20_000,

@@ -216,9 +216,8 @@ fn every_setting_has_a_row_and_every_row_a_setting() {
     read.remove("ANNALS_RANKED_PROCESS");
     let listed: BTreeSet<String> = table.keys().map(|name| (*name).to_owned()).collect();
     assert_eq!(listed, read);
-    for (name, meaning, default) in annals_recorder::ENVIRONMENT {
-        let row = table[name];
-        assert_eq!(row[1], *meaning, "{name}");
-        assert_eq!(row[2].replace('`', ""), *default, "{name}");
+    for setting in annals_recorder::SETTINGS {
+        let row = &table[setting.variable][1..];
+        assert_eq!(row, [setting.help, setting.default], "{setting:?}");
     }
 }

@@ -1,29 +1,29 @@
 //! Arguments that choose which events a command reads.
 
 use annals_format::{Definitions, units};
-use annals_merger::{EventFilter, FilterError, Query, Window, regions_like};
+use annals_merger::{EventFilter, FilterError, Globs, Query, RankSet, Window, regions_like};
 use clap::Args;
 
 use crate::output::UsageError;
 
 /// Filters for events. Names are globs; several are separated by commas.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct EventFilterArguments {
     /// Ranks: numbers and ranges, such as 0,4-7
     #[arg(long, value_name = "RANKS")]
-    pub rank: Option<String>,
+    pub rank: Option<RankSet>,
 
     /// Sources, by name (globs)
     #[arg(long, value_name = "GLOBS")]
-    pub source: Option<String>,
+    pub source: Option<Globs>,
 
     /// Locations, by name (globs)
     #[arg(long, value_name = "GLOBS")]
-    pub location: Option<String>,
+    pub location: Option<Globs>,
 
     /// Event types, by name (globs)
     #[arg(long, value_name = "GLOBS")]
-    pub event: Option<String>,
+    pub event: Option<Globs>,
 }
 
 impl EventFilterArguments {
@@ -47,7 +47,7 @@ pub struct FilterArguments {
 
     /// Regions, by name (globs)
     #[arg(long, value_name = "GLOBS")]
-    pub region: Option<String>,
+    pub region: Option<Globs>,
 }
 
 impl FilterArguments {
@@ -55,7 +55,7 @@ impl FilterArguments {
     /// misspelt name is the usual reason.
     ///
     /// # Errors
-    /// If a pattern cannot be parsed or matches nothing.
+    /// If a pattern matches nothing.
     pub fn query(&self, definitions: &Definitions, window: Window) -> Result<Query, FilterError> {
         let mut query = Query::select(&self.events.filter(), definitions)?;
         query.set_window(window);
@@ -70,16 +70,15 @@ impl FilterArguments {
     /// Returns the filter in words, such as `rank 0-3, region solve*`. `None` if everything is chosen.
     pub fn in_words(&self) -> Option<String> {
         let parts = [
-            ("rank", &self.events.rank),
-            ("source", &self.events.source),
-            ("location", &self.events.location),
-            ("event type", &self.events.event),
-            ("region", &self.region),
+            ("rank", self.events.rank.as_ref().map(RankSet::as_str)),
+            ("source", self.events.source.as_ref().map(Globs::as_str)),
+            ("location", self.events.location.as_ref().map(Globs::as_str)),
+            ("event type", self.events.event.as_ref().map(Globs::as_str)),
+            ("region", self.region.as_ref().map(Globs::as_str)),
         ];
-        let given = parts.iter().filter_map(|(what, pattern)| {
-            let pattern = pattern.as_ref()?;
-            Some(format!("{what} {pattern}"))
-        });
+        let given = parts
+            .iter()
+            .filter_map(|(what, pattern)| Some(format!("{what} {}", (*pattern)?)));
         let given: Vec<String> = given.collect();
         (!given.is_empty()).then(|| given.join(", "))
     }

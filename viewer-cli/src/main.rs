@@ -14,7 +14,7 @@ use annals_cli::file::with_advice;
 use annals_cli::launch;
 use annals_cli::output::{Finding, UsageError};
 use annals_cli::table::safe_lines;
-use annals_merger::{FilterError, keep_freed_memory};
+use annals_merger::keep_freed_memory;
 use anyhow::Context;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -319,8 +319,7 @@ fn main() -> ExitCode {
 
 fn failed(program: &str, error: &anyhow::Error) -> ExitCode {
     eprintln!("{program}: {}", safe_lines(&with_advice(error)));
-    let is_filter = matches!(error.downcast_ref(), Some(FilterError::Syntax(_)));
-    if is_filter || error.is::<UsageError>() {
+    if error.is::<UsageError>() {
         return ExitCode::from(2);
     }
     ExitCode::FAILURE

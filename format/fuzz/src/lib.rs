@@ -18,8 +18,8 @@ use annals_format::{
     StringId, Trace, TraceChunk, TraceChunkHeader, Verbosity, decode_index_block, decode_messages,
     decode_metrics, decode_overview, encode_tail, put_row_start, read_ints,
 };
-use annals_merger::{ClockOffsets, EventFilter, Plan, globs};
-use annals_recorder::{ENVIRONMENT, Options, Rules, Trigger};
+use annals_merger::{ClockOffsets, EventFilter, Globs, Plan};
+use annals_recorder::{Options, Rules, SETTINGS, Trigger};
 use annals_server::parameters::{self, Question, Request};
 
 use cost::bounded;
@@ -636,15 +636,15 @@ pub fn text(bytes: &[u8]) {
         }
         2 => {
             let (patterns, name) = text.split_once('\n').unwrap_or((text, "solve"));
-            let _ = globs(patterns).map(|set| set.is_match(name));
+            let _ = patterns.parse::<Globs>().map(|set| set.is_match(name));
         }
         3 => {
-            let mut parts = text.split('\n').map(str::to_owned);
+            let mut parts = text.split('\n');
             let filter = EventFilter {
-                ranks: parts.next(),
-                sources: parts.next(),
-                locations: parts.next(),
-                event_types: parts.next(),
+                ranks: parts.next().and_then(|ranks| ranks.parse().ok()),
+                sources: parts.next().and_then(|globs| globs.parse().ok()),
+                locations: parts.next().and_then(|globs| globs.parse().ok()),
+                event_types: parts.next().and_then(|globs| globs.parse().ok()),
             };
             let _ = filter.select(&definitions());
         }
@@ -663,8 +663,8 @@ pub fn text(bytes: &[u8]) {
             };
             // A setting that is read out of a file is another matter.
             if let Some(value) = text.get(1..).filter(|value| !value.starts_with('@')) {
-                let name = ENVIRONMENT[usize::from(*which) % ENVIRONMENT.len()].0;
-                let _ = Options::new("run").set(name, OsStr::new(value));
+                let setting = &SETTINGS[usize::from(*which) % SETTINGS.len()];
+                let _ = Options::new("run").set(setting.variable, OsStr::new(value));
             }
         }
         _ => {

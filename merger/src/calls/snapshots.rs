@@ -42,11 +42,7 @@ impl<'a> SnapshotWriter<'a> {
         path: &Path,
     ) -> Result<Self> {
         let is_slice = definitions.slice.is_some();
-        let writer = BlockWriter::new(level).map_err(|source| MergeError::Io {
-            action: "write",
-            path: path.to_owned(),
-            source,
-        })?;
+        let writer = BlockWriter::new(level).map_err(MergeError::io("write", path))?;
         Ok(Self {
             types,
             stacks: Stacks::new(types, is_slice),

@@ -49,11 +49,7 @@ impl ClockOffsets {
     /// # Errors
     /// If it cannot be read, or a line is none of these; the error names the line.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|source| MergeError::Io {
-            action: "read",
-            path: path.to_owned(),
-            source,
-        })?;
+        let text = std::fs::read_to_string(path).map_err(MergeError::io("read", path))?;
         Self::parse(&text, path)
     }
 

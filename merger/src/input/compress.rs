@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::ops::ControlFlow;
 
 use annals_format::{
-    BlockWriter, ChunkHeader, ChunkPlace, CompressionLevel, Ended, FormatError, ReadAt, StoredChunk,
+    BlockWriter, ChunkHeader, ChunkPlace, CompressionLevel, Ended, ReadAt, StoredChunk,
 };
 use rayon::prelude::*;
 
@@ -56,10 +56,7 @@ pub fn compress(
     let chunks = chunks.filter_map(|chunk| Some((offset_of(chunk)?, chunk)));
     let mut chunks: Vec<(u64, &StoredChunk)> = chunks.collect();
     chunks.sort_by_key(|(offset, _)| *offset);
-    let in_file = |source: FormatError| MergeError::Format {
-        path: input.path.clone(),
-        error: source,
-    };
+    let in_file = MergeError::format(&input.path);
     let mut has_rows = false;
     for (_, chunk) in &chunks {
         has_rows = recording.is_of_rows(file, chunk).map_err(in_file)?;

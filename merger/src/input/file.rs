@@ -109,11 +109,7 @@ fn open_regular(path: &Path) -> std::io::Result<(File, fs::Metadata)> {
 
 impl FileAt {
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let io = |source| MergeError::Io {
-            action: "open",
-            path: path.to_owned(),
-            source,
-        };
+        let io = MergeError::io("open", path);
         let (file, metadata) = open_regular(path).map_err(io)?;
         let mut open = OpenFiles::lock();
         open.count += 1;

@@ -53,11 +53,7 @@ pub fn find(paths: &[PathBuf], skip: Option<&Path>) -> Result<Found> {
     let skip = skip.and_then(|path| fs::canonicalize(path).ok());
     let mut seen = std::collections::BTreeSet::new();
     for path in paths {
-        let io = |source| MergeError::Io {
-            action: "open",
-            path: path.clone(),
-            source,
-        };
+        let io = MergeError::io("open", path);
         let metadata = match fs::metadata(path) {
             Ok(metadata) => metadata,
             // An archive whose anchor is missing is listed under the anchor's name.
@@ -201,10 +197,7 @@ pub fn is_annals(path: &Path) -> bool {
 
 pub(crate) fn header_of(path: &Path) -> Result<FileHeader> {
     let file = FileAt::open(path)?;
-    let format = |source| MergeError::Format {
-        path: path.to_owned(),
-        error: source,
-    };
+    let format = MergeError::format(path);
     let length = file
         .len()
         .map_err(format)?

@@ -23,7 +23,7 @@ pub(crate) enum InputReader<'a> {
 /// Summary kept after a reader has read everything, for totals and report.
 #[derive(Debug)]
 pub(crate) enum InputOutcome<'a> {
-    Stream(StreamOutcome<'a>),
+    Stream(Box<StreamOutcome<'a>>),
     Trace(Box<TraceReader<'a>>),
 }
 
@@ -48,8 +48,8 @@ impl<'a> InputReader<'a> {
     /// Returns what is left when all was read; of a run nothing, since others read what it has.
     pub(crate) fn into_outcome(self) -> Option<InputOutcome<'a>> {
         match self {
-            Self::Stream(reader) => Some(InputOutcome::Stream(reader.into_outcome())),
-            Self::Unplaced(stream) => Some(InputOutcome::Stream(stream.outcome)),
+            Self::Stream(reader) => Some(InputOutcome::Stream(Box::new(reader.into_outcome()))),
+            Self::Unplaced(stream) => Some(InputOutcome::Stream(Box::new(stream.outcome))),
             Self::Trace(reader) => Some(InputOutcome::Trace(reader)),
             Self::Run(_) => None,
         }

@@ -158,10 +158,7 @@ impl InputRecording {
         };
         let mut live = read_live(&live_path, None);
         let read = |live: Option<LiveImage>| {
-            Recording::read(&file, live, is_alive).map_err(|source| MergeError::Format {
-                path: path.to_owned(),
-                error: source,
-            })
+            Recording::read(&file, live, is_alive).map_err(MergeError::format(path))
         };
         let had_live = live.is_some();
         let mut recording = read(live.take())?;
@@ -182,19 +179,12 @@ impl InputRecording {
             recording.last_reference_ns = recording.last_reference_ns.map(|last| last.max(now));
             recording.end_error_ns = 0;
         }
-        let file_bytes = file.len().map_err(|source| MergeError::Format {
-            path: path.to_owned(),
-            error: source,
-        })?;
+        let file_bytes = file.len().map_err(MergeError::format(path))?;
         let is_live_used = recording.last_reference_ns.is_some() && !recording.has_footer;
         let unusable_live = unusable_live.filter(|_| !is_live_used && !recording.has_footer);
         recording
             .problems
-            .extend(unusable_live.clone().map(|what| Problem {
-                offset: 0,
-                length: 0,
-                what,
-            }));
+            .extend(unusable_live.clone().map(|what| Problem::new(0, 0, what)));
         Ok(Self {
             path: path.to_owned(),
             live_path: is_live_used.then_some(live_path),
@@ -267,10 +257,7 @@ impl InputRecording {
             return Ok(());
         };
         let damaged = self.recording.check_rest(file);
-        let damaged = damaged.map_err(|source| MergeError::Format {
-            path: self.path.clone(),
-            error: source,
-        })?;
+        let damaged = damaged.map_err(MergeError::format(&self.path))?;
         self.recording.problems.extend(damaged);
         Ok(())
     }

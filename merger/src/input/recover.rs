@@ -109,10 +109,7 @@ fn recover_with(
         return Err(refused(what));
     }
     let recovery = input.recording.recover(from, options.compression);
-    let recovery = recovery.map_err(|source| MergeError::Format {
-        path: input.path.clone(),
-        error: source,
-    })?;
+    let recovery = recovery.map_err(MergeError::format(&input.path))?;
     let Some(recovery) = recovery else {
         return Ok(None);
     };
@@ -190,10 +187,7 @@ pub fn remove_live_file_in_memory(recording: &Path) -> Result<bool> {
 fn missing_in(written: &Path, original: &Recording) -> Result<Option<String>> {
     let file = FileAt::open(written)?;
     let back = Recording::read(&file, None, |_| false);
-    let back = back.map_err(|error| MergeError::Format {
-        path: written.to_owned(),
-        error,
-    })?;
+    let back = back.map_err(MergeError::format(written))?;
     if let Some(what) = back.describe_missing() {
         return Ok(Some(what));
     }
@@ -239,10 +233,7 @@ fn copy(
     for offset in (0..length).step_by(STEP as usize) {
         bytes.resize((length - offset).min(STEP) as usize, 0);
         let read = from.read_exact_at(offset, &mut bytes);
-        read.map_err(|source| MergeError::Format {
-            path: input.path.clone(),
-            error: source,
-        })?;
+        read.map_err(MergeError::format(&input.path))?;
         to.write_all(&bytes).map_err(not_written)?;
         if progress(offset + bytes.len() as u64).is_break() {
             return Err(MergeError::Stopped);

@@ -26,11 +26,8 @@ impl RunFile {
     /// # Errors
     /// If none can be made in this directory.
     pub(crate) fn create(directory: &Path) -> Result<Self> {
-        let file = tempfile::tempfile_in(directory).map_err(|source| MergeError::Io {
-            action: "create a temporary file in",
-            path: directory.to_owned(),
-            source,
-        })?;
+        let file = tempfile::tempfile_in(directory)
+            .map_err(MergeError::io("create a temporary file in", directory))?;
         Ok(Self {
             directory: directory.to_owned(),
             file,

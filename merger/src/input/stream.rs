@@ -9,8 +9,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use annals_format::{
-    Cause, Chunk, ChunkHeader, ClockKind, EventTypeId, MapCursor, OrderHash, StoredChunk,
-    StreamContents, StreamId, StreamLoss, StreamTotals, TraceLoss,
+    Cause, Chunk, ChunkHeader, ChunkPlace, ClockKind, EventTypeId, FormatError, MapCursor,
+    OrderHash, Problem, StoredChunk, StreamContents, StreamId, StreamLoss, StreamTotals, TraceLoss,
 };
 
 use rustc_hash::FxHashMap;
@@ -33,9 +33,10 @@ pub(crate) struct StreamFindings {
     pub(crate) clamped: u64,
     /// The largest such move, nanoseconds.
     pub(crate) largest_clamp_ns: u64,
-    /// Chunks that could not be decoded, with the reason of the first.
-    pub(crate) unreadable_chunks: u64,
+    /// The error of the first chunk that could not be decoded.
     pub(crate) first_error: Option<String>,
+    /// Blocks of the recording that could not be decoded, with the number of their events.
+    pub(crate) unreadable: Vec<(Problem, u64)>,
     /// Events that were read, by event type of the recording, ascending.
     pub(crate) present: Vec<(EventTypeId, u64)>,
 }
@@ -96,7 +97,7 @@ impl WaitingChunk {
 
 /// A chunk as it was decoded; nothing of the stream's past is known yet.
 pub(crate) struct Decoded {
-    batch: std::result::Result<Batch, String>,
+    batch: annals_format::Result<Batch>,
     ambiguous: u64,
     dropped: Vec<PlacedRecord>,
     /// By type of the batch, the recording's event type.
@@ -512,7 +513,7 @@ impl<'a> StreamReader<'a> {
         match self.input.load(&self.contents.chunks[number]) {
             Ok(chunk) => self.on_axis(number, chunk),
             Err(error) => Decoded {
-                batch: Err(error.to_string()),
+                batch: Err(error),
                 ambiguous: 0,
                 dropped: Vec::new(),
                 event_types: Vec::new(),
@@ -649,10 +650,7 @@ impl<'a> StreamReader<'a> {
         let contents = self.contents;
         let stored = &contents.chunks[index];
         let clamped = self.findings.clamped;
-        let kept = match decoded.batch {
-            Ok(batch) => Ok(self.place_batch(batch, bound_ns)),
-            Err(error) => Err(error),
-        };
+        let kept = decoded.batch.map(|batch| self.place_batch(batch, bound_ns));
         let first_place = match &kept {
             Ok((_, range)) if !range.is_empty() && range.start == 0 && !self.is_sorted => {
                 LossPlace::Event(number, 0)
@@ -700,7 +698,7 @@ impl<'a> StreamReader<'a> {
                 }
                 self.take_batch(number, batch, range, &decoded.event_types);
             }
-            Err(error) => self.skip(stored, error, bound_ns, last_good_ns),
+            Err(error) => self.skip(stored, &error, bound_ns, last_good_ns),
         }
         self.finish_if_done();
     }
@@ -795,17 +793,28 @@ impl<'a> StreamReader<'a> {
     }
 
     /// Counts the events of a chunk that cannot be read as lost.
-    fn skip(&mut self, stored: &StoredChunk, error: String, bound_ns: i64, last_good_ns: i64) {
+    fn skip(
+        &mut self,
+        stored: &StoredChunk,
+        error: &FormatError,
+        bound_ns: i64,
+        last_good_ns: i64,
+    ) {
         let (from_ns, to_ns) = self.clock.bounds(self.input, stored, self.is_sorted);
         if !self.keep.has(to_ns.max(bound_ns)) {
             self.leave_out(stored);
             return;
         }
         self.gaps.push((last_good_ns.min(from_ns), to_ns));
-        self.findings.unreadable_chunks += 1;
-        self.findings.first_error.get_or_insert(error);
+        let first_error = &mut self.findings.first_error;
+        first_error.get_or_insert_with(|| error.to_string());
+        if let ChunkPlace::Block(offset) = stored.place {
+            let problem = Problem::unreadable(offset, 0, error);
+            let events = stored.header.event_count;
+            self.findings.unreadable.push((problem, events));
+        }
         let cause = match stored.place {
-            annals_format::ChunkPlace::Cut => Cause::Truncated,
+            ChunkPlace::Cut => Cause::Truncated,
             _ => Cause::Skipped,
         };
         for (event_type, count) in &stored.header.counts {

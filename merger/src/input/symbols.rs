@@ -95,11 +95,7 @@ impl Symbols {
     }
 
     fn add_directory(&mut self, directory: &Path) -> Result<()> {
-        let failed = |source| MergeError::Io {
-            action: "look for symbols in",
-            path: directory.to_owned(),
-            source,
-        };
+        let failed = MergeError::io("look for symbols in", directory);
         let mut entries: Vec<fs::DirEntry> = fs::read_dir(directory)
             .and_then(Iterator::collect)
             .map_err(failed)?;

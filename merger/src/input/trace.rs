@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use annals_format::{
     ANY_EVENT_TYPE, BootId, Cause, ClockError, ClockId, ClockKind, ClockMap, Definitions,
-    ErrorKnot, EventTypeId, FormatError, LossPoint, MapCursor, OrderHash, ProcessEnd, ProcessId,
-    ReadAt, RecordingId, Relation, StreamGroup, StreamId, StreamTotals, Trace, TraceChunk,
+    ErrorKnot, EventTypeId, LossPoint, MapCursor, OrderHash, ProcessEnd, ProcessId, ReadAt,
+    RecordingId, Relation, StreamGroup, StreamId, StreamTotals, Trace, TraceChunk,
     TraceChunkHeader, TraceLoss, UNBOUNDED,
 };
 use rustc_hash::FxHashMap;
@@ -43,10 +43,7 @@ impl InputTrace {
     /// # Errors
     /// If the file cannot be read or is not a trace.
     pub fn open(path: &Path) -> Result<Self> {
-        let format = |source: FormatError| MergeError::Format {
-            path: path.to_owned(),
-            error: source,
-        };
+        let format = MergeError::format(path);
         let file = FileAt::open(path)?;
         let mut trace = Trace::read(&file).map_err(format)?;
         let damaged = trace.check_rest(&file).map_err(format)?;
@@ -382,7 +379,6 @@ pub(crate) struct TraceReader<'a> {
     /// Streams of recordings that are taken from elsewhere.
     duplicates: BTreeSet<StreamId>,
     pub(crate) unplaced: u64,
-    unreadable_chunks: u64,
     first_error: Option<String>,
     /// Where chunks were of which even the heads cannot be read.
     headless: Option<(i64, i64)>,
@@ -437,7 +433,6 @@ impl<'a> TraceReader<'a> {
             hashes: StreamHashes::default(),
             duplicates: duplicates.copied().collect(),
             unplaced: 0,
-            unreadable_chunks: 0,
             first_error: None,
             headless: None,
             is_finished: false,
@@ -797,7 +792,6 @@ impl<'a> TraceReader<'a> {
             Ok(found) if is_in_order(&found) => {
                 self.take_chunk(found, bound_ns);
                 if let Some((error, Some(lost))) = decoded.damage {
-                    self.unreadable_chunks += 1;
                     self.first_error.get_or_insert(error);
                     self.lose_streams(chunk_number, &lost, bound_ns);
                 }
@@ -854,7 +848,6 @@ impl<'a> TraceReader<'a> {
 
     /// Counts the events of a chunk that cannot be read as lost.
     fn skip(&mut self, number: usize, head: Option<TraceChunkHeader>, error: &str, bound_ns: i64) {
-        self.unreadable_chunks += 1;
         self.first_error.get_or_insert_with(|| error.to_owned());
         let trace = &self.earlier.input.trace;
         let entry = &trace.chunks[number];
@@ -965,7 +958,6 @@ impl<'a> TraceReader<'a> {
             let mut present = of_stream.remove(&totals.stream).unwrap_or_default();
             present.sort_unstable();
             let findings = StreamFindings {
-                unreadable_chunks: self.unreadable_chunks,
                 first_error: self.first_error.clone(),
                 present,
                 ..StreamFindings::default()

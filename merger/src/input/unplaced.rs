@@ -69,7 +69,6 @@ impl<'a> UnplacedStream<'a> {
             }
         }
         let findings = StreamFindings {
-            unreadable_chunks: contents.chunks.len() as u64,
             first_error: (!contents.chunks.is_empty())
                 .then(|| "the definition of its stream, source or clock is lost".to_owned()),
             ..StreamFindings::default()

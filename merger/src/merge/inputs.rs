@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use annals_format::{Definitions, FileKind, FormatError, ReadAt};
+use annals_format::{Definitions, FileKind, ReadAt};
 
 use crate::allocator::give_freed_memory_back;
 use crate::clocks::offsets::ClockOffsets;
@@ -340,10 +340,7 @@ fn is_part(path: &Path, of: &Path) -> bool {
     const STEP: u64 = 1 << 20;
     let is_part = || -> Result<bool> {
         let (part, whole) = (FileAt::open(path)?, FileAt::open(of)?);
-        let format = |source: FormatError| MergeError::Format {
-            path: path.to_owned(),
-            error: source,
-        };
+        let format = MergeError::format(path);
         let length = part.len().map_err(format)?;
         if length > whole.len().map_err(format)? {
             return Ok(false);

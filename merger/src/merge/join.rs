@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use annals_format::{
-    BlockKind, CompressionLevel, Definitions, Footer, FormatError, OrderHash, RecordingId, Slice,
-    StreamId, StreamTotals, TraceIndexEntry, TraceLoss, read_stored_trace_chunk,
+    BlockKind, CompressionLevel, Definitions, Footer, OrderHash, RecordingId, Slice, StreamId,
+    StreamTotals, TraceIndexEntry, TraceLoss, read_stored_trace_chunk,
 };
 
 use crate::axis::proof::SortedStreams;
@@ -72,10 +72,7 @@ pub fn check_slice(
         let why = format!("this is slice {} of {}", slice.number, slice.of);
         return Err(refuse(&input, why));
     }
-    let format = |error: FormatError| MergeError::Format {
-        path: path.to_owned(),
-        error,
-    };
+    let format = MergeError::format(path);
     for snapshot in &input.trace.snapshots {
         let loaded = input.trace.load_snapshot(&input.file, snapshot);
         loaded.map_err(format)?;
@@ -264,10 +261,7 @@ fn join(
     let (mut events, mut losses) = (0_u64, Vec::new());
     let (mut head, mut block) = (Vec::new(), Vec::new());
     for Opened { input, .. } in &slices {
-        let format = |source: FormatError| MergeError::Format {
-            path: input.path.clone(),
-            error: source,
-        };
+        let format = MergeError::format(&input.path);
         let mut of_slice = input.trace.snapshots.iter().peekable();
         let mut load = |before: usize| {
             let at = of_slice.next_if(|at| at.before == before);

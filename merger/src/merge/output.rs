@@ -132,11 +132,7 @@ pub(super) fn write_trace(
     open: &Snapshot,
     mut progress: impl FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Merged> {
-    let io = |source| MergeError::Io {
-        action: "write",
-        path: path.to_owned(),
-        source,
-    };
+    let io = MergeError::io("write", path);
     let level = options.compression;
     let mut file = TraceFile::create(path, merge.force, options.jobs)?;
     start_trace(&mut file, trace_id(merge), &merge.definitions, level)?;

@@ -201,11 +201,7 @@ impl Plan {
     /// # Errors
     /// If the file cannot be read or is no plan.
     pub fn read(path: &Path) -> Result<Self> {
-        let io = |source| MergeError::Io {
-            action: "read",
-            path: path.to_owned(),
-            source,
-        };
+        let io = MergeError::io("read", path);
         let bytes = std::fs::read(path).map_err(io)?;
         Self::parse(&bytes, path)
     }

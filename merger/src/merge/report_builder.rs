@@ -1,8 +1,9 @@
 //! The report of a merge, built from what its readers found.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
-use annals_format::{ProcessId, StreamTotals, TraceLoss};
+use annals_format::{Problem, ProcessId, StreamTotals, TraceLoss};
 
 use super::{Merge, Merged};
 use crate::axis::proof::StreamHashes;
@@ -19,6 +20,8 @@ struct Findings {
     streams: Vec<(StreamTotals, StreamReport)>,
     /// By process, events that have no place in time.
     unplaced: BTreeMap<ProcessId, u64>,
+    /// Blocks of recordings that cannot be decoded.
+    damage: Vec<(PathBuf, Problem)>,
 }
 
 impl Merge {
@@ -36,7 +39,9 @@ impl Merge {
         let Findings {
             mut streams,
             mut unplaced,
+            mut damage,
         } = self.findings(outcomes, hashes)?;
+        damage.sort_by(|(a, of_a), (b, of_b)| (a, of_a.offset).cmp(&(b, of_b.offset)));
         streams.sort_by_key(|(totals, _)| totals.stream);
         let take = |(totals, _): &mut (StreamTotals, _)| {
             let stream = totals.stream;
@@ -67,6 +72,7 @@ impl Merge {
             totals,
             losses,
             report,
+            damage,
             bytes: 0,
         })
     }
@@ -80,11 +86,25 @@ impl Merge {
         // Of very many streams, no more room than they need.
         let count = outcomes.iter().map(Vec::len).sum();
         let mut streams: Vec<(StreamTotals, StreamReport)> = Vec::with_capacity(count);
-        let mut unplaced = BTreeMap::new();
+        let (mut unplaced, mut damage) = (BTreeMap::new(), Vec::new());
         for outcome in outcomes.into_iter().flatten() {
             match outcome {
                 InputOutcome::Stream(outcome) => {
-                    streams.push(self.stream_report(&outcome, hashes)?);
+                    let (totals, report) = self.stream_report(&outcome, hashes)?;
+                    let place = report.location.as_ref();
+                    let place = place.map_or_else(String::new, |name| format!(", {name}"));
+                    for (mut problem, events) in outcome.findings.unreadable {
+                        let (plural, are) = if events == 1 {
+                            ("", "is")
+                        } else {
+                            ("s", "are")
+                        };
+                        let rank = report.rank;
+                        problem.what +=
+                            &format!("; {events} event{plural} of rank {rank}{place} {are} lost");
+                        damage.push((outcome.input.path.clone(), problem));
+                    }
+                    streams.push((totals, report));
                 }
                 InputOutcome::Trace(reader) => {
                     if let Some(process) = reader.earlier.processes.values().min() {
@@ -107,7 +127,11 @@ impl Merge {
                 }
             }
         }
-        Ok(Findings { streams, unplaced })
+        Ok(Findings {
+            streams,
+            unplaced,
+            damage,
+        })
     }
 
     /// Counts, by process, the events of streams whose source or clock is not defined.

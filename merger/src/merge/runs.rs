@@ -225,11 +225,7 @@ impl Runs<'_> {
         budget: Budget,
         file: &RunFile,
     ) -> Result<(Run, Vec<InputOutcome<'a>>)> {
-        let io = |source| MergeError::Io {
-            action: "write a temporary file in",
-            path: file.directory().to_owned(),
-            source,
-        };
+        let io = MergeError::io("write a temporary file in", file.directory());
         let mut sweep = Sweep::new(readers, 0, events, budget.strips);
         let most = sweep.at_once(self.workers.count());
         let mut run = Run::default();

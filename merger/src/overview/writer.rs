@@ -23,11 +23,7 @@ pub(crate) struct OverviewWriter {
 
 impl OverviewWriter {
     pub(crate) fn new(level: CompressionLevel, path: &std::path::Path) -> Result<Self> {
-        let writer = BlockWriter::new(level).map_err(|source| MergeError::Io {
-            action: "write",
-            path: path.to_owned(),
-            source,
-        })?;
+        let writer = BlockWriter::new(level).map_err(MergeError::io("write", path))?;
         Ok(Self {
             rows: Vec::new(),
             entries: Vec::new(),

@@ -201,11 +201,7 @@ struct Conversion<'a> {
 /// # Errors
 /// If the trace cannot be read, its first line is not that of a trace, or the recordings cannot be written.
 pub(crate) fn open(path: &Path) -> Result<Vec<InputRecording>> {
-    let io = |source| MergeError::Io {
-        action: "read",
-        path: path.to_owned(),
-        source,
-    };
+    let io = MergeError::io("read", path);
     let mut lines = Lines::open(path).map_err(io)?;
     let invalid = |why: String| io(std::io::Error::new(std::io::ErrorKind::InvalidData, why));
     let length = std::fs::metadata(path).map_err(io)?.len();
@@ -301,11 +297,7 @@ impl<'a> Conversion<'a> {
 
     fn problem(&mut self, offset: u64, what: String) {
         if self.problems.len() < MOST_PROBLEMS {
-            self.problems.push(Problem {
-                offset,
-                length: 0,
-                what,
-            });
+            self.problems.push(Problem::new(offset, 0, what));
         }
     }
 
@@ -659,11 +651,9 @@ impl<'a> Conversion<'a> {
 
     fn finish(mut self) -> Result<Vec<InputRecording>> {
         let directory = self.directory.path().to_owned();
-        let files = self.write_all().map_err(|source| MergeError::Io {
-            action: "write",
-            path: directory,
-            source,
-        })?;
+        let files = self
+            .write_all()
+            .map_err(MergeError::io("write", &directory))?;
         let mut inputs = open_written(self.path, self.directory, &files)?;
         if let Some(first) = inputs.first_mut() {
             first.recording.problems.extend(self.problems);

@@ -47,10 +47,7 @@ pub(super) struct RegionPlan {
 impl OpenedTrace {
     /// Opens a trace. Returns its definitions apart.
     pub(super) fn open(path: &Path) -> Result<(Definitions, Self)> {
-        let format = |source: FormatError| MergeError::Format {
-            path: path.to_owned(),
-            error: source,
-        };
+        let format = MergeError::format(path);
         let file = FileAt::open(path)?;
         let mut trace = Trace::read(&file).map_err(format)?;
         let bytes = file.len().map_err(format)?;
@@ -125,11 +122,7 @@ impl OpenedTrace {
     pub(super) fn damaged(&self, outcome: &mut ReadSummary, offset: u64, error: &FormatError) {
         outcome.complete = false;
         outcome.has_skipped_now = true;
-        let problem = Problem {
-            offset,
-            length: 0,
-            what: error.to_string(),
-        };
+        let problem = Problem::unreadable(offset, 0, error);
         outcome.damage.push((self.path.clone(), problem));
     }
 

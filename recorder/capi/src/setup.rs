@@ -11,7 +11,7 @@ use annals_recorder::names::element;
 use std::ffi::{OsStr, c_char, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use annals_recorder::{ENVIRONMENT, ElementType, EventTypeSchema, Options, Role, Rules, THREADS};
+use annals_recorder::{ElementType, EventTypeSchema, Options, Role, Rules, SETTINGS, THREADS};
 
 use crate::call::{setup, with_recorder};
 use crate::handle::{Clock, EventType, Recorder, Region, Source};
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn annals_start(
             // SAFETY: invariant CALLER (module docs).
             let (name, value) = unsafe { setting.read() }?;
             // Like an empty variable, an empty setting of this name is ignored.
-            if !value.is_empty() || !ENVIRONMENT.iter().any(|(known, ..)| *known == name) {
+            if !value.is_empty() || !SETTINGS.iter().any(|known| known.variable == name) {
                 options.set(name, value)?;
             }
         }

@@ -11,6 +11,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::arguments::parsed;
 use crate::errors;
 use crate::waiting;
 
@@ -167,7 +168,7 @@ fn open_ranks(
         return Ok(None);
     };
     let filter = EventFilter {
-        ranks: Some(format!("{first}-{last}")),
+        ranks: Some(parsed(&format!("{first}-{last}"))?),
         ..EventFilter::default()
     };
     let query = Query::select(&filter, definitions);

@@ -1,7 +1,9 @@
 //! Arguments of tables, as Python passes them.
 
+use std::str::FromStr;
+
 use annals_format::{Definitions, units};
-use annals_merger::{EventFilter, Query, Window, regions_like};
+use annals_merger::{EventFilter, FilterError, Query, Window, regions_like};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString};
@@ -41,6 +43,11 @@ fn names(argument: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
         return Err(PyValueError::new_err(format!("{argument}: empty")));
     }
     Ok(all.join(","))
+}
+
+/// Returns a part of a filter.
+pub(crate) fn parsed<T: FromStr<Err = FilterError>>(text: &str) -> PyResult<T> {
+    text.parse().map_err(|error| errors::of_filter(&error))
 }
 
 /// Returns ranks as the filter has them: a number, several, or a text such as `0,4-7`.
@@ -101,10 +108,15 @@ impl Arguments<'_> {
     /// If a value is of a wrong type, or a name matches nothing.
     pub(crate) fn query(&self, definitions: &Definitions) -> PyResult<Query> {
         let list = |name, value: &Option<Bound<'_, PyAny>>| {
-            value.as_ref().map(|value| names(name, value)).transpose()
+            let globs = value.as_ref().map(|value| parsed(&names(name, value)?));
+            globs.transpose()
         };
         let filter = EventFilter {
-            ranks: self.ranks.as_ref().map(ranks).transpose()?,
+            ranks: self
+                .ranks
+                .as_ref()
+                .map(|value| parsed(&ranks(value)?))
+                .transpose()?,
             sources: None,
             locations: list("locations", &self.locations)?,
             event_types: list("name", &self.events)?,

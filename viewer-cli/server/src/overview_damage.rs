@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use annals_merger::{MergeError, Reader, Result};
+use annals_merger::{Reader, Result};
 
 /// Blocks that are checked before the first answer. Those of longer traces are checked when an answer needs them.
 const MOST_CHECKED: usize = 512;
@@ -22,11 +22,7 @@ impl OverviewDamage {
         loaded
             .inspect_err(|error| {
                 let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-                let what = match error {
-                    MergeError::Format { error, .. } => error.to_string(),
-                    other => other.to_string(),
-                };
-                found.entry(offset).or_insert(what);
+                found.entry(offset).or_insert_with(|| error.without_path());
             })
             .ok()
     }

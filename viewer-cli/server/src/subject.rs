@@ -190,18 +190,10 @@ impl Subject {
     }
 
     fn temporary(&self, name: &str, preparation: &Preparation) -> Result<PathBuf, MergeError> {
-        let directory = match &preparation.temporary_directory {
-            Some(directory) => TempDir::with_prefix_in("annals-serve-", directory),
-            None => TempDir::with_prefix("annals-serve-"),
-        };
-        let directory = directory.map_err(|source| MergeError::Io {
-            action: "create a directory in",
-            path: preparation
-                .temporary_directory
-                .clone()
-                .unwrap_or_else(std::env::temp_dir),
-            source,
-        })?;
+        let place = preparation.temporary_directory.clone();
+        let place = place.unwrap_or_else(std::env::temp_dir);
+        let directory = TempDir::with_prefix_in("annals-serve-", &place);
+        let directory = directory.map_err(MergeError::io("create a directory in", &place))?;
         let path = directory.path().join(name);
         let mut kept = self
             .temporary

@@ -152,9 +152,8 @@ fn by_name(
     let window = arguments.window.window()?;
     // A region that only the other trace has is no mistake.
     let mut only_events = arguments.filter.clone();
-    let pattern = only_events.region.take();
+    let names = only_events.region.take();
     let filter = only_events.query(definitions, window)?;
-    let names = pattern.as_deref().map(annals_merger::globs).transpose()?;
     let (found, outcome) = region_statistics(opened, &filter, Grouping::None)?;
     let mut named: BTreeMap<String, RegionStats> = BTreeMap::new();
     for ((_, region), stats) in found {

@@ -32,13 +32,11 @@ pub mod tui;
 pub mod verify;
 pub mod why;
 
-use std::collections::BTreeSet;
-use std::fs::File;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use annals_format::{Cause, ChunkPlace, Ended, Problem};
-use annals_merger::{InputRecording, ReadSummary, Reader, Sums, Symbols, Window};
+use annals_format::Ended;
+use annals_merger::{ReadSummary, Reader, Sums, Symbols, Window};
 use clap::Args;
 
 use crate::filter::WindowArguments;
@@ -46,7 +44,7 @@ use crate::merge_summary::ends_early;
 use crate::output::RowsArguments;
 use crate::table::{Screen, safe};
 use crate::time;
-pub(crate) use crate::views::{are, numbered, opt_duration, percent};
+pub(crate) use crate::views::{numbered, opt_duration, percent};
 
 /// Arguments of every command that reads.
 #[derive(Clone, Debug, Args)]
@@ -140,14 +138,10 @@ pub(crate) fn warn_of_damage(opened: &Reader, outcome: &ReadSummary) {
             input.why
         ));
     }
-    let mut damage = outcome.damage.clone();
-    damage.extend(unreadable_chunks(opened, outcome));
+    let damage = &outcome.damage;
     for (path, problem) in damage.iter().take(20) {
         let (path, offset) = (path.display(), problem.offset);
-        // Some errors have the offset in their own words.
-        let what = problem.what.strip_prefix(&format!("at byte {offset}: "));
-        let what = what.unwrap_or(&problem.what);
-        tell(&format!("{path}: byte {offset}: {what}"));
+        tell(&format!("{path}: byte {offset}: {}", problem.what));
     }
     if damage.len() > 20 {
         eprintln!("… {} more damaged places", damage.len() - 20);
@@ -184,65 +178,6 @@ pub(crate) fn warn_of_damage(opened: &Reader, outcome: &ReadSummary) {
             numbered(lost, "event")
         );
     }
-}
-
-/// Returns the places of unreadable chunks in recordings. A merge only counts the events that they cost: this reads
-/// recordings with such losses again.
-fn unreadable_chunks(opened: &Reader, outcome: &ReadSummary) -> Vec<(PathBuf, Problem)> {
-    let Some(report) = &outcome.report else {
-        return Vec::new();
-    };
-    let d = opened.definitions();
-    let skipped = outcome.losses.iter();
-    let skipped = skipped.filter(|loss| loss.cause == Cause::Skipped);
-    let hit: BTreeSet<String> = skipped
-        .filter_map(|loss| {
-            let stream = d.streams.get(&loss.stream)?;
-            let source = d.sources.get(&stream.source)?;
-            let process = d.processes.get(&source.process)?;
-            Some(process.recording_id.to_string())
-        })
-        .collect();
-    let inputs = report.inputs.iter();
-    let inputs = inputs.filter(|input| hit.contains(&input.recording_id));
-    let mut found = Vec::new();
-    for input in inputs {
-        // Traces and archives have already reported theirs.
-        let (Ok(opened), Ok(file)) = (InputRecording::open(&input.path), File::open(&input.path))
-        else {
-            continue;
-        };
-        let recording = &opened.recording;
-        for (id, contents) in &recording.streams {
-            for chunk in &contents.chunks {
-                let ChunkPlace::Block(offset) = chunk.place else {
-                    continue;
-                };
-                let Err(error) = recording.load(&file, chunk) else {
-                    continue;
-                };
-                let location = recording.definitions.streams.get(id);
-                let location = location.and_then(|stream| stream.location);
-                let location = location.and_then(|id| recording.definitions.locations.get(&id));
-                let location = location.map_or_else(String::new, |location| {
-                    let name = recording.definitions.string(location.name);
-                    format!(", {}", safe(name))
-                });
-                let problem = Problem {
-                    offset,
-                    length: 0,
-                    what: format!(
-                        "{error}; {} of rank {}{location} {} lost",
-                        numbered(chunk.header.event_count, "event"),
-                        input.rank,
-                        are(chunk.header.event_count)
-                    ),
-                };
-                found.push((input.path.clone(), problem));
-            }
-        }
-    }
-    found
 }
 
 /// Number of threads up to which no machine is too small.

@@ -13,10 +13,11 @@ use annals_analysis::{CostSums, EventCost};
 use annals_format::{Cause, Definitions, Ended, units};
 use annals_merger::{MergeOptions, Program, Symbols, no_progress};
 use annals_recorder::{
-    Compression, Options, RANKED_PROCESS, RANKED_PROCESS_LEN, RECORDED_BY, RecorderError,
+    Compression, Options, RANKED_PROCESS, RANKED_PROCESS_LEN, RECORDED_BY, RecorderError, SETTINGS,
+    Setting,
 };
 use anyhow::Context;
-use clap::Args;
+use clap::{Arg, ArgMatches, Args, FromArgMatches, value_parser};
 
 use crate::doctor::cost;
 use crate::file::trace_beside;
@@ -91,102 +92,44 @@ pub struct RecordArguments {
     command: Vec<OsString>,
 }
 
-/// A setting of the recorder that was given as an option.
-struct Given<'a> {
-    /// The option's name without `--`, with `_` for `-`.
-    field: &'static str,
-    variable: &'static str,
-    value: &'a OsString,
-}
+/// The settings of the recorder that were given as options, with their values.
+#[derive(Clone, Debug)]
+struct Settings(Vec<(&'static Setting, OsString)>);
 
-impl<'a> Given<'a> {
-    fn new(
-        field: &'static str,
-        variable: &'static str,
-        value: Option<&'a OsString>,
-    ) -> Option<Self> {
-        value.map(|value| Self {
-            field,
-            variable,
-            value,
-        })
+impl Args for Settings {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        command.args(SETTINGS.iter().filter_map(|setting| {
+            let option = Arg::new(setting.variable).long(setting.option?);
+            let heading = "Recorder (override the environment variables in brackets)";
+            let help = format!("{} [{}]", setting.help, setting.variable);
+            let option = option.help_heading(heading).help(help);
+            Some(
+                option
+                    .value_name(setting.value)
+                    .value_parser(value_parser!(OsString)),
+            )
+        }))
     }
 
-    /// Says what is wrong with the value, by the option's name.
-    fn wrong(&self, error: &RecorderError) -> UsageError {
-        let option = self.field.replace('_', "-");
-        let text = error.to_string();
-        let expected = text
-            .strip_prefix(self.variable)
-            .and_then(|rest| rest.strip_prefix(" is "));
-        UsageError(match expected {
-            Some(expected) => format!("--{option}: expected {expected}"),
-            None => format!("--{option}: {text}"),
-        })
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
     }
 }
 
-macro_rules! settings {
-    ($($(#[doc = $doc:literal])* $field:ident, $variable:literal, $value:literal;)*) => {
-        /// The recorder's environment variables as options.
-        #[derive(Clone, Default, Debug, Args)]
-        #[command(next_help_heading = "Recorder (override the environment variables in brackets)")]
-        pub struct Settings {$(
-            $(#[doc = $doc])*
-            #[arg(long, value_name = $value)]
-            $field: Option<OsString>,
-        )*}
+impl FromArgMatches for Settings {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let options = SETTINGS.iter().filter(|setting| setting.option.is_some());
+        let given = options.filter_map(|setting| {
+            let value = matches.get_one::<OsString>(setting.variable)?;
+            Some((setting, value.clone()))
+        });
+        Ok(Self(given.collect()))
+    }
 
-        impl Settings {
-            #[cfg(test)]
-            const VARIABLES: &[&str] = &[$($variable),*];
-
-            /// Returns what was given.
-            fn given(&self) -> Vec<Given<'_>> {
-                let each = [$(Given::new(stringify!($field), $variable, self.$field.as_ref())),*];
-                each.into_iter().flatten().collect()
-            }
-        }
-    };
-}
-
-settings! {
-    /// Rules for what is recorded, between semicolons, or `@FILE` [ANNALS_FILTER]
-    filter, "ANNALS_FILTER", "RULES";
-    /// Bytes of buffer per process, as 16M [ANNALS_BUFFER]
-    buffer, "ANNALS_BUFFER", "SIZE";
-    /// Bytes of one buffer page [ANNALS_PAGE]
-    page, "ANNALS_PAGE", "SIZE";
-    /// When the buffer is full: drop, block or overwrite [ANNALS_OVERFLOW]
-    overflow, "ANNALS_OVERFLOW", "WHAT";
-    /// How long an event may wait under block, as 100ms [ANNALS_BLOCK_LIMIT]
-    block_limit, "ANNALS_BLOCK_LIMIT", "TIME";
-    /// Triggers of the flight recorder, between semicolons, as `signal SIGUSR2` [ANNALS_TRIGGER]
-    trigger, "ANNALS_TRIGGER", "TRIGGERS";
-    /// A snapshot starts this long before its trigger [ANNALS_PRE_TRIGGER]
-    pre_trigger, "ANNALS_PRE_TRIGGER", "TIME";
-    /// A snapshot ends this long after its trigger [ANNALS_POST_TRIGGER]
-    post_trigger, "ANNALS_POST_TRIGGER", "TIME";
-    /// Maximum size of a recording on disk, beyond which events are dropped, as 2G
-    /// [ANNALS_MAX_BYTES]
-    max_bytes, "ANNALS_MAX_BYTES", "SIZE";
-    /// Partly filled pages of idle streams are written after this time [ANNALS_FLUSH]
-    flush, "ANNALS_FLUSH", "TIME";
-    /// Signals that have all pages written, as SIGUSR1,SIGTERM [ANNALS_FLUSH_SIGNAL]
-    flush_signal, "ANNALS_FLUSH_SIGNAL", "SIGNALS";
-    /// `later` (when the program has ended, the default), `none`, or a zstd level from -7 to 22
-    /// [ANNALS_COMPRESSION]
-    compression, "ANNALS_COMPRESSION", "LEVEL";
-    /// `auto`, `tsc` or `monotonic` [ANNALS_CLOCK]
-    clock, "ANNALS_CLOCK", "CLOCK";
-    /// Time between calibration points, as 1s [ANNALS_CALIBRATION]
-    calibration, "ANNALS_CALIBRATION", "TIME";
-    /// Children made by fork: `count` them, or `follow` and record them [ANNALS_FORK]
-    fork, "ANNALS_FORK", "WHAT";
-    /// Directory for the live file [ANNALS_LIVE_DIR]
-    live_dir, "ANNALS_LIVE_DIR", "DIR";
-    /// Name of the run [ANNALS_RUN]
-    run, "ANNALS_RUN", "NAME";
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
 }
 
 /// How `record` ends: as the program did.
@@ -375,8 +318,8 @@ fn recorded_command(
 ) -> Command {
     let mut command = Command::new(&arguments.command[0]);
     command.args(&arguments.command[1..]);
-    for setting in arguments.settings.given() {
-        command.env(setting.variable, setting.value);
+    for (setting, value) in &arguments.settings.0 {
+        command.env(setting.variable, value);
     }
     if options.compression == Compression::Later {
         command.env("ANNALS_COMPRESSION", "later");
@@ -486,9 +429,15 @@ fn options(settings: &Settings) -> anyhow::Result<Options> {
     options.compression = Compression::Later;
     let wrong = |error: RecorderError| UsageError(error.to_string());
     options.set_from_env().map_err(wrong)?;
-    for setting in settings.given() {
-        let set = options.set(setting.variable, setting.value);
-        set.map_err(|error| setting.wrong(&error))?;
+    for (setting, value) in &settings.0 {
+        let option = setting.option.unwrap_or_default();
+        let wrong = |error| match error {
+            RecorderError::Setting {
+                expected, found, ..
+            } => UsageError(format!("--{option}: expected {expected}, not `{found}`")),
+            other => UsageError(format!("--{option}: {other}")),
+        };
+        options.set(setting.variable, value).map_err(wrong)?;
     }
     Ok(options)
 }
@@ -570,7 +519,9 @@ fn function_rules(
     settings: &Settings,
     programs: &[(PathBuf, Program)],
 ) -> anyhow::Result<FunctionRules> {
-    let given = settings.filter.clone();
+    let mut given = settings.0.iter();
+    let given = given.find(|(setting, _)| setting.variable == "ANNALS_FILTER");
+    let given = given.map(|(_, value)| value.clone());
     let given = given.or_else(|| std::env::var_os("ANNALS_FILTER"));
     let given = given.unwrap_or_default();
     let text = match given.as_bytes().strip_prefix(b"@") {
@@ -972,17 +923,5 @@ mod tests {
         let causes = [("buffer-full", 5)];
         assert!(told(Ended::Killed, &causes).contains("dropped 5 buffer-full, "));
         assert!(told(Ended::Truncated, &causes).contains("dropped 5 buffer-full and more, "));
-    }
-
-    #[test]
-    fn every_setting_of_the_recorder_has_an_option() {
-        let mut options = Settings::VARIABLES.to_vec();
-        // The output directory; and what only a launcher knows.
-        options.extend(["ANNALS_DIR", "ANNALS_RANK", "ANNALS_RANKS"]);
-        options.sort_unstable();
-        let known = annals_recorder::ENVIRONMENT.iter();
-        let mut known: Vec<&str> = known.map(|(name, ..)| *name).collect();
-        known.sort_unstable();
-        assert_eq!(options, known);
     }
 }

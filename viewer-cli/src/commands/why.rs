@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use annals_analysis::{
     CostSums, LostTime, LostTimeOptions, PartOfRun, RecordingCost, lost_time, part_of_run,
 };
-use annals_merger::{Query, Window, regions_like};
+use annals_merger::{Globs, Query, Window, regions_like};
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -49,7 +49,7 @@ pub struct WhyArguments {
     by: Option<By>,
     /// Regions of which each call is a phase (globs), for efficiencies by phase
     #[arg(long, value_name = "GLOBS")]
-    phase: Option<String>,
+    phase: Option<Globs>,
     /// Compare with the trace of another run, usually with fewer ranks: by how much less work it needed
     #[arg(long, value_name = "TRACE")]
     reference: Option<PathBuf>,

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use annals_recorder::{ENVIRONMENT, Options, RANKED_PROCESS, RECORDED_BY};
+use annals_recorder::{Options, RANKED_PROCESS, RECORDED_BY, RecorderError, SETTINGS};
 use globset::Glob;
 use serde_json::json;
 
@@ -82,13 +82,12 @@ pub(super) fn settings(output: Option<&Path>) -> (Options, Vec<Check>) {
 /// Returns what is wrong with a variable. `None` means that it is known and can be read; then it is set in the options.
 fn check(name: &str, value: &OsStr, options: &mut Options) -> Option<Check> {
     let found = json!({ "variable": name, "value": value.to_string_lossy() });
-    if ENVIRONMENT.iter().any(|(known, ..)| *known == name) {
+    let known = || SETTINGS.iter().map(|setting| setting.variable);
+    if known().any(|known| known == name) {
         let error = options.set(name, value).err()?;
-        let error = format!("{:#}", anyhow::Error::from(error));
-        let says = if error.contains(name) {
-            error
-        } else {
-            format!("{name}: {error}")
+        let says = match error {
+            RecorderError::Setting { .. } => error.to_string(),
+            other => format!("{name}: {:#}", anyhow::Error::from(other)),
         };
         let says = format!("{says}; no recorder starts with this");
         return Some(
@@ -98,8 +97,7 @@ fn check(name: &str, value: &OsStr, options: &mut Options) -> Option<Check> {
         );
     }
     let Some((_, values)) = OTHERS.iter().find(|(known, _)| *known == name) else {
-        let known = ENVIRONMENT.iter().map(|(known, ..)| *known);
-        let known = known.chain(OTHERS.iter().map(|(known, _)| *known));
+        let known = known().chain(OTHERS.iter().map(|(known, _)| *known));
         let near = did_you_mean(name, known);
         return Some(
             Check::note(

@@ -38,10 +38,7 @@ pub(crate) fn anchor_at(
     stem: &Path,
     problems: &mut Vec<Problem>,
 ) -> Result<(Anchor, Vec<u8>)> {
-    let format = |source| MergeError::Format {
-        path: path.to_owned(),
-        error: source,
-    };
+    let format = MergeError::format(path);
     let mut bytes = Vec::new();
     let mut is_missing = false;
     match FileAt::open(path) {

@@ -44,11 +44,7 @@ pub(crate) fn problem_of(
     what: impl std::fmt::Display,
 ) -> Problem {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    Problem {
-        offset,
-        length,
-        what: format!("{name}: {what}"),
-    }
+    Problem::new(offset, length, format!("{name}: {what}"))
 }
 
 /// Passes the chunks of a file of definitions to `take`, which returns how the chunk ends; notes what cannot be read.
@@ -59,10 +55,7 @@ pub(crate) fn each_chunk(
     problems: &mut Vec<Problem>,
     mut take: impl FnMut(&[u8], u64, &mut Vec<Problem>) -> Option<ChunkEnd>,
 ) -> Result<bool> {
-    let format = |source| MergeError::Format {
-        path: path.to_owned(),
-        error: source,
-    };
+    let format = MergeError::format(path);
     let file = FileAt::open(path)?;
     let length = file.len().map_err(format)?;
     let mut buffer = Vec::new();
@@ -114,13 +107,6 @@ pub(crate) fn each_record(
         }
         records.end
     })
-}
-
-pub(crate) fn with_cause(error: &MergeError) -> String {
-    use std::error::Error;
-    error
-        .source()
-        .map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 pub(crate) fn disagreement(offset: u64) -> FormatError {

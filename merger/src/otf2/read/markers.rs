@@ -2,7 +2,7 @@
 //! an event at its time, with the contents of its definition as elements.
 
 use super::event_types::{ElementSource, EventTypePlan, EventTypes, MarkerField};
-use super::file::{LocationFile, disagreement, each_chunk, problem_of, with_cause};
+use super::file::{LocationFile, disagreement, each_chunk, problem_of};
 use super::scan::{FilePart, PART_EVENTS, PART_TICKS, Scanned};
 use crate::input::file::FileAt;
 use annals_format::otf2::records::ids;
@@ -197,7 +197,7 @@ impl Markers {
         );
         match read {
             Err(error) => {
-                problems.push(problem_of(path, 0, 0, with_cause(&error)));
+                problems.push(problem_of(path, 0, 0, error.without_path()));
                 pass.count_lost(Cause::Skipped, true);
             }
             Ok(false) if pass.scanned.lost.is_empty() => pass.count_lost(Cause::Truncated, true),

@@ -3,7 +3,7 @@
 use super::anchor::{anchor_at, event_files, location_of};
 use super::archive::Archive;
 use super::event_types::EventTypes;
-use super::file::{LocationFile, each_record, problem_of, with_cause};
+use super::file::{LocationFile, each_record, problem_of};
 use super::markers::Markers;
 use super::part::ArchivePart;
 use super::process::*;
@@ -45,7 +45,7 @@ pub(crate) fn open(path: &Path, jobs: usize) -> Result<Vec<InputRecording>> {
     );
     if let Err(error) = read {
         // Events can be read without; what they refer to has numbers for names then.
-        problems.push(problem_of(&definitions_path, 0, 0, with_cause(&error)));
+        problems.push(problem_of(&definitions_path, 0, 0, error.without_path()));
     }
     let world = World::of(&definitions);
     let files = locations_of(&definitions, &stem, &mut problems);
@@ -138,7 +138,8 @@ fn open_location(stem: &Path, anchor: &Anchor, id: u64, expected: Option<u64>) -
         }
         Err(error) => {
             let mut scanned = Scanned::nothing();
-            scanned.problem(&path, 0, 0, with_cause(&error));
+            let problem = problem_of(&path, 0, 0, error.without_path());
+            scanned.problems.push(problem);
             scanned.lost.push(LostEvents {
                 before_part: 0,
                 key: None,

@@ -183,28 +183,15 @@ impl Scanned {
         });
     }
 
-    pub(crate) fn problem(
-        &mut self,
-        path: &Path,
-        offset: u64,
-        length: u64,
-        what: impl std::fmt::Display,
-    ) {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        self.problems.push(Problem {
-            offset,
-            length,
-            what: format!("{name}: {what}"),
-        });
+    fn problem(&mut self, offset: u64, length: u64, what: impl Into<String>) {
+        self.problems.push(Problem::new(offset, length, what));
     }
 
-    /// Names the file in the problems that do not name it.
+    /// Names the file in the problems.
     fn name_file_in_problems(&mut self, path: &Path) {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         for problem in &mut self.problems {
-            if !problem.what.starts_with(&*name) {
-                problem.what = format!("{name}: {}", problem.what);
-            }
+            problem.what = format!("{name}: {}", problem.what);
         }
     }
 }
@@ -464,11 +451,7 @@ impl Scan<'_> {
                         name_of(reader.id)
                     );
                     let length = reader.position() as u64 - before;
-                    self.found.problems.push(Problem {
-                        offset: offset + before,
-                        length,
-                        what,
-                    });
+                    self.found.problem(offset + before, length, what);
                     self.found
                         .count_lost(Some(reader.id.into()), Cause::Skipped, 1, false);
                     before = reader.position() as u64;
@@ -478,22 +461,17 @@ impl Scan<'_> {
                     self.close(&open, endian, offset + before);
                     if reader.unreadable_lists != 0 {
                         let lists = reader.unreadable_lists;
-                        self.found.problems.push(Problem {
-                            offset,
-                            length: bytes.len() as u64,
-                            what: format!("{lists} lists of attributes contradict the format: their events come without"),
-                        });
+                        let what = format!(
+                            "{lists} lists of attributes contradict the format: their events come without"
+                        );
+                        self.found.problem(offset, bytes.len() as u64, what);
                     }
                     if let Some(missing) = due.and_then(|due| due.checked_sub(self.numbered))
                         && missing != 0
                     {
-                        self.found.problems.push(Problem {
-                            offset,
-                            length: bytes.len() as u64,
-                            what: format!(
-                                "{missing} events fewer than the chunk's header declares"
-                            ),
-                        });
+                        let what =
+                            format!("{missing} events fewer than the chunk's header declares");
+                        self.found.problem(offset, bytes.len() as u64, what);
                         self.found.count_lost(None, Cause::Skipped, missing, false);
                         self.numbered += missing;
                     }
@@ -538,16 +516,16 @@ pub(crate) fn scan(
     let length = match file.len() {
         Ok(length) => length,
         Err(error) => {
-            scan.found.problem(path, 0, 0, error);
+            scan.found.problem(0, 0, error.to_string());
             0
         }
     };
     scan.found.bytes = length;
-    let cause = match scan.read_chunks(path, file, length, chunk_size) {
+    let cause = match scan.read_chunks(file, length, chunk_size) {
         DataEnd::Marked => None,
         DataEnd::Unmarked => {
             let what = "the end of the file expected, but the data ends there";
-            scan.found.problem(path, length, 0, what);
+            scan.found.problem(length, 0, what);
             (expected != Some(scan.numbered)).then_some(Cause::Truncated)
         }
         DataEnd::Damaged(cause) => Some(cause),
@@ -581,7 +559,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Reads the chunks of a file up to its end, or to the first that the storage cannot read.
-    fn read_chunks(&mut self, path: &Path, file: &FileAt, length: u64, chunk_size: u64) -> DataEnd {
+    fn read_chunks(&mut self, file: &FileAt, length: u64, chunk_size: u64) -> DataEnd {
         let mut buffer = Vec::new();
         let mut offset = 0;
         let mut has_ended = false;
@@ -590,7 +568,8 @@ impl<'a> Scan<'a> {
         while offset < length && !has_ended {
             buffer.resize((length - offset).min(chunk_size) as usize, 0);
             if let Err(error) = file.read_exact_at(offset, &mut buffer) {
-                self.found.problem(path, offset, buffer.len() as u64, error);
+                let problem = Problem::unreadable(offset, buffer.len() as u64, &error);
+                self.found.problems.push(problem);
                 damage = Some(Cause::Skipped);
                 break;
             }
@@ -606,8 +585,8 @@ impl<'a> Scan<'a> {
                     let is_cut = matches!(error, FormatError::UnexpectedEnd { .. })
                         && (buffer.len() as u64) < chunk_size;
                     let rest = buffer.len() as u64 - at;
-                    let error = shifted(&error, offset);
-                    self.found.problem(path, offset + at, rest, error);
+                    let problem = Problem::unreadable(offset + at, rest, &error.shifted(offset));
+                    self.found.problems.push(problem);
                     damage.get_or_insert(if is_cut {
                         Cause::Truncated
                     } else {
@@ -646,23 +625,5 @@ impl<'a> Scan<'a> {
             Some(missing) => self.found.count_lost(None, cause, missing, false),
             None => self.found.count_lost(None, cause, 1, true),
         }
-    }
-}
-
-fn shifted(error: &FormatError, offset: u64) -> String {
-    // The error without its offset, which is printed separately.
-    match error {
-        FormatError::UnexpectedEnd { expected, .. } => {
-            format!("{expected} expected, but the data ends there")
-        }
-        FormatError::Invalid {
-            expected,
-            found,
-            offset: at,
-        } => format!(
-            "at byte {}: {expected} expected, found {found}",
-            at + offset
-        ),
-        other => other.to_string(),
     }
 }

@@ -3,7 +3,7 @@
 
 use super::definitions::OutputDefinitions;
 use super::events::{EventPlan, EventRow, MarkerPlan, Rows, Translated, translate};
-use super::files::{DEFINITION_CHUNK, Files, MarkerFile, UNFINISHED, io};
+use super::files::{DEFINITION_CHUNK, Files, MarkerFile, UNFINISHED};
 use super::streams::{StreamPlace, StreamTicks};
 use crate::error::{MergeError, Result};
 use crate::merge::{Merge, Merged};
@@ -419,7 +419,7 @@ impl<'a> Converter<'a> {
         for place in 0..self.files.locations.len() {
             counts.push(self.files.finish(place)?);
             let definitions = self.files.locations[place].path.with_extension("def");
-            fs::write(&definitions, &empty).map_err(io("write", &definitions))?;
+            fs::write(&definitions, &empty).map_err(MergeError::io("write", &definitions))?;
         }
         self.files.open.clear();
         let clock = self.clock();
@@ -430,10 +430,7 @@ impl<'a> Converter<'a> {
             record.clear();
             put_record(kind, data, &mut record);
             let written = writer.write(&record, &mut file);
-            written.map_err(|source| MergeError::Format {
-                path: anchor.with_extension("def"),
-                error: source,
-            })?;
+            written.map_err(MergeError::format(&anchor.with_extension("def")))?;
         }
         let definition_count = writer.count;
         writer.finish(&mut file);
@@ -537,7 +534,7 @@ pub(crate) fn write_archive(
 ) -> Result<Merged> {
     let anchor = anchor_of(output);
     if let Some(directory) = anchor.parent().filter(|path| !path.as_os_str().is_empty()) {
-        fs::create_dir_all(directory).map_err(io("create", directory))?;
+        fs::create_dir_all(directory).map_err(MergeError::io("create", directory))?;
     }
     let events = anchor.with_extension("");
     let is_free = !events.exists() && !anchor.exists();

@@ -43,22 +43,10 @@ pub(crate) struct Files {
     pub(crate) is_complete: bool,
 }
 
-pub(crate) fn io(
-    action: &'static str,
-    path: &Path,
-) -> impl Fn(std::io::Error) -> MergeError + use<> {
-    let path = path.to_owned();
-    move |source| MergeError::Io {
-        action,
-        path: path.clone(),
-        source,
-    }
-}
-
 impl Files {
     pub(crate) fn create(anchor: &Path) -> Result<Self> {
         let stem = anchor.file_stem().unwrap_or_default().to_string_lossy();
-        let failed = io("create", anchor);
+        let failed = MergeError::io("create", anchor);
         if let Some(parent) = anchor.parent() {
             fs::create_dir_all(parent).map_err(&failed)?;
         }
@@ -94,10 +82,7 @@ impl Files {
         let location = &mut self.locations[place];
         let before = location.writer.allocated();
         let written = location.writer.write(event);
-        written.map_err(|source| MergeError::Format {
-            path: location.path.clone(),
-            error: source,
-        })?;
+        written.map_err(MergeError::format(&location.path))?;
         self.allocated += location.writer.allocated() - before;
         if location.writer.pending() >= MOST_WAITING {
             self.flush(place)?;
@@ -144,10 +129,10 @@ impl Files {
             std::collections::hash_map::Entry::Vacant(entry) => {
                 let mut options = OpenOptions::new();
                 let file = options.write(true).create(true).open(&location.path);
-                entry.insert(file.map_err(io("create", &location.path))?)
+                entry.insert(file.map_err(MergeError::io("create", &location.path))?)
             }
         };
-        let failed = io("write", &location.path);
+        let failed = MergeError::io("write", &location.path);
         file.write_all_at(bytes, location.written)
             .map_err(&failed)?;
         let length = bytes.len() as u64;
@@ -168,7 +153,7 @@ impl Files {
     pub(crate) fn put(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
         let path = self.temporary.join(name);
         self.written += bytes.len() as u64;
-        fs::write(&path, bytes).map_err(io("write", &path))
+        fs::write(&path, bytes).map_err(MergeError::io("write", &path))
     }
 
     /// Moves the archive to its final name, or leaves nothing under that name.
@@ -203,11 +188,11 @@ impl Files {
                     Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
                     _ => fs::rename(&events, &replaced),
                 })
-                .map_err(io("replace", &events))?;
+                .map_err(MergeError::io("replace", &events))?;
         }
         let made = self.temporary.join(&stem);
-        unfinished(&made).map_err(io("write", &made))?;
-        sync_tree(&self.temporary).map_err(io("sync", &self.temporary))?;
+        unfinished(&made).map_err(MergeError::io("write", &made))?;
+        sync_tree(&self.temporary).map_err(MergeError::io("sync", &self.temporary))?;
         let anchor_name = format!("{stem}.otf2");
         for name in [
             stem.clone(),
@@ -221,7 +206,7 @@ impl Files {
                 sync_parent(&to)?;
             }
             if from.exists() {
-                fs::rename(&from, &to).map_err(io("write", &to))?;
+                fs::rename(&from, &to).map_err(MergeError::io("write", &to))?;
                 placed.push(to);
             } else if name.ends_with(".marker") {
                 let _ = fs::remove_file(&to);
@@ -257,7 +242,7 @@ pub(crate) struct MarkerFile {
 
 impl MarkerFile {
     pub(crate) fn create(path: PathBuf) -> Result<Self> {
-        let file = File::create(&path).map_err(io("create", &path))?;
+        let file = File::create(&path).map_err(MergeError::io("create", &path))?;
         Ok(Self {
             writer: RecordWriter::new(DEFINITION_CHUNK),
             path,
@@ -276,10 +261,7 @@ impl MarkerFile {
         let mut record_bytes = Vec::new();
         put_record(record, data, &mut record_bytes);
         let written = self.writer.write(&record_bytes, &mut self.bytes);
-        written.map_err(|source| MergeError::Format {
-            path: self.path.clone(),
-            error: source,
-        })?;
+        written.map_err(MergeError::format(&self.path))?;
         match self.bytes.len() {
             waiting if waiting >= MOST_WAITING => self.flush(),
             _ => Ok(()),
@@ -288,7 +270,7 @@ impl MarkerFile {
 
     pub(crate) fn flush(&mut self) -> Result<()> {
         let written = self.file.write_all_at(&self.bytes, self.written);
-        written.map_err(io("write", &self.path))?;
+        written.map_err(MergeError::io("write", &self.path))?;
         self.written += self.bytes.len() as u64;
         self.bytes.clear();
         Ok(())

@@ -45,11 +45,9 @@ impl Release {
 }
 
 fn failed(source: io::Error) -> MergeError {
-    MergeError::Io {
-        action: "keep the waits of the critical path in the directory for temporary files (TMPDIR)",
-        path: std::env::temp_dir(),
-        source,
-    }
+    let action =
+        "keep the waits of the critical path in the directory for temporary files (TMPDIR)";
+    MergeError::io(action, &std::env::temp_dir())(source)
 }
 
 /// Writes releases to a file without a name, in the order of their times.

@@ -12,8 +12,8 @@ use std::cell::Cell;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use annals_merger::globs;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use annals_merger::Globs;
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -23,6 +23,7 @@ use super::library::{Functions, Handle};
 use super::recorder::needed;
 use super::tasks::{self, Place};
 use super::under_lock::UnderLock;
+use crate::arguments::parsed;
 
 /// `code.co_flags` of coroutines and of asynchronous generators.
 const IS_ASYNCHRONOUS: u32 = 0x80 | 0x200;
@@ -47,9 +48,9 @@ impl Code {
 /// Which functions are recorded.
 struct Chosen {
     /// Globs of modules. `None` means all.
-    modules: Option<globset::GlobSet>,
+    modules: Option<Globs>,
     /// Globs of modules that are left out.
-    without: Option<globset::GlobSet>,
+    without: Option<Globs>,
     /// Modules of the standard library, which are left out. Empty if they are recorded.
     standard: rustc_hash::FxHashSet<String>,
 }
@@ -419,10 +420,7 @@ pub(crate) fn monitor(
     c_functions: bool,
 ) -> PyResult<()> {
     let current = needed(py)?;
-    let set = |globs_of: Option<String>| {
-        let set = globs_of.map(|patterns| globs(&patterns)).transpose();
-        set.map_err(|error| PyValueError::new_err(error.to_string()))
-    };
+    let set = |patterns: Option<String>| patterns.map(|text| parsed(&text)).transpose();
     let sys = py.import("sys")?;
     let monitoring = sys.getattr("monitoring").map_err(|_| {
         PyRuntimeError::new_err(
