@@ -205,10 +205,9 @@ fn recorder(options: &Options) -> Vec<Check> {
         None => "it would be in /dev/shm, if there is room",
     };
     let is_next_to_recording = live == options.directory;
-    let shown = if is_next_to_recording {
-        "next to the recording".to_owned()
-    } else {
-        format!("in {}", live.display())
+    let shown = match is_next_to_recording {
+        true => "next to the recording".to_owned(),
+        false => format!("in {}", live.display()),
     };
     let bytes = options.buffer_bytes;
     let kind = kind_of(&live);
