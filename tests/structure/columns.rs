@@ -79,6 +79,11 @@ impl<'ast> Visit<'ast> for Literals {
             .map(|name| name.ident.to_string());
         match name.as_deref() {
             Some("columns") => self.add_columns(found.tokens.clone()),
+            Some("column") => {
+                let first = found.tokens.clone().into_iter().next();
+                let name = first.map(|token| token.to_string());
+                self.columns.extend(name.and_then(|name| text_of(&name)));
+            }
             _ => self.add(found.tokens.clone()),
         }
     }

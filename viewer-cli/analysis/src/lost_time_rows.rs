@@ -23,7 +23,7 @@ pub struct RankTimes {
     pub uncertain_ns: i64,
     /// The part of its useful time between calls that tested and found nothing complete: it may work then, or poll.
     pub polling_ns: i64,
-    /// The costs of its causes (see [`LostTime::causes`]): time that ranks waited because of its extra work, or because it
+    /// The costs of its causes (see [`LostTime::causes`](crate::LostTime::causes)): time that ranks waited because of its extra work, or because it
     /// received its messages in the wrong order.
     pub caused_ns: i64,
 }
@@ -80,7 +80,7 @@ crate::columns! {
 /// The waits that a rank caused. Times in nanoseconds.
 ///
 /// With the pattern [`WaitPattern::WrongOrder`], it is the rank that waited because it received its messages in the wrong
-/// order (see [`WaitObserver::avoidable`]). Those parts of waits are not counted among those that the senders caused.
+/// order (see [`WaitObserver::avoidable`](crate::WaitObserver::avoidable)). Those parts of waits are not counted among those that the senders caused.
 #[derive(Clone, Debug)]
 pub struct CauseRow {
     /// The rank whose extra work caused the waits.

@@ -149,6 +149,30 @@ impl<T> Column<T> {
     }
 }
 
+/// A column of which each cell is made of its row, and of what all rows share.
+macro_rules! column {
+    (@type integer) => { (ColumnType::Integer, false) };
+    (@type maybe_integer) => { (ColumnType::Integer, true) };
+    (@type unsigned) => { (ColumnType::Unsigned, false) };
+    (@type maybe_unsigned) => { (ColumnType::Unsigned, true) };
+    (@type float) => { (ColumnType::Float, false) };
+    (@type flag) => { (ColumnType::Flag, false) };
+    ($name:literal, $kind:ident, |$row:ident| $cell:expr) => {
+        $crate::write::tables::column!($name, $kind, |$row, _shared| $cell)
+    };
+    ($name:literal, $kind:ident, |$row:ident, $shared:ident| $cell:expr) => {{
+        use $crate::write::tables::{Column, ColumnType, $kind};
+        let (of, is_nullable) = $crate::write::tables::column!(@type $kind);
+        Column {
+            name: $name,
+            of,
+            is_nullable,
+            make: |$shared, rows| $kind(rows, |$row| $cell),
+        }
+    }};
+}
+pub(crate) use column;
+
 /// A row of a table whose columns are the same for every trace.
 pub(crate) trait TableRow: Send + Sized + 'static {
     /// Returns the columns, in order.

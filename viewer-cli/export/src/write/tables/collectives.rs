@@ -3,8 +3,8 @@
 use annals_analysis::CollectiveInstance;
 use annals_format::StreamId;
 
-use super::ColumnType::{Flag, Integer, Name, Unsigned};
-use super::{Column, ExportedRow, flag, integer, maybe_integer, unsigned, words};
+use super::ColumnType::{Integer, Name};
+use super::{Column, ExportedRow, column, maybe_integer, words};
 
 /// A collective operation that all members have begun.
 #[derive(Clone, Debug)]
@@ -45,24 +45,16 @@ impl ExportedRow for Operation {
         Column::new("communicator", Name, |_, rows| {
             words(rows, |row| Some(&row.communicator))
         }),
-        Column::new("members", Unsigned, |_, rows| {
-            unsigned(rows, |row| row.members)
-        }),
-        Column::new("first_begin_ns", Integer, |_, rows| {
-            integer(rows, |row| row.first_begin_ns)
-        }),
-        Column::new("last_begin_ns", Integer, |_, rows| {
-            integer(rows, |row| row.last_begin_ns)
-        }),
+        column!("members", unsigned, |row| row.members),
+        column!("first_begin_ns", integer, |row| row.first_begin_ns),
+        column!("last_begin_ns", integer, |row| row.last_begin_ns),
         Column::nullable("wait_ns", Integer, |shared, rows| {
             let are_known = shared.waits.are_known();
             maybe_integer(rows, |row| are_known.then_some(row.wait_ns))
         }),
-        Column::new("last_rank", Integer, |shared, rows| {
-            integer(rows, |row| shared.place(row.last).rank)
-        }),
-        Column::new("is_uncertain", Flag, |_, rows| {
-            flag(rows, |row| row.is_uncertain)
-        }),
+        column!("last_rank", integer, |row, shared| shared
+            .place(row.last)
+            .rank),
+        column!("is_uncertain", flag, |row| row.is_uncertain),
     ];
 }

@@ -3,14 +3,14 @@
 use annals_format::TraceLoss;
 use arrow_buffer::NullBuffer;
 
-use super::ColumnType::{Flag, Integer, Name, Text, Unsigned};
-use super::{Column, ExportedRow, flag, integer, text, unsigned, words};
+use super::ColumnType::{Name, Text};
+use super::{Column, ExportedRow, column, text, words};
 
 impl ExportedRow for TraceLoss {
     const COLUMNS: &'static [Column<Self>] = &[
-        Column::new("rank", Integer, |shared, rows| {
-            integer(rows, |loss| shared.place(loss.stream).rank)
-        }),
+        column!("rank", integer, |loss, shared| shared
+            .place(loss.stream)
+            .rank),
         Column::nullable("location", Name, |shared, rows| {
             let places = rows.iter().map(|loss| shared.place(loss.stream));
             shared.location_array(places.map(|place| place.location).collect())
@@ -30,21 +30,15 @@ impl ExportedRow for TraceLoss {
             let valid = NullBuffer::from(known);
             shared.event_types.array(keys.collect(), Some(valid))
         }),
-        Column::new("count", Unsigned, |_, rows| {
-            unsigned(rows, |loss| loss.count)
-        }),
-        Column::new("is_lower_bound", Flag, |_, rows| {
-            flag(rows, |loss| loss.is_lower_bound)
-        }),
+        column!("count", unsigned, |loss| loss.count),
+        column!("is_lower_bound", flag, |loss| loss.is_lower_bound),
         Column::new("kind", Name, |_, rows| {
             words(rows, |loss| Some(loss.cause.kind()))
         }),
         Column::new("cause", Text, |_, rows| {
             text(rows, |loss| Some(loss.cause.name()))
         }),
-        Column::new("from_ns", Integer, |_, rows| {
-            integer(rows, |loss| loss.from_ns)
-        }),
-        Column::new("to_ns", Integer, |_, rows| integer(rows, |loss| loss.to_ns)),
+        column!("from_ns", integer, |loss| loss.from_ns),
+        column!("to_ns", integer, |loss| loss.to_ns),
     ];
 }

@@ -8,9 +8,9 @@ use annals_merger::Message;
 use arrow_array::ArrayRef;
 use arrow_array::builder::LargeStringBuilder;
 
-use super::ColumnType::{Flag, Integer, LongText, Name, Unsigned};
+use super::ColumnType::{Integer, LongText, Name};
 use super::names::Shared;
-use super::{Column, ExportedRow, flag, integer, maybe_integer, maybe_unsigned};
+use super::{Column, ExportedRow, column, maybe_integer};
 
 /// A message of which both sides are known.
 #[derive(Clone, Copy, Debug)]
@@ -51,28 +51,22 @@ fn wait(shared: &Shared, rows: &[MessageRow], late: LateSide) -> ArrayRef {
 
 impl ExportedRow for MessageRow {
     const COLUMNS: &'static [Column<Self>] = &[
-        Column::new("send_ns", Integer, |_, rows| {
-            integer(rows, |message| message.send.time_ns)
+        column!("send_ns", integer, |message| message.send.time_ns),
+        column!("receive_ns", integer, |message| message.receive.time_ns),
+        column!("latency_ns", integer, |message| {
+            let (send, receive) = (message.send.time_ns, message.receive.time_ns);
+            receive.saturating_sub(send)
         }),
-        Column::new("receive_ns", Integer, |_, rows| {
-            integer(rows, |message| message.receive.time_ns)
-        }),
-        Column::new("latency_ns", Integer, |_, rows| {
-            integer(rows, |message| {
-                let (send, receive) = (message.send.time_ns, message.receive.time_ns);
-                receive.saturating_sub(send)
-            })
-        }),
-        Column::new("from_rank", Integer, |shared, rows| {
-            integer(rows, |message| shared.place(message.send.stream).rank)
-        }),
+        column!("from_rank", integer, |message, shared| shared
+            .place(message.send.stream)
+            .rank),
         Column::nullable("from_location", Name, |shared, rows| {
             let places = rows.iter().map(|row| shared.place(row.send.stream));
             shared.location_array(places.map(|place| place.location).collect())
         }),
-        Column::new("to_rank", Integer, |shared, rows| {
-            integer(rows, |message| shared.place(message.receive.stream).rank)
-        }),
+        column!("to_rank", integer, |message, shared| shared
+            .place(message.receive.stream)
+            .rank),
         Column::nullable("to_location", Name, |shared, rows| {
             let places = rows.iter().map(|row| shared.place(row.receive.stream));
             shared.location_array(places.map(|place| place.location).collect())
@@ -85,20 +79,14 @@ impl ExportedRow for MessageRow {
             }
             Arc::new(communicators.finish())
         }),
-        Column::nullable("tag", Integer, |_, rows| {
-            maybe_integer(rows, |row| row.tag())
-        }),
-        Column::nullable("bytes", Unsigned, |_, rows| {
-            maybe_unsigned(rows, |row| row.bytes())
-        }),
+        column!("tag", maybe_integer, |row| row.tag()),
+        column!("bytes", maybe_unsigned, |row| row.bytes()),
         Column::nullable("late_sender_wait_ns", Integer, |shared, rows| {
             wait(shared, rows, LateSide::Sender)
         }),
         Column::nullable("late_receiver_wait_ns", Integer, |shared, rows| {
             wait(shared, rows, LateSide::Receiver)
         }),
-        Column::new("is_uncertain", Flag, |_, rows| {
-            flag(rows, |row| row.is_uncertain)
-        }),
+        column!("is_uncertain", flag, |row| row.is_uncertain),
     ];
 }

@@ -6,9 +6,9 @@ use annals_format::names::element;
 use annals_format::{EventTypeId, Role, StreamId, Value};
 use rustc_hash::FxHashMap;
 
-use super::ColumnType::{Float, Integer, Name};
+use super::ColumnType::Name;
 use super::names::Shared;
-use super::{Column, ExportedRow, Gathered, float, integer};
+use super::{Column, ExportedRow, Gathered, column};
 use crate::write::exporter::{Context, Events};
 use crate::write::rows::Rows;
 
@@ -25,12 +25,10 @@ pub(crate) struct Sample {
 
 impl ExportedRow for Sample {
     const COLUMNS: &'static [Column<Self>] = &[
-        Column::new("time_ns", Integer, |_, rows| {
-            integer(rows, |sample| sample.time_ns)
-        }),
-        Column::new("rank", Integer, |shared, rows| {
-            integer(rows, |sample| shared.place(sample.stream).rank)
-        }),
+        column!("time_ns", integer, |sample| sample.time_ns),
+        column!("rank", integer, |sample, shared| shared
+            .place(sample.stream)
+            .rank),
         Column::nullable("location", Name, |shared, rows| {
             let places = rows.iter().map(|sample| shared.place(sample.stream));
             shared.location_array(places.map(|place| place.location).collect())
@@ -52,7 +50,7 @@ impl ExportedRow for Sample {
                 .map(|sample| shared.units.key(sample.unit.into()));
             shared.units.array(keys.collect(), None)
         }),
-        Column::new("value", Float, |_, rows| float(rows, |sample| sample.value)),
+        column!("value", float, |sample| sample.value),
     ];
 }
 

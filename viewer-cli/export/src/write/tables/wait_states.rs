@@ -5,9 +5,9 @@ use annals_format::{Reference, RegionId};
 use arrow_array::ArrayRef;
 use arrow_buffer::NullBuffer;
 
-use super::ColumnType::{Integer, Name};
+use super::ColumnType::Name;
 use super::names::Shared;
-use super::{Column, ExportedRow, integer, maybe_integer, words};
+use super::{Column, ExportedRow, column, words};
 
 /// A wait of a call.
 #[derive(Clone, Copy, Debug)]
@@ -47,9 +47,9 @@ impl ExportedRow for SingleWait {
         Column::new("pattern", Name, |_, rows| {
             words(rows, |wait| Some(wait.pattern.name()))
         }),
-        Column::new("rank", Integer, |shared, rows| {
-            integer(rows, |wait| shared.by_location[wait.location as usize].rank)
-        }),
+        column!("rank", integer, |wait, shared| shared.by_location
+            [wait.location as usize]
+            .rank),
         Column::nullable("location", Name, |shared, rows| {
             locations(shared, rows.iter().map(|wait| Some(wait.location)))
         }),
@@ -63,19 +63,11 @@ impl ExportedRow for SingleWait {
                 .regions
                 .array(keys.collect(), Some(NullBuffer::from(known)))
         }),
-        Column::new("from_ns", Integer, |_, rows| {
-            integer(rows, |wait| wait.from_ns)
-        }),
-        Column::new("wait_ns", Integer, |_, rows| {
-            integer(rows, |wait| wait.wait_ns)
-        }),
-        Column::new("uncertain_ns", Integer, |_, rows| {
-            integer(rows, |wait| wait.uncertain_ns)
-        }),
-        Column::nullable("for_rank", Integer, |shared, rows| {
-            maybe_integer(rows, |wait| {
-                Some(shared.by_location[wait.cause? as usize].rank)
-            })
+        column!("from_ns", integer, |wait| wait.from_ns),
+        column!("wait_ns", integer, |wait| wait.wait_ns),
+        column!("uncertain_ns", integer, |wait| wait.uncertain_ns),
+        column!("for_rank", maybe_integer, |wait, shared| {
+            Some(shared.by_location[wait.cause? as usize].rank)
         }),
         Column::nullable("for_location", Name, |shared, rows| {
             locations(shared, rows.iter().map(|wait| wait.cause))
