@@ -59,7 +59,7 @@ const checkSections = async (page, kind, name) => {
 // Clicks on the head of a column with numbers twice: the largest is first, then the smallest.
 const checkSorting = async (page, name) => {
   const table = page.locator('#calls ~ .scroll table.data, #regions ~ .scroll table.data').last();
-  const head = table.locator('thead th', { hasText: 'own time' }).first();
+  const head = table.locator('thead th', { hasText: 'exclusive' }).first();
   const place = await head.evaluate((cell) => cell.cellIndex);
   const names = () => table.locator('tbody tr').evaluateAll(
     (rows, at) => rows.map((row) => row.cells[at].textContent), place);

@@ -178,13 +178,13 @@ const checkSearch = async (page, name) => {
     const [pane] = window.annals.panes;
     const query = `from=${pane.first - 1n}&to=${pane.last + 1n}`;
     const { regions } = await (await fetch(`api/v1/traces/${pane.trace.id}/regions?${query}`)).json();
-    return regions.filter((of) => of.calls > 1 && of.name.length > 3).sort((a, b) => b.calls - a.calls)[0];
+    return regions.filter((of) => of.calls > 1 && of.region.length > 3).sort((a, b) => b.calls - a.calls)[0];
   });
-  await page.keyboard.type(region.name.toUpperCase());
+  await page.keyboard.type(region.region.toUpperCase());
   await press(page, 'Enter');
   const text = await contentWith(page, /\d+ regions?/);
   check(/[1-9][\d,]* regions?, \d/.test(text), `${name}: search: ${text.slice(0, 100)}`);
-  const row = page.locator('#content tr', { has: page.getByRole('button', { name: region.name, exact: true }) }).first();
+  const row = page.locator('#content tr', { has: page.getByRole('button', { name: region.region, exact: true }) }).first();
   check(Number((await row.locator('td.n').textContent()).replaceAll(',', '')) >= region.calls, `${name}: calls in the search: ${await row.textContent()}`);
   const before = await coloursOf(page);
   await row.getByRole('button').click();
@@ -192,7 +192,7 @@ const checkSearch = async (page, name) => {
   check(page.url().includes('region='), `${name}: the highlight is not in ${page.url()}`);
   check((await coloursOf(page)).join() !== before.join(), `${name}: the highlight does not change the picture`);
   const first = await page.evaluate(() => String(window.annals.found));
-  check(first !== 'null', `${name}: no jump to a call of ${region.name}`);
+  check(first !== 'null', `${name}: no jump to a call of ${region.region}`);
   await page.locator('.lanes').first().focus();
   await press(page, 'n');
   await rest(page);

@@ -167,6 +167,17 @@ fn comma_separated_values_and_json_have_the_same_columns_and_values() {
     assert!(seen > 50, "{seen} rows were compared");
 }
 
+/// Returns columns and rows of an exported table.
+fn exported(table: &str, input: &Path, directory: &Path) -> (Vec<String>, Vec<Vec<String>>) {
+    let output = directory.join(table);
+    let output = output.to_str().expect("a path");
+    let export = ["export", "--format", "csv", "--table", table, "-o", output];
+    cli(&export, input);
+    let mut files = std::fs::read_dir(output).expect("a directory").flatten();
+    let file = files.find(|file| file.path().extension().is_some_and(|of| of == "csv"));
+    parsed(&std::fs::read_to_string(file.expect("a table").path()).expect("text"))
+}
+
 #[test]
 fn exported_tables_have_the_columns_and_values_of_answers() {
     let scratch = tempfile::tempdir().expect("a directory");
@@ -181,16 +192,45 @@ fn exported_tables_have_the_columns_and_values_of_answers() {
         ("efficiency", &["why"], "/efficiencies"),
     ];
     for (table, arguments, place) in tables {
-        let output = scratch.path().join(table);
-        let output = output.to_str().expect("a path");
-        let export = ["export", "--format", "csv", "--table", table, "-o", output];
-        cli(&export, &input);
-        let mut files = std::fs::read_dir(output).expect("a directory").flatten();
-        let file = files.find(|file| file.path().extension().is_some_and(|of| of == "csv"));
-        let text = std::fs::read_to_string(file.expect("a table").path()).expect("text");
-        let (columns, rows) = parsed(&text);
+        let (columns, rows) = exported(table, &input, scratch.path());
         let answer = json(arguments, &input);
         let expected = answer.pointer(place).and_then(Value::as_array);
         check(table, &columns, &rows, expected.expect("rows"));
+    }
+}
+
+#[test]
+fn the_help_of_export_names_every_column() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trace-cli"));
+    let help = command.args(["export", "--help"]).output().expect("help");
+    let help = String::from_utf8(help.stdout).expect("text");
+    let scratch = tempfile::tempdir().expect("a directory");
+    let input = trace_of(scratch.path(), "messages.annals", &script());
+    // Columns of events follow from the trace, those of regions are those of the command.
+    let tables = [
+        "calls",
+        "messages",
+        "drops",
+        "collectives",
+        "wait_states",
+        "critical_path",
+        "efficiency",
+        "locations",
+    ];
+    for table in tables {
+        let (_, section) = help
+            .split_once(&format!("\n  {table}"))
+            .unwrap_or_else(|| panic!("{table} is not described"));
+        // Until the next table.
+        let is_of_table = |line: &&str| line.is_empty() || line.starts_with("      ");
+        let (first, rest) = section.split_once('\n').expect("lines");
+        let rest: Vec<&str> = rest.lines().take_while(is_of_table).collect();
+        let section = format!("{first} {}", rest.join(" "));
+        let is_part = |c: char| !c.is_alphanumeric() && c != '_';
+        let words: Vec<&str> = section.split(is_part).collect();
+        let (columns, _) = exported(table, &input, scratch.path());
+        for column in columns {
+            assert!(words.contains(&&*column), "{table} has {column}: {section}");
+        }
     }
 }

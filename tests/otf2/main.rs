@@ -328,7 +328,7 @@ fn every_event_record_of_the_reference_library_is_read_and_written_back() {
         let told: Json = serde_json::from_str(&told).unwrap();
         let mut sums: BTreeMap<String, u64> = BTreeMap::new();
         for row in told["event_types"].as_array().unwrap() {
-            let name = row["name"].as_str().unwrap().split(':').next().unwrap();
+            let name = row["event"].as_str().unwrap().split(':').next().unwrap();
             *sums.entry(name.to_owned()).or_default() += row["events"].as_u64().unwrap();
         }
         assert_eq!(sums, all);

@@ -81,8 +81,9 @@ pub struct IntervalRow {
 
 crate::columns! {
     IntervalRow, uncertain is_uncertain, json in_flight;
-    "begin" Name headed "begin", |row| &row.begin;
-    "end" Name headed "end", |row| &row.end;
+    "begin" Name, |row| &row.begin;
+    "end" Name, |row| &row.end;
+    "" Name headed "interval", |row| format!("{} .. {}", row.begin, row.end);
     "key" Name headed "key", |row| &row.key;
     "rank" Number if_any "rank", |row| row.rank;
     "count" Count marked "count", |row| row.count;

@@ -55,8 +55,8 @@ crate::columns! {
     "location" Name headed "location", |row| &row.location;
     "entered_ns" Moment headed "from", |row| row.entered_ns;
     "end_ns" Moment, |row| row.end_ns;
-    "own_ns" Duration marked "own time", |row| row.own_ns;
-    "" Duration marked "with callees", |row| row.end_ns.saturating_sub(row.entered_ns);
+    "exclusive_ns" Duration marked "exclusive", |row| row.own_ns;
+    "" Duration marked "inclusive", |row| row.end_ns.saturating_sub(row.entered_ns);
     "is_uncertain" Flag, |row| row.is_uncertain;
 }
 

@@ -18,8 +18,8 @@ use crate::output::{Finding, RowsArguments, UsageError};
 /// oldest ends first. Without --begin and --end, pairs are found by the roles begin and end, and by names:
 /// X_begin/X_end, X_start/X_end, X_started/X_complete, X_insert/X_remove, X_enqueued/X_dequeued. The key is the
 /// types' key element, else the element that both have: request, key, id, or their only integer. With a time window,
-/// intervals that began before it count as unmatched. `~` marks rows that a loss may have changed. *Paired in
-/// order* are rows in which several intervals of one key, or without a key, were open concurrently: it is then unknown which end
+/// intervals that began before it count as unmatched. `~` marks rows that a loss may have changed. *Paired
+/// in order* are rows in which several intervals of one key, or without a key, were open concurrently: it is then unknown which end
 /// belongs to which begin.
 #[derive(Clone, Debug, Args)]
 #[command(

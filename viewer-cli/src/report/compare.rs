@@ -216,8 +216,8 @@ fn regions(first: &RunFigures, second: &RunFigures) -> Markup {
     });
     let mut table = Table::new(&[
         ("region", Align::Name),
-        ("own time in A", Align::Right),
-        ("own time in B", Align::Right),
+        ("exclusive in A", Align::Right),
+        ("exclusive in B", Align::Right),
         ("difference", Align::Right),
         ("change", Align::Right),
         ("calls in A", Align::Right),
@@ -246,11 +246,11 @@ fn regions(first: &RunFigures, second: &RunFigures) -> Markup {
     }
     let command = format!("trace-cli diff {} {} --all", first.input, second.input);
     html! {
-        p { "Own time is the time in a region itself, of all ranks together. ~ marks what a loss may have changed." }
+        p { "Exclusive time is the time in a region itself, of all ranks together. ~ marks what a loss may have changed." }
         (data_table(&DataTable {
             total,
             command: &command,
-            ..DataTable::whole("Regions by how much own time differs", &table)
+            ..DataTable::whole("Regions by how much exclusive time differs", &table)
         }))
     }
 }

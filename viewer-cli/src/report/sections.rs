@@ -633,7 +633,7 @@ fn calls(figures: &RunFigures) -> Markup {
         "Slowest calls of MPI"
     };
     html! {
-        p { "Own time is the time in the call itself, without the calls that it makes. Regions have the calls that were entered in the window. ~ marks what a loss may have changed." }
+        p { "Exclusive time is the time in the call itself, inclusive time that with the calls that it makes. Regions have the calls that were entered in the window. ~ marks what a loss may have changed." }
         (data_table(&DataTable::whole("Slowest calls of the program", &useful)))
         (data_table(&DataTable::whole(caption, &others)))
         (data_table(&of_regions))

@@ -176,7 +176,7 @@ export interface Curve {
 }
 
 export interface RegionRow {
-  name: string;
+  region: string;
   calls: number;
   exclusive_ns: number;
   share: number;

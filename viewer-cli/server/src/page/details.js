@@ -224,7 +224,7 @@ export class Details {
       action(content, 'Zoom to it (Z)', () => this.page.zoomToSelection());
       say(content, rows.length ? `Regions in the ${number(rows.length)} selected rows` : 'Regions', 'h3');
       table(content, 'Regions', ['region', 'calls', 'time in itself', 'share'], regions.regions.slice(0, MOST_ROWS).map((row) => [
-        this.region(pane, row.name), { n: number(row.calls) }, { n: duration(row.exclusive_ns) }, { n: percent(row.share) },
+        this.region(pane, row.region), { n: number(row.calls) }, { n: duration(row.exclusive_ns) }, { n: percent(row.share) },
       ]));
       if (regions.count > MOST_ROWS) say(content, `${number(regions.count - MOST_ROWS)} more.`);
       say(content, rows.length ? 'Waiting in these rows' : 'Waiting', 'h3');
