@@ -221,11 +221,12 @@ fn the_help_of_export_names_every_column() {
         let (_, section) = help
             .split_once(&format!("\n  {table}"))
             .unwrap_or_else(|| panic!("{table} is not described"));
-        // Until the next table.
-        let is_of_table = |line: &&str| line.is_empty() || line.starts_with("      ");
-        let (first, rest) = section.split_once('\n').expect("lines");
-        let rest: Vec<&str> = rest.lines().take_while(is_of_table).collect();
-        let section = format!("{first} {}", rest.join(" "));
+        // Lines are broken again, without their indentation.
+        let ends = tables
+            .iter()
+            .filter_map(|next| section.find(&format!("\n  {next}")));
+        let end = ends.chain(section.find("\nParquet files")).min();
+        let section = &section[..end.unwrap_or(section.len())];
         let is_part = |c: char| !c.is_alphanumeric() && c != '_';
         let words: Vec<&str> = section.split(is_part).collect();
         let (columns, _) = exported(table, &input, scratch.path());
