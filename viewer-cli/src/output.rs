@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use annals_analysis::{Row, Value, data_columns};
+use annals_analysis::{Row, Value, WithTotal, data_columns};
 use clap::Args;
 use serde::Serialize;
 
@@ -94,14 +94,6 @@ pub struct RowsArguments {
     /// Rows as comma-separated values
     #[arg(long, conflicts_with = "json")]
     pub csv: bool,
-}
-
-/// An answer, and how many rows there are without `--top`.
-#[derive(Serialize)]
-struct WithTotal<'a, Answer> {
-    #[serde(flatten)]
-    answer: &'a Answer,
-    rows_total: usize,
 }
 
 impl RowsArguments {

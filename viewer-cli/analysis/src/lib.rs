@@ -102,7 +102,8 @@ pub use region_statistics::{
     Group, Grouping, RegionStats, Statistics, count_region_statistics, region_statistics,
 };
 pub use row::{
-    Column, Get, Heading, OUTSIDE, Row, Unit, Value, data_columns, joined_path, put_columns,
+    Column, Get, Heading, OUTSIDE, Row, Unit, Value, WithTotal, data_columns, joined_path,
+    put_columns,
 };
 pub use short_calls::ShortCalls;
 pub use thread_work::{RegionWork, ThreadTimes, is_mostly_silent, silent_times, thread_work};

@@ -176,6 +176,16 @@ pub fn data_columns<T: Row>() -> impl Iterator<Item = &'static Column<T>> {
     T::COLUMNS.iter().filter(|column| !column.name.is_empty())
 }
 
+/// An answer with rows, and how many there are of these without `--top`.
+#[derive(serde::Serialize)]
+pub struct WithTotal<'a, Answer> {
+    /// The answer.
+    #[serde(flatten)]
+    pub answer: &'a Answer,
+    /// Number of rows.
+    pub rows_total: usize,
+}
+
 /// Returns the regions of a call path as one text, the outermost first.
 pub fn joined_path(path: &[String]) -> String {
     match path.is_empty() {

@@ -122,7 +122,7 @@ class Trace:
         """Returns statistics of regions by location, like ``trace-cli regions --by location``.
 
         Columns: ``region``, ``rank``, ``location``, ``file``, ``line``, ``calls``, ``inclusive_ns``, ``exclusive_ns``, by how much these
-        may be more (``inclusive_more_ns``, ``exclusive_more_ns``), ``share`` (of the time of all locations), ``min_ns``, ``mean_ns``,
+        may be more (``inclusive_more_ns``, ``exclusive_more_ns``), ``min_ns``, ``mean_ns``,
         ``p50_ns``, ``p95_ns``, ``p99_ns``, ``max_ns``, ``open_calls`` (at the end), ``unmatched_leaves`` (without an enter),
         ``unleft_calls`` (without a leave). ``uncertain_calls``, ``uncertain_calls_is_lower_bound`` and ``time_is_uncertain`` say what
         losses may have changed.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use annals_analysis::{
     CostSums, Grouping, LostTime, LostTimeOptions, PartOfRun, RecordingCost, RegionNames,
-    RegionSums, region_times,
+    RegionSums, WithTotal, region_times,
 };
 use annals_merger::{EventFilter, MergeError, Query, Reader, Symbols};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -25,8 +25,9 @@ fn open(paths: &[PathBuf], jobs: usize) -> PyResult<Reader> {
     Ok(reader)
 }
 
-fn json(value: &impl serde::Serialize) -> PyResult<String> {
-    let text = serde_json::to_string_pretty(value);
+/// Returns an answer with this many rows.
+fn json(answer: &impl serde::Serialize, rows_total: usize) -> PyResult<String> {
+    let text = serde_json::to_string_pretty(&WithTotal { answer, rows_total });
     let text = text.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
     Ok(text + "\n")
 }
@@ -43,14 +44,16 @@ fn of_read(error: MergeError) -> PyErr {
 fn messages(reader: &Reader, query: &Query) -> PyResult<String> {
     let found = annals_analysis::messages(reader, query);
     let why = "no event type is a message: nothing has the role send or receive";
-    json(&found.map_err(of_read)?.ok_or_else(|| absent(why))?.0)
+    let (found, _) = found.map_err(of_read)?.ok_or_else(|| absent(why))?;
+    json(&found, found.pairs.len())
 }
 
 /// Makes the answer of `collectives`.
 fn collectives(reader: &Reader, query: &Query) -> PyResult<String> {
     let found = annals_analysis::collectives(reader, query);
     let why = "no event type begins collective operations: nothing has the role collective-begin";
-    json(&found.map_err(of_read)?.ok_or_else(|| absent(why))?.0)
+    let (found, _) = found.map_err(of_read)?.ok_or_else(|| absent(why))?;
+    json(&found, found.collectives.len())
 }
 
 /// The answer of `why`.
@@ -70,11 +73,13 @@ fn why(reader: &Reader) -> PyResult<String> {
     let why = "the definitions of this input are incomplete: merge its recordings first";
     let (lost, outcome) = found.map_err(of_read)?.ok_or_else(|| absent(why))?;
     let costs = CostSums::of(reader.definitions(), outcome.totals.iter());
-    json(&Why {
+    let rows = lost.causes.len();
+    let answer = Why {
         lost,
         part,
         recording_cost: costs.share(),
-    })
+    };
+    json(&answer, rows)
 }
 
 /// Returns the answer of `regions`, `messages`, `collectives` or `why`.
@@ -91,7 +96,8 @@ pub(crate) fn answer(
         match &*what {
             "regions" => {
                 let times = region_times(&reader, &query, Grouping::None);
-                json(&times.map_err(of_read)?.0)
+                let (times, _) = times.map_err(of_read)?;
+                json(&times, times.regions.len())
             }
             "messages" => messages(&reader, &query),
             "collectives" => collectives(&reader, &query),
@@ -187,6 +193,7 @@ pub(crate) fn regions_of_sums(py: Python<'_>, sums: Vec<Vec<u8>>) -> PyResult<St
             let part = RegionSums::decode(bytes, &mut names);
             all.merge(part.ok_or_else(|| absent("these are no sums of regions"))?);
         }
-        json(&all.into_times(names.definitions(), |_| true))
+        let times = all.into_times(names.definitions(), |_| true);
+        json(&times, times.regions.len())
     })
 }
