@@ -25,7 +25,7 @@ fn open(paths: &[PathBuf], jobs: usize) -> PyResult<Reader> {
     Ok(reader)
 }
 
-/// Returns an answer with this many rows.
+/// Returns an answer as text, with its number of rows.
 fn json(answer: &impl serde::Serialize, rows_total: usize) -> PyResult<String> {
     let text = serde_json::to_string_pretty(&WithTotal { answer, rows_total });
     let text = text.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
