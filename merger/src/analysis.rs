@@ -42,8 +42,8 @@ pub enum Pass {
     Events,
 }
 
-/// How much of a trace one state of an [`Analysis`] adds up. The result is the same for every length, provided that
-/// [`SliceLength::AnyOrder`] is used only where the order of the slices does not matter.
+/// How much of a trace one state of an [`Analysis`] adds up. The result is the same for every length;
+/// [`SliceLength::AnyOrder`] is for analyses in which the order of the slices does not matter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SliceLength {
     /// The whole trace, in one thread: for states that cannot be merged.

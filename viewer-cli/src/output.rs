@@ -123,18 +123,31 @@ impl RowsArguments {
     /// # Errors
     /// If the output cannot be written.
     pub fn put<T: Row>(&self, out: &mut dyn Write, rows: &[T], screen: Screen) -> io::Result<()> {
-        let most = self
-            .top
-            .unwrap_or(if self.csv { usize::MAX } else { screen.rows });
-        let shown = &rows[..rows.len().min(most)];
         if self.csv {
-            return csv(out, shown);
+            return csv(out, &rows[..rows.len().min(self.top.unwrap_or(usize::MAX))]);
         }
-        out.write_all(Table::of(shown).render(screen).as_bytes())?;
-        if shown.len() < rows.len() {
+        let shown = &rows[..rows.len().min(self.top.unwrap_or(screen.rows))];
+        self.put_table(out, Table::of(shown), screen, rows.len())
+    }
+
+    /// Does the same with a table that is made already; `all` is the number of rows.
+    ///
+    /// # Errors
+    /// If the output cannot be written.
+    pub fn put_table(
+        &self,
+        out: &mut dyn Write,
+        mut table: Table,
+        screen: Screen,
+        all: usize,
+    ) -> io::Result<()> {
+        table.truncate(self.top.unwrap_or(screen.rows));
+        out.write_all(table.render(screen).as_bytes())?;
+        let shown = table.rows().len();
+        if shown < all {
             // After the table, if both are written to a terminal.
             out.flush()?;
-            let [shown, all] = [shown, rows].map(|rows| time::grouped(rows.len() as u64));
+            let [shown, all] = [shown, all].map(|count| time::grouped(count as u64));
             eprintln!("{shown} of {all} rows; --top N and --csv show more");
         }
         Ok(())

@@ -161,6 +161,11 @@ impl Table {
         table
     }
 
+    /// Leaves the first rows.
+    pub fn truncate(&mut self, most: usize) {
+        self.rows.truncate(most);
+    }
+
     /// Adds a column, with a cell for each row.
     pub fn add_column(
         &mut self,

@@ -103,9 +103,9 @@ pub use region_statistics::{
 };
 pub use row::{
     Column, Get, Heading, OUTSIDE, Row, Unit, Value, WithTotal, data_columns, joined_path,
-    put_columns,
+    put_columns, uncertain_text,
 };
-pub use short_calls::ShortCalls;
+pub use short_calls::{ShortCalls, is_short};
 pub use thread_work::{RegionWork, ThreadTimes, is_mostly_silent, silent_times, thread_work};
 pub use time_profile::{TimeProfile, time_profile};
 pub use wait_states::{

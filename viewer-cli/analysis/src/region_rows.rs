@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::event_loop::{is_await, task_locations};
 use crate::locations::LocationNames;
 use crate::region_statistics::{Group, Grouping, RegionStats, Statistics, region_statistics};
-use crate::row::OUTSIDE;
+use crate::row::{OUTSIDE, uncertain_text};
 use crate::short_calls::{ShortCalls, short_calls};
 use crate::thread_work::{is_mostly_silent, silent_times};
 
@@ -83,7 +83,7 @@ crate::columns! {
     "line" Number, |row| row.line;
     "calls" Count headed "calls", |row| (row.name != OUTSIDE).then_some(row.calls);
     "uncertain_calls" Count, |row| row.uncertain_calls;
-    "" Number if_any_and_room "± uncertain", |row| row.uncertain_calls_text();
+    "" Number if_any_and_room "± uncertain", |row| uncertain_text(row.uncertain_calls, row.uncertain_calls_is_lower_bound);
     "uncertain_calls_is_lower_bound" Flag, |row| row.uncertain_calls_is_lower_bound;
     "inclusive_ns" Duration marked "inclusive", |row| row.inclusive_ns;
     "exclusive_ns" Duration marked "exclusive", |row| row.exclusive_ns;
@@ -132,17 +132,6 @@ impl RegionRow {
     /// Returns whether most of its time is silent.
     pub const fn may_wait(&self) -> bool {
         is_mostly_silent(self.silent_ns, self.exclusive_ns)
-    }
-
-    /// Returns by how much the calls may differ. `None` if they do not.
-    fn uncertain_calls_text(&self) -> Option<String> {
-        let least = if self.uncertain_calls_is_lower_bound {
-            ">="
-        } else {
-            ""
-        };
-        let is_exact = least.is_empty() && self.uncertain_calls == 0;
-        (!is_exact).then(|| format!("{least}{}", self.uncertain_calls))
     }
 
     /// Returns its name, marked if the region may only have waited. Tasks that await wait for certain.

@@ -12,7 +12,7 @@ pub enum Unit {
     Name,
     /// Another text.
     Text,
-    /// A number that is as it is, such as a rank.
+    /// A number that is as it is, such as a rank. Exported tables have it as an integer.
     Number,
     /// How many.
     Count,
@@ -192,6 +192,12 @@ pub fn joined_path(path: &[String]) -> String {
         true => OUTSIDE.to_owned(),
         false => path.join(" > "),
     }
+}
+
+/// Returns by how much a count may differ, as people see it: `>=3` if it may be more. `None` if it is exact.
+pub fn uncertain_text(count: u64, is_lower_bound: bool) -> Option<String> {
+    let least = if is_lower_bound { ">=" } else { "" };
+    (is_lower_bound || count != 0).then(|| format!("{least}{count}"))
 }
 
 /// What people see for time outside of all regions.

@@ -11,7 +11,7 @@ use annals_merger::{Analysis, Calls, Frame, Query, Reader, Result, SliceLength, 
 use rustc_hash::FxHashMap;
 
 use crate::recording_cost::call_cost_ns;
-use crate::region_statistics::{Group, Grouping, RegionStats, Statistics};
+use crate::region_statistics::{Group, Grouping, Statistics};
 
 /// What is known of short calls where most calls are short.
 #[derive(Clone, PartialEq, Default, Debug)]
@@ -24,15 +24,14 @@ pub struct ShortCalls {
     pub recording_ns: BTreeMap<(Group, RegionId), i64>,
 }
 
-/// Returns whether half of a region's calls or more took less than this, nanoseconds.
-fn is_short(stats: &RegionStats, cost_ns: f64) -> bool {
-    let completed = &stats.counted.completed;
-    let typical_ns = completed.percentile(50).or(completed.mean());
-    typical_ns.is_some_and(|ns| (ns as f64) < cost_ns)
+/// Returns whether half of a region's calls or more are shorter than their recording, given their median or mean, nanoseconds. Those of
+/// MPI are no functions that a compiler could leave out.
+pub fn is_short(name: &str, typical_ns: Option<i64>, cost_ns: f64) -> bool {
+    !name.starts_with("MPI_") && typical_ns.is_some_and(|ns| (ns as f64) < cost_ns)
 }
 
-/// Returns what is known of short calls. `None` if most calls are not short, or nothing says what recording a call cost. Calls of MPI are
-/// no functions that a compiler could leave out. Reads the calls only where most are short.
+/// Returns what is known of short calls. `None` if most calls are not short, or nothing says what recording a call cost. Reads the calls
+/// only where most are short.
 ///
 /// # Errors
 /// If the storage fails.
@@ -49,7 +48,9 @@ pub(crate) fn short_calls(
     let (mut all, mut short) = (0, 0);
     for ((_, region), stats) in statistics {
         all += stats.counted.calls;
-        if is_short(stats, cost_ns) && !definitions.region_name(*region).starts_with("MPI_") {
+        let completed = &stats.counted.completed;
+        let typical_ns = completed.percentile(50).or(completed.mean());
+        if is_short(&definitions.region_name(*region), typical_ns, cost_ns) {
             short += stats.counted.calls;
         }
     }

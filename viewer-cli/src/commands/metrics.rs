@@ -228,7 +228,9 @@ pub fn run(arguments: &MetricsArguments, out: &mut dyn Write) -> anyhow::Result<
         let lines = metrics.iter().map(|row| sparkline(row, whole, LINE));
         let mut table = Table::of(&metrics);
         table.add_column(("over time", Align::Left), lines);
-        out.write_all(table.render(screen).as_bytes())?;
+        arguments
+            .rows
+            .put_table(out, table, screen, metrics.len())?;
     }
     Ok(Finding::loss(outcome.has_skipped_now))
 }

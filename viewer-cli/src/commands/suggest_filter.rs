@@ -6,7 +6,9 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use annals_analysis::{Grouping, RegionStats, call_cost_ns, count_region_statistics};
+use annals_analysis::{
+    Grouping, RegionStats, call_cost_ns, count_region_statistics, uncertain_text,
+};
 use annals_format::Definitions;
 use annals_merger::{Compiler, CompilerFamily, ReadSummary, Reader, Sums, Symbols, Window};
 use clap::Args;
@@ -104,24 +106,12 @@ struct Suggestion {
     also_switched_off: Vec<String>,
 }
 
-impl Suggestion {
-    fn uncertain_calls_text(&self) -> Option<String> {
-        let least = if self.uncertain_calls_is_lower_bound {
-            ">="
-        } else {
-            ""
-        };
-        let is_exact = least.is_empty() && self.uncertain_calls == 0;
-        (!is_exact).then(|| format!("{least}{}", self.uncertain_calls))
-    }
-}
-
 annals_analysis::columns! {
     Suggestion, uncertain time_is_uncertain, json also_switched_off;
     "region" Name headed "region", |row| &row.name;
     "calls" Count headed "calls", |row| row.calls;
     "uncertain_calls" Count, |row| row.uncertain_calls;
-    "" Number if_any_and_room "± uncertain", |row| row.uncertain_calls_text();
+    "" Number if_any_and_room "± uncertain", |row| uncertain_text(row.uncertain_calls, row.uncertain_calls_is_lower_bound);
     "uncertain_calls_is_lower_bound" Flag, |row| row.uncertain_calls_is_lower_bound;
     "mean_ns" Duration marked "mean", |row| row.mean_ns;
     "time_is_uncertain" Flag, |row| row.time_is_uncertain;

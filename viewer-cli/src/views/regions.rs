@@ -3,7 +3,9 @@
 use std::cmp::Reverse;
 use std::fmt::Write as _;
 
-use annals_analysis::{AWAIT, RegionRow, RegionTimes, ShortCalls, starts_or_ends_mpi, waits_mark};
+use annals_analysis::{
+    AWAIT, RegionRow, RegionTimes, ShortCalls, is_short, starts_or_ends_mpi, waits_mark,
+};
 
 use super::{SENTENCE_NAME, counted, percent};
 use crate::names::shorten;
@@ -103,13 +105,6 @@ pub fn region_sentence(times: &RegionTimes, whole: &str) -> String {
     warning.unwrap_or_default() + &longest_sentence(times, whole)
 }
 
-/// Returns whether half of a region's calls or more are shorter than their recording. Those of MPI are no functions that a compiler could
-/// leave out.
-fn is_short(row: &RegionRow, short: &ShortCalls) -> bool {
-    let typical_ns = row.p50_ns.or(row.mean_ns);
-    !row.name.starts_with("MPI_") && typical_ns.is_some_and(|ns| (ns as f64) < short.cost_ns)
-}
-
 /// Returns the sentence where no region has most of the time for certain, because of what recording took. Short functions do not count:
 /// the sentence before is about them.
 fn undecided_sentence(
@@ -118,9 +113,10 @@ fn undecided_sentence(
     whole: &str,
     run_ns: i64,
 ) -> Option<String> {
+    let is_short = |row: &RegionRow| is_short(&row.name, row.p50_ns.or(row.mean_ns), short.cost_ns);
     let at_least_ns = |row: &&RegionRow| without_recording(row).0;
     let likely_ns = |row: &&RegionRow| without_recording(row).1;
-    let longer = regions.iter().copied().filter(|row| !is_short(row, short));
+    let longer = regions.iter().copied().filter(|row| !is_short(row));
     let first = longer.clone().max_by_key(at_least_ns);
     let others = longer.filter(|row| first.is_none_or(|first| !std::ptr::eq(*row, first)));
     let rival = others.max_by_key(likely_ns);
@@ -166,9 +162,10 @@ fn longest_sentence(times: &RegionTimes, whole: &str) -> String {
         return sentence + &start_and_end;
     }
     // Work is named before what may only have waited for it.
-    let longer = others
-        .into_iter()
-        .filter(|row| short.is_none_or(|short| !is_short(row, short)));
+    let longer = others.into_iter().filter(|row| {
+        let typical_ns = row.p50_ns.or(row.mean_ns);
+        short.is_none_or(|short| !is_short(&row.name, typical_ns, short.cost_ns))
+    });
     let longest = longer.max_by_key(|row| {
         let (at_least_ns, _) = without_recording(row);
         (
