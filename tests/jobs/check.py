@@ -75,7 +75,7 @@ def check_time(row, field, least_s, most_s):
     """The answer is an interval, and must meet the one that the truth is in; without `~` it is a number."""
     from_s = row[f"{field}_ns"] / 1e9
     to_s = from_s + row[f"{field}_more_ns"] / 1e9
-    what = f"{row['name']} of rank {row['rank']}: {field} {from_s:.3f} to {to_s:.3f} s, truly {least_s:.3f} to {most_s:.3f} s"
+    what = f"{row['region']} of rank {row['rank']}: {field} {from_s:.3f} to {to_s:.3f} s, truly {least_s:.3f} to {most_s:.3f} s"
     check(from_s <= most_s + TOLERANCE_S and to_s >= least_s - TOLERANCE_S, what)
     return from_s
 
