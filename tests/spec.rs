@@ -5,20 +5,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use annals_format::wire::{Put, Wire};
 use annals_format::{
-    BLOCK_HEADER_LEN, BlockHeader, BlockKind, BlockWriter, CalibrationPoint, CallStatistics, Cause,
-    Chunk, ChunkBuilder, ChunkHeader, ClockId, ClockKind, ClockMap, Column, CompressionLevel,
-    Cumulative, Definition, Definitions, DroppedRecord, Element, ElementType, EventHasher,
-    EventType, EventTypeId, FIRST_REMOTE, FileHeader, FileKind, Filter, Footer, ForeignRecord,
-    Function, LaneKey, LaneKind, LiveHeader, LiveImage, LocationId, LocationState, MapCursor,
-    MessageRow, MetricRow, Module, ModuleId, ObjectId, OrderHash, OrderedChunk, OverviewRow,
-    ProcessId, ROW_OBSERVATION, RecordingId, RecordingIndex, Reference, RegionId, RegionStatistics,
-    RemoteMembers, Role, RowScanner, Schema, SharedClockMap, Slice, Snapshot, SnapshotHeader,
-    SourceOrder, Step, StreamGroup, StreamId, StreamTotals, StringId, Symbol, TraceChunk,
-    TraceChunkHeader, TraceLoss, TypeColumns, Value, Verbosity, World, decode_index_block,
-    decode_messages, decode_metrics, decode_overview, decode_tail, encode_messages,
-    encode_messages_head, encode_metrics, encode_metrics_head, encode_overview,
-    encode_overview_head, encode_tail, live, names, put_before_rows, put_dropped_row, put_ints,
-    put_row_start, read_ints,
+    BLOCK_HEADER_LEN, BlockHeader, BlockKind, BlockWriter, CalibrationPoint, CallPath, CallPathId,
+    CallStatistics, Cause, Chunk, ChunkBuilder, ChunkHeader, ClockId, ClockKind, ClockMap,
+    CodeFrame, CodeLines, CodePlace, Column, CompressionLevel, Cumulative, Definition, Definitions,
+    DroppedRecord, Element, ElementType, EventHasher, EventType, EventTypeId, FIRST_REMOTE,
+    FileHeader, FileKind, Filter, Footer, ForeignRecord, Function, LaneKey, LaneKind, LiveHeader,
+    LiveImage, LocationId, LocationState, MapCursor, MessageRow, MetricRow, Module, ModuleId,
+    ObjectId, OrderHash, OrderedChunk, OverviewRow, ProcessId, ROW_OBSERVATION, RecordingId,
+    RecordingIndex, Reference, RegionId, RegionStatistics, RemoteMembers, Role, RowScanner, Schema,
+    SharedClockMap, Slice, Snapshot, SnapshotHeader, SourceOrder, Step, StreamGroup, StreamId,
+    StreamTotals, StringId, Symbol, TraceChunk, TraceChunkHeader, TraceLoss, TypeColumns, Value,
+    Verbosity, World, decode_index_block, decode_messages, decode_metrics, decode_overview,
+    decode_tail, encode_messages, encode_messages_head, encode_metrics, encode_metrics_head,
+    encode_overview, encode_overview_head, encode_tail, live, names, put_before_rows,
+    put_dropped_row, put_ints, put_row_start, read_ints,
 };
 use annals_test_support::{MARK, Row, TestClock, TestRecording, TestStream};
 use serde_json::{Value as Json, json};
@@ -489,6 +489,49 @@ fn a_module_a_function_in_it_and_its_symbol_are_definitions() {
                 "offset": function.offset},
             "symbol": {"region": symbol.region.get(), "name": symbol.name.get(),
                 "file": symbol.file.get(), "line": symbol.line},
+        })
+    });
+}
+
+#[test]
+fn a_call_path_and_the_lines_of_its_address_are_definitions() {
+    let (module, address) = (ModuleId::new(0), 0x1140);
+    let path = CallPath {
+        id: CallPathId::new(5),
+        caller: Some(CallPathId::new(3)),
+        place: CodePlace::Address(Some(module), address),
+    };
+    let lines = CodeLines {
+        module,
+        address,
+        frames: vec![CodeFrame {
+            name: StringId::new(6),
+            file: StringId::new(7),
+            line: 42,
+            at_file: StringId::new(7),
+            at_line: 43,
+        }],
+    };
+    let mut records = Vec::new();
+    Definition::CallPath(path).encode(&mut records);
+    Definition::CodeLines(lines).encode(&mut records);
+    assert_example("call-path", &records, |bytes| {
+        let mut read = Definitions::default();
+        read.add_all(bytes).unwrap();
+        let path = read.call_paths[&path.id];
+        let CodePlace::Address(Some(of), at) = path.place else {
+            panic!("{path:?}");
+        };
+        let lines = &read.code_lines[&(module, address)];
+        let frames = lines.frames.iter().map(|frame| {
+            json!({"name": frame.name.get(), "file": frame.file.get(), "line": frame.line,
+                "at_file": frame.at_file.get(), "at_line": frame.at_line})
+        });
+        let frames: Vec<Json> = frames.collect();
+        json!({
+            "call_path": {"id": path.id.get(), "caller": path.caller.map(CallPathId::get),
+                "module": of.get(), "address": at},
+            "code_lines": {"module": lines.module.get(), "address": lines.address, "frames": frames},
         })
     });
 }

@@ -66,6 +66,10 @@ id_type!(
     RegionId
 );
 id_type!(
+    /// A call path of samples.
+    CallPathId
+);
+id_type!(
     /// A location: where events happen, usually a thread.
     LocationId
 );

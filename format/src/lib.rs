@@ -93,8 +93,8 @@ pub use footer::{
 pub use frames::{Frame, LEAST_GROUP_EVENTS};
 pub use histogram::Histogram;
 pub use ids::{
-    ANY_EVENT_TYPE, BootId, BootIdError, ClockId, EventTypeId, LocationId, ModuleId, ObjectId,
-    ProcessId, RecordingId, RegionId, SourceId, StreamId, StringId,
+    ANY_EVENT_TYPE, BootId, BootIdError, CallPathId, ClockId, EventTypeId, LocationId, ModuleId,
+    ObjectId, ProcessId, RecordingId, RegionId, SourceId, StreamId, StringId,
 };
 pub use ints::{Ints, Word, put_growing, put_ints, read_ints};
 pub use limits::Content;

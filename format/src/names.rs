@@ -37,8 +37,13 @@ pub mod element {
     /// How many requests a call waits for.
     pub const COUNT: &str = "count";
 
+    /// The call path of a sample.
+    pub const CALL_PATH: &str = "call_path";
+    /// The processor time that a sample represents, nanoseconds.
+    pub const WEIGHT: &str = "weight";
+
     /// Every name.
-    pub const ALL: [&str; 16] = [
+    pub const ALL: [&str; 18] = [
         REGION,
         VALUE,
         COMMUNICATOR,
@@ -55,6 +60,8 @@ pub mod element {
         SIZE,
         COUNT,
         LOCK_ID,
+        CALL_PATH,
+        WEIGHT,
     ];
 }
 
@@ -96,9 +103,14 @@ pub mod property {
     pub const FORKED_FROM: &str = "forked-from";
     /// Of a process whose forked children are recorded: `follow`.
     pub const FORKS: &str = "forks";
+    /// Of a process whose threads are sampled: how, a name, and the period of processor time for which a sample is asked, nanoseconds,
+    /// separated by a space.
+    pub const SAMPLING: &str = "sampling";
+    /// Of a process whose threads cannot be sampled, or some of them: why.
+    pub const NOT_SAMPLED: &str = "not-sampled";
 
     /// Every name.
-    pub const ALL: [&str; 16] = [
+    pub const ALL: [&str; 18] = [
         LIVE_FILE,
         RECORDED_BY,
         PROCESS_END,
@@ -115,5 +127,7 @@ pub mod property {
         UNRECORDED_CHILDREN,
         FORKED_FROM,
         FORKS,
+        SAMPLING,
+        NOT_SAMPLED,
     ];
 }

@@ -1,5 +1,6 @@
 //! Inputs: finding them, opening them, and reading them in time order.
 
+mod code_lines;
 pub(crate) mod compilers;
 pub(crate) mod compress;
 pub(crate) mod file;

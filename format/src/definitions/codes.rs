@@ -132,6 +132,8 @@ code_enum!(
         Acquire = 15, "acquire";
         /// A thread does not have a lock any more: elements as for [`Role::Acquire`].
         Release = 16, "release";
+        /// A thread was at a call path: the element `call_path`, which represents the processor time `weight`, nanoseconds.
+        Sample = 17, "sample";
     }
 );
 
@@ -188,6 +190,8 @@ code_enum!(
         Object = 6, "object";
         /// A rank of the run.
         Rank = 7, "rank";
+        /// A call path of samples.
+        CallPath = 8, "call-path";
     }
 );
 

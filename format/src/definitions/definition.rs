@@ -1,5 +1,6 @@
 //! One record of the definitions: kind, length, body. [`kinds!`] is the table of all kinds.
 
+use super::call_path::{CallPath, CodeLines};
 use super::clock::{CalibrationPoint, Clock, ClockError, ClockMap, HostOffset, SharedClockMap};
 use super::event_type::EventType;
 use super::merge::{Filter, ForeignRecord, LocationEnd, ProcessEnd, Slice, TimeZero};
@@ -107,6 +108,8 @@ kinds! {
     World(World),
     LocationEnd(LocationEnd),
     RemoteMembers(RemoteMembers),
+    CallPath(CallPath),
+    CodeLines(CodeLines),
 }
 
 impl Definition {

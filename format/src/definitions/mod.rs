@@ -5,6 +5,7 @@
 //! implements `record::Record`; `definition::kinds!` is the table of kinds. A new kind needs a type
 //! there, a field of [`Definitions`], a line in [`Definitions::add`] and one in `for_each`.
 
+mod call_path;
 mod clock;
 mod codes;
 mod definition;
@@ -22,6 +23,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 // A new kind is a type in one of these files, a line of `definition.rs`, and its place in [`Definitions`].
+pub use call_path::*;
 pub use clock::*;
 pub use codes::*;
 pub use definition::Definition;
@@ -33,8 +35,8 @@ pub use region::*;
 use crate::error::{FormatError, Result};
 use crate::file_limits::FileLimits;
 use crate::ids::{
-    ClockId, EventTypeId, LocationId, ModuleId, ObjectId, ProcessId, RegionId, SourceId, StreamId,
-    StringId,
+    CallPathId, ClockId, EventTypeId, LocationId, ModuleId, ObjectId, ProcessId, RegionId,
+    SourceId, StreamId, StringId,
 };
 use crate::names::property;
 use crate::wire::Wire;
@@ -67,6 +69,9 @@ pub struct Definitions {
     pub modules: BTreeMap<ModuleId, Module>,
     pub functions: BTreeMap<RegionId, Function>,
     pub symbols: BTreeMap<RegionId, Symbol>,
+    pub call_paths: BTreeMap<CallPathId, CallPath>,
+    /// By module and address in it.
+    pub code_lines: BTreeMap<(ModuleId, u64), CodeLines>,
     pub filters: Vec<Filter>,
     pub slice: Option<Slice>,
     memory_taken: MemoryTaken,
@@ -171,6 +176,12 @@ impl Definitions {
             }
             Definition::RemoteMembers(d) => {
                 self.remote_members.entry(d.object).or_insert(d);
+            }
+            Definition::CallPath(d) => {
+                self.call_paths.entry(d.id).or_insert(d);
+            }
+            Definition::CodeLines(d) => {
+                self.code_lines.insert((d.module, d.address), d);
             }
         }
     }
@@ -310,6 +321,10 @@ impl Definitions {
         ends.for_each(|d| each(Definition::LocationEnd(*d)));
         let members = self.remote_members.values();
         members.for_each(|d| each(Definition::RemoteMembers(*d)));
+        let call_paths = self.call_paths.values();
+        call_paths.for_each(|d| each(Definition::CallPath(*d)));
+        let code_lines = self.code_lines.values().cloned();
+        code_lines.for_each(|d| each(Definition::CodeLines(d)));
     }
 
     /// Returns the string with this text, which is added if there is none.
@@ -400,6 +415,28 @@ impl Definitions {
         match self.regions.get(&id) {
             Some(region) => self.string(region.name).to_owned(),
             None => format!("region-{}", id.get()),
+        }
+    }
+
+    /// Returns the function in which a call path ends, and its line there if that is known: `relax (heat.c:61)`. `call-path-N` if its
+    /// definition is lost.
+    pub fn call_path_name(&self, id: CallPathId) -> String {
+        let Some(path) = self.call_paths.get(&id) else {
+            return format!("call-path-{}", id.get());
+        };
+        match path.place {
+            CodePlace::Unknown => "unknown".to_owned(),
+            CodePlace::Address(None, address) => format!("{address:#x}"),
+            CodePlace::Address(Some(module), address) => {
+                let path = self.modules.get(&module);
+                let path = path.map_or("", |module| self.string(module.path));
+                Module::function_name(path, address)
+            }
+            CodePlace::Line(region, _, 0) => self.region_name(region),
+            CodePlace::Line(region, file, line) => {
+                let file = Module::file_name(self.string(file));
+                format!("{} ({file}:{line})", self.region_name(region))
+            }
         }
     }
 

@@ -180,6 +180,22 @@ fn all_kinds() -> Vec<Definition> {
             file: s(0),
             line: 30,
         }),
+        Definition::CallPath(CallPath {
+            id: CallPathId::new(4),
+            caller: Some(CallPathId::new(1)),
+            place: CodePlace::Address(Some(ModuleId::new(0)), 0x1140),
+        }),
+        Definition::CodeLines(CodeLines {
+            module: ModuleId::new(0),
+            address: 0x1140,
+            frames: vec![CodeFrame {
+                name: s(1),
+                file: s(0),
+                line: 30,
+                at_file: s(0),
+                at_line: 31,
+            }],
+        }),
         Definition::Filter(Filter {
             from_ns: Some(-5),
             to_ns: None,
@@ -397,4 +413,40 @@ fn cut_and_flipped_definitions_never_panic() {
             let _ = Definitions::default().add_all(&flipped);
         }
     }
+}
+
+#[test]
+fn a_place_in_code_is_read_as_it_was_written() {
+    let places = [
+        CodePlace::Unknown,
+        CodePlace::Address(None, u64::MAX),
+        CodePlace::Address(Some(ModuleId::new(3)), 0x1140),
+        CodePlace::Line(RegionId::new(8), StringId::new(1), 31),
+    ];
+    for (number, place) in places.into_iter().enumerate() {
+        let id = CallPathId::new(number as u32);
+        let caller = number
+            .checked_sub(1)
+            .map(|number| CallPathId::new(number as u32));
+        let written = Definition::CallPath(CallPath { id, caller, place });
+        let mut bytes = Vec::new();
+        written.encode(&mut bytes);
+        assert_eq!(
+            Definition::decode(&mut Wire::new(&bytes)).unwrap(),
+            Some(written)
+        );
+    }
+}
+
+#[test]
+fn a_call_path_has_no_caller_with_a_larger_number() {
+    let mut body = Vec::new();
+    body.put_varint(4);
+    body.put_varint(5);
+    body.push(0);
+    let mut bytes = Vec::new();
+    bytes.put_varint(31);
+    bytes.put_bytes(&body);
+    let error = Definition::decode(&mut Wire::new(&bytes)).unwrap_err();
+    assert!(error.to_string().contains("a smaller number"), "{error}");
 }

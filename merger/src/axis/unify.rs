@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use annals_format::{
-    Clock, ClockId, Definition, Definitions, Element, EventType, EventTypeId, ForeignRecord,
-    Function, Location, LocationId, Module, ModuleId, Object, ObjectId, Process, ProcessId,
-    Property, Rank, Recording, Reference, Region, RegionId, RegionSet, Registration, RemoteMembers,
-    Source, SourceId, SourceOrder, Stream, StreamId, StringId, World,
+    CallPath, CallPathId, Clock, ClockId, CodePlace, Definition, Definitions, Element, EventType,
+    EventTypeId, ForeignRecord, Function, Location, LocationId, Module, ModuleId, Object, ObjectId,
+    Process, ProcessId, Property, Rank, Recording, Reference, Region, RegionId, RegionSet,
+    Registration, RemoteMembers, Source, SourceId, SourceOrder, Stream, StreamId, StringId, World,
 };
 
 /// Numbers of one recording's definitions in the trace.
@@ -27,6 +27,7 @@ pub(crate) struct Numbers {
     sources: References,
     objects: References,
     event_type_references: References,
+    call_paths: References,
 }
 
 /// A table for references in events: dense, because every event asks. Recordings of one program have the same, and
@@ -106,7 +107,7 @@ impl Numbers {
         }
     }
 
-    fn tables(&mut self) -> [&mut References; 6] {
+    fn tables(&mut self) -> [&mut References; 7] {
         [
             &mut self.regions,
             &mut self.strings,
@@ -114,6 +115,7 @@ impl Numbers {
             &mut self.sources,
             &mut self.objects,
             &mut self.event_type_references,
+            &mut self.call_paths,
         ]
     }
 
@@ -129,6 +131,7 @@ impl Numbers {
             Reference::Source => Some(&self.sources),
             Reference::EventType => Some(&self.event_type_references),
             Reference::Object => Some(&self.objects),
+            Reference::CallPath => Some(&self.call_paths),
             Reference::None | Reference::Rank => None,
         }
     }
@@ -141,9 +144,10 @@ pub(crate) struct Unifier {
     strings: HashMap<String, StringId>,
     event_types: HashMap<EventType, EventTypeId>,
     regions: HashMap<RegionKey, RegionId>,
+    call_paths: HashMap<(Option<CallPathId>, CodePlace), CallPathId>,
     processes: u32,
     /// The tables of the recording before.
-    last: [References; 6],
+    last: [References; 7],
 }
 
 /// The identity of a region: name, file, line, group; for functions without a symbol also the build that they are in,
@@ -410,7 +414,7 @@ impl Unifier {
         numbers: &mut Numbers,
     ) {
         let modules = self.add_modules(own, of, process);
-        let mut regions = Vec::new();
+        let mut regions = self.add_call_paths(own, of, numbers);
         for (id, d) in &own.regions {
             let symbol = of.symbols.get(id);
             let (name, file, line) = match symbol {
@@ -420,29 +424,17 @@ impl Unifier {
             let function = of.functions.get(id);
             let module = function.and_then(|function| of.modules.get(&function.module));
             let is_unnamed = symbol.is_none() && !has_name_of_symbol(of, function, d);
-            let build =
-                module
-                    .filter(|_| is_unnamed)
-                    .map(|module| match module.build_id.as_slice() {
-                        [] => of.string(module.path).as_bytes().to_vec(),
-                        id => id.to_vec(),
-                    });
+            let build = module.filter(|_| is_unnamed);
+            let build = build.map(|module| build_of(of, module));
             let build = build.or_else(|| own_identity(own, *id));
-            let (name, file) = (self.string(of.string(name)), self.string(of.string(file)));
-            let group = self.string(of.string(d.group));
-            let next = RegionId::new(self.definitions.regions.len() as u32);
-            let key = (name, file, line, group, build);
-            let to = *self.regions.entry(key).or_insert(next);
-            if to == next {
-                let d = Region {
-                    id: to,
-                    name,
-                    file,
-                    line,
-                    group,
-                };
-                self.definitions.add(Definition::Region(d));
-            }
+            let key = (
+                self.string(of.string(name)),
+                self.string(of.string(file)),
+                line,
+                self.string(of.string(d.group)),
+                build,
+            );
+            let to = self.region(key);
             if let Some(function) = function
                 && let Some(module) = modules.get(&function.module)
             {
@@ -461,6 +453,112 @@ impl Unifier {
         regions.dedup();
         let set = RegionSet { process, regions };
         self.definitions.add(Definition::RegionSet(set));
+    }
+
+    /// Returns the region with this identity, which is defined if it is not.
+    fn region(&mut self, key: RegionKey) -> RegionId {
+        let next = RegionId::new(self.definitions.regions.len() as u32);
+        let (name, file, line, group) = (key.0, key.1, key.2, key.3);
+        let id = *self.regions.entry(key).or_insert(next);
+        if id == next {
+            self.definitions.add(Definition::Region(Region {
+                id,
+                name,
+                file,
+                line,
+                group,
+            }));
+        }
+        id
+    }
+
+    /// Adds the call paths of samples. An address becomes the lines that are known of it: one call for the function, and one for each that
+    /// is inlined in it. Returns the regions of these calls.
+    fn add_call_paths(
+        &mut self,
+        own: &Definitions,
+        of: &Definitions,
+        numbers: &mut Numbers,
+    ) -> Vec<RegionId> {
+        let mut regions = Vec::new();
+        for (id, d) in &own.call_paths {
+            let caller = d.caller.map(|caller| {
+                let to = numbers.call_paths.get(caller.get().into());
+                match to {
+                    LOST_REFERENCE => self.call_path(None, CodePlace::Unknown),
+                    to => CallPathId::new(to as u32),
+                }
+            });
+            let mut path = caller;
+            for place in self.lines_of(of, d.place) {
+                if let CodePlace::Line(region, ..) = place {
+                    regions.push(region);
+                }
+                path = Some(self.call_path(path, place));
+            }
+            if let Some(path) = path {
+                numbers.call_paths.set(id.get(), path.get());
+            }
+        }
+        regions
+    }
+
+    /// Returns the number of a call path, which is defined if it is not.
+    fn call_path(&mut self, caller: Option<CallPathId>, place: CodePlace) -> CallPathId {
+        let next = CallPathId::new(self.definitions.call_paths.len() as u32);
+        let id = *self.call_paths.entry((caller, place)).or_insert(next);
+        if id == next {
+            let path = CallPath { id, caller, place };
+            self.definitions.add(Definition::CallPath(path));
+        }
+        id
+    }
+
+    /// Returns the lines of a place in code, the outermost function's first. An address of which nothing is known is a region with its
+    /// name.
+    fn lines_of(&mut self, of: &Definitions, place: CodePlace) -> Vec<CodePlace> {
+        let nothing = self.string("");
+        match place {
+            CodePlace::Unknown => vec![CodePlace::Unknown],
+            CodePlace::Address(None, address) => {
+                let name = self.string(&format!("{address:#x}"));
+                let region = self.region((name, nothing, 0, nothing, None));
+                vec![CodePlace::Line(region, nothing, 0)]
+            }
+            CodePlace::Address(Some(id), address) => {
+                let module = of.modules.get(&id);
+                let path = module.map_or("", |module| of.string(module.path));
+                let group = self.string(Module::file_name(path));
+                let Some(lines) = of.code_lines.get(&(id, address)) else {
+                    let name = self.string(&Module::function_name(path, address));
+                    let build = module.map(|module| build_of(of, module));
+                    let region = self.region((name, nothing, 0, group, build));
+                    return vec![CodePlace::Line(region, nothing, 0)];
+                };
+                let frames = lines.frames.iter().map(|frame| {
+                    let name = self.string(of.string(frame.name));
+                    let file = self.string(of.string(frame.file));
+                    let region = self.region((name, file, frame.line, group, None));
+                    let at_file = self.string(of.string(frame.at_file));
+                    CodePlace::Line(region, at_file, frame.at_line)
+                });
+                frames.collect()
+            }
+            CodePlace::Line(id, file, line) => {
+                let Some(d) = of.regions.get(&id) else {
+                    return vec![CodePlace::Unknown];
+                };
+                let key = (
+                    self.string(of.string(d.name)),
+                    self.string(of.string(d.file)),
+                    d.line,
+                    self.string(of.string(d.group)),
+                    own_identity(of, id),
+                );
+                let region = self.region(key);
+                vec![CodePlace::Line(region, self.string(of.string(file)), line)]
+            }
+        }
     }
 
     fn add_modules(
@@ -528,6 +626,14 @@ impl Unifier {
             };
             self.definitions.add(Definition::Registration(d));
         }
+    }
+}
+
+/// Returns what distinguishes the build of a module from others.
+fn build_of(of: &Definitions, module: &Module) -> Vec<u8> {
+    match module.build_id.as_slice() {
+        [] => of.string(module.path).as_bytes().to_vec(),
+        id => id.to_vec(),
     }
 }
 
@@ -633,8 +739,11 @@ pub(crate) fn by_process(
             }
         }
     }
-    // Regions that no process claims are kept with the first.
+    // Call paths, which all processes of a trace share, and regions that no process claims are kept with the first.
     if let Some(first) = of.processes.keys().next() {
+        for d in of.call_paths.values() {
+            give(*first, Definition::CallPath(*d));
+        }
         for d in unclaimed.into_values() {
             give(*first, Definition::Region(d.clone()));
         }

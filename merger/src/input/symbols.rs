@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use addr2line::gimli::{self, DwLang};
 use addr2line::{Loader, demangle_auto};
@@ -29,17 +29,26 @@ pub struct Symbols {
     is_of_host: bool,
     /// What was found before: all ranks of a run have the same functions.
     found: Mutex<BTreeMap<Build, HashMap<u64, Found>>>,
+    lines: Mutex<BTreeMap<Build, HashMap<u64, Vec<FoundFrame>>>>,
 }
 
 /// A build id, and whether files of this host counted.
-type Build = (Vec<u8>, bool);
+pub(super) type Build = (Vec<u8>, bool);
 
 /// The name of a function.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-struct Found {
-    name: String,
-    file: String,
-    line: u32,
+pub(super) struct Found {
+    pub(super) name: String,
+    pub(super) file: String,
+    pub(super) line: u32,
+}
+
+/// A function at an address.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct FoundFrame {
+    pub(super) function: Found,
+    pub(super) at_file: String,
+    pub(super) at_line: u32,
 }
 
 impl Found {
@@ -115,8 +124,8 @@ impl Symbols {
         Ok(())
     }
 
-    /// Returns what the regions of these definitions are called that are functions and have no name, or no line, yet:
-    /// definitions to be added to them.
+    /// Returns what the regions of these definitions are called that are functions and have no name, or no line, yet, and the lines of
+    /// call paths' addresses: definitions to be added to them.
     pub fn resolve(&self, definitions: &Definitions) -> Vec<Definition> {
         self.resolve_from(definitions, self.is_of_host)
     }
@@ -125,7 +134,8 @@ impl Symbols {
     /// recording: its process still runs, or was killed together with `trace-cli record`. Then the files of this host
     /// count, too.
     pub fn name_functions(&self, definitions: &mut Definitions) {
-        let is_of_host = self.is_of_host || definitions.symbols.is_empty();
+        let is_named = !definitions.symbols.is_empty() || !definitions.code_lines.is_empty();
+        let is_of_host = self.is_of_host || !is_named;
         let found = self.resolve_from(definitions, is_of_host);
         found.into_iter().for_each(|record| definitions.add(record));
     }
@@ -196,7 +206,15 @@ impl Symbols {
             }
         }
         found.retain(|region, found| !found.name.is_empty() && *found != known(region));
-        records(definitions, &found)
+        let mut strings = NewStrings::of(definitions);
+        let mut records = symbols(&found, &mut strings);
+        records.extend(self.resolve_lines(definitions, is_of_host, &mut strings));
+        strings.records.into_iter().chain(records).collect()
+    }
+
+    /// Returns the lines that were found before, by address.
+    pub(super) fn lines(&self) -> MutexGuard<'_, BTreeMap<Build, HashMap<u64, Vec<FoundFrame>>>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns every file that has this module's symbols, or may have them.
@@ -257,7 +275,7 @@ fn build_id(path: &Path) -> Option<Vec<u8>> {
 }
 
 /// Takes what a file knows of the function at this address, as far as it is not known yet.
-fn look_up(loader: &Loader, address: u64, known: &mut Found) {
+pub(super) fn look_up(loader: &Loader, address: u64, known: &mut Found) {
     if known.name.is_empty() {
         let symbol = loader.find_symbol_info(address);
         // The symbol before it, in a file without its own, is another function.
@@ -353,19 +371,22 @@ fn outermost_function(loader: &Loader, address: u64) -> Option<(Option<String>, 
         outermost = Some(frame);
     }
     let frame = outermost?;
-    let name = frame.function.as_ref();
-    let name = name.and_then(|function| {
-        let name = function.raw_name().ok()?;
-        // The name for the linker has an underscore more.
-        let declared = name
-            .strip_suffix('_')
-            .filter(|_| is_fortran(function.language));
-        Some(source_name(declared.unwrap_or(&name)))
-    });
+    let name = frame_name(&frame);
     let location = frame.location;
     let file = location.as_ref().and_then(|location| location.file);
     let line = location.as_ref().and_then(|location| location.line);
     Some((name, file.unwrap_or_default().to_owned(), line.unwrap_or(0)))
+}
+
+/// Returns the name of a frame's function by debug information.
+pub(super) fn frame_name<R: gimli::Reader>(frame: &addr2line::Frame<'_, R>) -> Option<String> {
+    let function = frame.function.as_ref()?;
+    let name = function.raw_name().ok()?;
+    // The name for the linker has an underscore more.
+    let declared = name
+        .strip_suffix('_')
+        .filter(|_| is_fortran(function.language));
+    Some(source_name(declared.unwrap_or(&name)))
 }
 
 fn is_fortran(language: Option<DwLang>) -> bool {
@@ -380,31 +401,48 @@ fn is_fortran(language: Option<DwLang>) -> bool {
     language.is_some_and(|language| of_fortran.contains(&language))
 }
 
-fn records(definitions: &Definitions, found: &BTreeMap<RegionId, Found>) -> Vec<Definition> {
-    let known = definitions.strings.iter();
-    let mut strings: HashMap<String, StringId> =
-        known.map(|(id, text)| (text.clone(), *id)).collect();
-    let last = definitions.strings.keys().next_back();
-    let mut next = last.map_or(0, |id| id.get().saturating_add(1));
-    let mut records = Vec::new();
-    for (region, found) in found {
-        let mut string = |text: &str| {
-            *strings.entry(text.to_owned()).or_insert_with(|| {
-                let id = StringId::new(next);
-                next = next.saturating_add(1);
-                records.push(Definition::String(id, text.to_owned()));
-                id
-            })
-        };
-        let symbol = Symbol {
+fn symbols(found: &BTreeMap<RegionId, Found>, strings: &mut NewStrings) -> Vec<Definition> {
+    let symbols = found.iter().map(|(region, found)| {
+        Definition::Symbol(Symbol {
             region: *region,
-            name: string(&found.name),
-            file: string(&found.file),
+            name: strings.string(&found.name),
+            file: strings.string(&found.file),
             line: found.line,
-        };
-        records.push(Definition::Symbol(symbol));
+        })
+    });
+    symbols.collect()
+}
+
+/// Strings that definitions do not have yet.
+#[derive(Debug)]
+pub(super) struct NewStrings {
+    strings: HashMap<String, StringId>,
+    next: u32,
+    records: Vec<Definition>,
+}
+
+impl NewStrings {
+    fn of(definitions: &Definitions) -> Self {
+        let known = definitions.strings.iter();
+        let last = definitions.strings.keys().next_back();
+        Self {
+            strings: known.map(|(id, text)| (text.clone(), *id)).collect(),
+            next: last.map_or(0, |last| last.get().saturating_add(1)),
+            records: Vec::new(),
+        }
     }
-    records
+
+    /// Returns the string with this text.
+    pub(super) fn string(&mut self, text: &str) -> StringId {
+        if let Some(id) = self.strings.get(text) {
+            return *id;
+        }
+        let id = StringId::new(self.next);
+        self.next = self.next.saturating_add(1);
+        self.strings.insert(text.to_owned(), id);
+        self.records.push(Definition::String(id, text.to_owned()));
+        id
+    }
 }
 
 #[cfg(test)]

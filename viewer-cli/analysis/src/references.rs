@@ -1,8 +1,8 @@
 //! Values that refer to definitions, by name.
 
 use annals_format::{
-    Definitions, EventTypeId, FIRST_REMOTE, LocationId, ObjectId, Reference, RegionId, SourceId,
-    StringId,
+    CallPathId, Definitions, EventTypeId, FIRST_REMOTE, LocationId, ObjectId, Reference, RegionId,
+    SourceId, StringId,
 };
 
 /// Returns the name of the definition that an integer refers to. `None` means that it is a plain value.
@@ -31,5 +31,6 @@ pub fn referred(definitions: &Definitions, reference: Reference, value: i128) ->
             let object = d.objects.get(&ObjectId::new(number))?;
             Some(d.string(object.name).to_owned())
         }
+        Reference::CallPath => Some(d.call_path_name(CallPathId::new(number))),
     }
 }

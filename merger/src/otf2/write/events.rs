@@ -105,7 +105,11 @@ fn attribute_type(element: &Element) -> (u8, Conversion) {
     let how = match element.reference {
         Reference::Region => return (14, Conversion::Region),
         Reference::String => return (types::STRING, Conversion::String),
-        Reference::Location | Reference::Source | Reference::EventType | Reference::Object => {
+        Reference::Location
+        | Reference::Source
+        | Reference::EventType
+        | Reference::Object
+        | Reference::CallPath => {
             return (types::STRING, Conversion::Name(element.reference));
         }
         Reference::None | Reference::Rank => Conversion::Same,

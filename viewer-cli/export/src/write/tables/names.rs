@@ -116,6 +116,7 @@ pub(crate) struct Shared {
     /// Units of metrics, by number of the text.
     pub(super) units: Names,
     pub(super) objects: Names,
+    pub(super) call_paths: Names,
     pub(super) by_stream: ByStream<StreamPlace>,
     pub(super) lost: StreamPlace,
     pub(super) by_location: Vec<LocationPlace>,
@@ -191,6 +192,11 @@ impl Shared {
                 Names::of(strings.map(|(id, text)| (id.get(), text.clone())))
             }),
             objects: Names::of(d.objects.values().map(|o| (o.id.get(), text(o.name)))),
+            call_paths: Names::of(
+                d.call_paths
+                    .keys()
+                    .map(|id| (id.get(), d.call_path_name(*id))),
+            ),
             locations,
             sources,
         }
@@ -211,6 +217,7 @@ impl Shared {
             Reference::Source => Some(&self.sources),
             Reference::EventType => Some(&self.event_types),
             Reference::Object => Some(&self.objects),
+            Reference::CallPath => Some(&self.call_paths),
         }
     }
 
