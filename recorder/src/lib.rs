@@ -60,12 +60,12 @@
 //
 // | floor | modules |
 // |---|---|
-// | what programs use | `events` → `global`, `module` → `recorder` |
+// | what programs use | `events` → `global`, `module`, `thread_stream` → `recorder` |
 // | a recording from its start to its finish | `session` → `writer` → `snapshot`, `deferral` |
 // | raising by numbers; defining | `raiser`, `definer` |
 // | streams of the calling thread | `thread_streams` |
 // | what threads share | `shared`, `stream`, `streams` need each other: a stream counts in what all share |
-// | parts of it | `registry` → `storage`, `memory`; `pages` → `memory`; `source`, `status`, `gate`, `id_pool` |
+// | parts of it | `registry` → `storage`, `memory`; `pages` → `memory`; `source`, `status`, `gate`, `id_pool`, `thread_locations` |
 // | what programs describe | `spec`, `event_type`, `elements` → `row`; `options` → `launcher`, `rules`, `trigger` |
 // | ground | `sys` → `clock` → `thread`; `stack`, `switch`, `sync`, `builtin`, `limits`, `error` |
 
@@ -107,6 +107,8 @@ mod switch;
 mod sync;
 mod sys;
 mod thread;
+mod thread_locations;
+mod thread_stream;
 mod thread_streams;
 mod trigger;
 mod writer;
@@ -132,14 +134,15 @@ pub use status::Status;
 #[doc(hidden)]
 pub use sys::pause;
 pub use thread::{Depth, Inside, Uncancelled, record_nothing_here, say, uncancelled};
+pub use thread_stream::ThreadStream;
 pub use trigger::Trigger;
 
 pub use annals_format::names;
 pub use annals_format::text_of;
 pub use annals_format::{
-    BootId, ClockId, CollectiveOperation, CompressionLevel, ElementType, EventTypeId,
-    EventTypeSchema, FIRST_REMOTE, HostOffset, ModuleId, ObjectId, ProcessId, Reference, RegionId,
-    RemoteMembers, Role, SourceId, StringId, Value, Verbosity,
+    BootId, CallPathId, ClockId, CodePlace, CollectiveOperation, CompressionLevel, ElementType,
+    EventTypeId, EventTypeSchema, FIRST_REMOTE, HostOffset, ModuleId, ObjectId, ProcessId,
+    Reference, RegionId, RemoteMembers, Role, SourceId, StringId, Value, Verbosity,
 };
 
 /// The code of the README, compiled.

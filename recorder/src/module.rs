@@ -1,7 +1,9 @@
 //! Functions as regions: their file, and their address in it.
 //! Their names are resolved later, from symbols.
 
-use annals_format::{Definition, Function, Module, ModuleId, Region, RegionId};
+use annals_format::{
+    CallPath, CallPathId, CodePlace, Definition, Function, Module, ModuleId, Region, RegionId,
+};
 
 use crate::builtin::PROCESS;
 use crate::clock::reference_ns;
@@ -43,6 +45,24 @@ impl Recorder {
             let mut module = definer.known_module(module)?.clone();
             module.unloaded_ns = Some(reference_ns());
             definer.add(Definition::Module(module))
+        })
+    }
+
+    /// Adds a call path: a place in code that was reached from the call path of its caller.
+    ///
+    /// # Errors
+    /// `RecorderError::Finished`, or `RecorderError::Full` if there is no room for another
+    /// definition.
+    pub fn add_call_path(
+        &self,
+        caller: Option<CallPathId>,
+        place: CodePlace,
+    ) -> Result<CallPathId> {
+        self.define(|definer| {
+            let id = CallPathId::new(definer.definitions().call_paths.len() as u32);
+            let path = CallPath { id, caller, place };
+            definer.add(Definition::CallPath(path))?;
+            Ok(id)
         })
     }
 

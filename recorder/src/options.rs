@@ -54,6 +54,8 @@ settings! {
         "Directory for the recording", "`annals-run`";
     "ANNALS_FILTER", Some("filter"), "RULES",
         "Rules for what is recorded, separated by semicolons, or `@FILE`", "none";
+    "ANNALS_SAMPLE", Some("sample"), "TIME",
+        "Sample the call paths of all threads, each once in this processor time, as `1ms`", "none";
     "ANNALS_BUFFER", Some("buffer"), "SIZE",
         "Size of the buffer per process, as `16M` or `256K`", "`16M`";
     "ANNALS_PAGE", Some("page"), "SIZE",
@@ -201,6 +203,9 @@ impl std::str::FromStr for Compression {
     }
 }
 
+/// Shorter periods of sampling cost more than the program's own work.
+const LEAST_SAMPLING_PERIOD: Duration = Duration::from_micros(100);
+
 /// Settings of a recorder.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -236,6 +241,9 @@ pub struct Options {
     pub post_trigger: Duration,
     /// Which events are recorded.
     pub rules: Rules,
+    /// After how much of its processor time the call path of a thread is sampled, by the library that `trace-cli record` preloads.
+    /// `None` means never.
+    pub sampling_period: Option<Duration>,
     /// Maximum size of the recording in bytes.
     /// Later events are dropped and counted as `size-limit`; definitions, totals and the index are
     /// still written. `None` means no limit.
@@ -287,6 +295,7 @@ impl Options {
             pre_trigger: None,
             post_trigger: Duration::ZERO,
             rules: Rules::default(),
+            sampling_period: None,
             max_file_bytes: None,
             flush_interval: Duration::from_secs(5),
             flush_signals: Vec::new(),
@@ -391,6 +400,13 @@ impl Options {
             "ANNALS_PRE_TRIGGER" => self.pre_trigger = Some(setting.duration()?),
             "ANNALS_POST_TRIGGER" => self.post_trigger = setting.duration()?,
             "ANNALS_FILTER" => self.rules = setting.rules()?,
+            "ANNALS_SAMPLE" => {
+                let parse = |text: &str| units::parse_duration(text).ok();
+                let least = |period: &Duration| *period >= LEAST_SAMPLING_PERIOD;
+                let expected = "a time of at least 100us, such as 1ms";
+                let period = setting.parse(expected, |text| parse(text).filter(least))?;
+                self.sampling_period = Some(period);
+            }
             "ANNALS_MAX_BYTES" => {
                 self.max_file_bytes = Some(setting.size()?);
             }
@@ -514,6 +530,7 @@ mod tests {
         let values = [
             "somewhere",
             "off event x",
+            "1ms",
             "1M",
             "8K",
             "drop",

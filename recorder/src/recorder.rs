@@ -97,7 +97,7 @@ impl Recorder {
     }
 
     #[inline]
-    fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 

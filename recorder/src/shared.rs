@@ -32,8 +32,9 @@ use crate::stream::{Opening, Stream};
 use crate::streams::Streams;
 use crate::switch::Switch;
 use crate::sync::lock;
-use crate::sys::ForkGuard;
+use crate::sys::{self, ForkGuard};
 use crate::thread;
+use crate::thread_locations::ThreadLocations;
 use crate::trigger::{Sight, Triggers};
 
 /// The part of a recorder that its threads share.
@@ -69,6 +70,7 @@ pub(crate) struct Shared {
     is_finishing: AtomicBool,
     next_stream: AtomicU32,
     next_location: AtomicU32,
+    pub(crate) thread_locations: ThreadLocations,
     /// Streams that were opened, and that their threads closed, since the start.
     opened: AtomicU64,
     closed: AtomicU64,
@@ -130,6 +132,7 @@ impl Shared {
             is_finishing: AtomicBool::new(false),
             next_stream: AtomicU32::new(0),
             next_location: AtomicU32::new(0),
+            thread_locations: ThreadLocations::new(),
             opened: AtomicU64::new(0),
             closed: AtomicU64::new(0),
             in_flight: AtomicU64::new(0),
@@ -350,6 +353,13 @@ impl Shared {
 
     pub(crate) fn next_location_id(&self) -> LocationId {
         LocationId::new(self.next_location.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Forgets the location of the calling thread, which ends: another one may get its number.
+    pub(crate) fn forget_this_thread(&self) {
+        if self.thread_locations.is_used() {
+            self.thread_locations.remove(sys::thread_number() as u32);
+        }
     }
 
     /// Makes a new stream visible to readers of the live file, with its first counters.

@@ -130,13 +130,18 @@ impl ClockSpec {
                     max_ticks: u64::MAX,
                 }
             }
-            _ => Self {
-                name: "monotonic".to_owned(),
-                ticks: TickSource::Reference,
-                ticks_per_second: 1_000_000_000,
-                rate_error_ppb: 0,
-                max_ticks: u64::MAX,
-            },
+            _ => Self::reference(),
+        }
+    }
+
+    /// Returns the reference clock: a tick is a nanosecond of `CLOCK_MONOTONIC`.
+    pub fn reference() -> Self {
+        Self {
+            name: "monotonic".to_owned(),
+            ticks: TickSource::Reference,
+            ticks_per_second: 1_000_000_000,
+            rate_error_ppb: 0,
+            max_ticks: u64::MAX,
         }
     }
 

@@ -962,12 +962,10 @@ impl Stream {
         self.shared().note_closing();
     }
 
-    /// Stores the thread's name and number for its location, as the system has them.
-    pub(crate) fn describe_thread(&self) {
+    /// Stores the number and the name of a thread for its location, as the system has them.
+    pub(crate) fn describe_thread(&self, number: u64, name: [u8; 16]) {
         let slot = self.shared().memory.slot(self.slot);
-        slot.system_id()
-            .store(sys::thread_number(), Ordering::Relaxed);
-        let name = sys::thread_name();
+        slot.system_id().store(number, Ordering::Relaxed);
         for (word, bytes) in slot.name().iter().zip(name.chunks_exact(8)) {
             let bytes = bytes.try_into().expect("chunks of 8 bytes");
             word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);

@@ -112,6 +112,10 @@ fn release(which: impl Fn(&Shared) -> bool) {
         // SAFETY: invariant LIST-ALIVE (module docs).
         if which(unsafe { &*shared }) {
             stream.close();
+            if thread::has_ended() {
+                // SAFETY: invariant LIST-ALIVE (module docs).
+                unsafe { &*shared }.forget_this_thread();
+            }
             // SAFETY: `open` took this count for the stream, and it is given up only here.
             unsafe { Arc::decrement_strong_count(shared) };
         } else {
@@ -347,7 +351,7 @@ fn open(shared: &Shared, source: SourceId, at_tick: Option<u64>) -> Option<&Stre
     let opening = enlist(shared, state, stream, source, open_tick);
     shared.publish(stream, &opening);
     if !opening.is_companion {
-        stream.describe_thread();
+        stream.describe_thread(sys::thread_number(), sys::thread_name());
     }
     stream.key.store(key_of(shared, source), Ordering::Relaxed);
     stream.phase.store(phase::OPEN, Ordering::Release);
@@ -408,5 +412,13 @@ fn location(shared: &Shared, source: SourceId) -> LocationId {
         .filter(|stream| std::ptr::eq(stream.shared_pointer(), shared))
         .filter(|stream| own(stream.source()) == own(source))
         .find_map(Stream::location)
-        .unwrap_or_else(|| shared.next_location_id())
+        .unwrap_or_else(|| {
+            let new = || shared.next_location_id();
+            match own(source).is_none() && shared.thread_locations.is_used() {
+                true => shared
+                    .thread_locations
+                    .get_or(sys::thread_number() as u32, new),
+                false => new(),
+            }
+        })
 }

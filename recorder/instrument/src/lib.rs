@@ -10,6 +10,7 @@
 //! | `functions` | the table of addresses; takes no lock |
 //! | `listed` | which file a function is in; takes no lock |
 //! | `forked` | records children made by fork, with `ANNALS_FORK=follow` |
+//! | `sampling` | samples of call paths, of all threads |
 //! | `modules` | which file is where in memory, as the loader knows it |
 
 mod forked;
@@ -17,6 +18,7 @@ mod functions;
 mod hooks;
 mod listed;
 pub mod modules;
+mod sampling;
 mod service;
 
 pub use service::{recorder, started, when_started};

@@ -26,6 +26,27 @@ pub fn loaded() -> Vec<Loaded> {
     found
 }
 
+/// Calls this with the loader's description of every file that is in memory, and its addresses. Files stay in memory meanwhile.
+pub(crate) fn with_each(mut each: impl FnMut(&libc::dl_phdr_info, &Range<usize>)) {
+    let mut each: &mut dyn FnMut(&libc::dl_phdr_info, &Range<usize>) = &mut each;
+    // SAFETY: the function below gets this pointer, while the call lasts.
+    unsafe { libc::dl_iterate_phdr(Some(call), (&raw mut each).cast()) };
+}
+
+unsafe extern "C" fn call(info: *mut libc::dl_phdr_info, _: usize, each: *mut c_void) -> c_int {
+    // SAFETY: the pointer that `with_each` passed.
+    let each = unsafe { &mut *each.cast::<&mut dyn FnMut(&libc::dl_phdr_info, &Range<usize>)>() };
+    // SAFETY: the loader's, while the call lasts.
+    let info = unsafe { &*info };
+    // A panic must not cross into the loader.
+    let called = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        if let Some(range) = range_of(info) {
+            each(info, &range);
+        }
+    }));
+    called.is_err().into()
+}
+
 /// Returns the path of the program.
 pub(crate) fn program_path() -> String {
     let path = std::fs::read_link("/proc/self/exe").unwrap_or_default();

@@ -6,6 +6,8 @@
     reason = "the recorder is reached through one pointer, and the loader calls a constructor"
 )]
 
+use std::io;
+use std::os::fd::RawFd;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
@@ -14,13 +16,15 @@ use std::time::Duration;
 
 use annals_capi::setup::global_or;
 use annals_capi::status::{Failure, Status};
+use annals_recorder::names::property::NOT_SAMPLED;
 use annals_recorder::{
     ENTER, Forks, FunctionModule, Inside, LEAVE, ModuleId, Options, Recorder, THREADS, Worker,
     record_nothing_here, say,
 };
 
 use crate::forked::Started;
-use crate::modules::{Loaded, is_instrumented, loaded};
+use crate::modules::{Loaded, is_instrumented, loaded, program_path};
+use crate::sampling::{self, Sampling};
 use crate::{forked, functions, listed};
 
 /// What became of starting.
@@ -68,11 +72,18 @@ struct Known {
 }
 
 /// The progress of defining.
-#[derive(Default, Debug)]
+#[derive(Default)]
 struct Progress {
     modules: Vec<Known>,
     /// Entries of the log that are defined.
     defined: usize,
+    sampling: Option<Sampling>,
+}
+
+impl Progress {
+    fn files(&self) -> impl Iterator<Item = (&Loaded, ModuleId)> {
+        self.modules.iter().map(|known| (&known.loaded, known.id))
+    }
 }
 
 impl Service {
@@ -162,13 +173,85 @@ fn try_start() -> Result<(), Failure> {
     if let Some(function) = WHEN_STARTED.get() {
         function(recorder);
     }
-    if let Ok(options) = Options::from_env()
-        && options.forks == Forks::Follow
+    let Ok(options) = Options::from_env() else {
+        return Ok(());
+    };
+    if let Some(period) = options.sampling_period
+        && let Err(why) = begin_sampling(service, period)
+    {
+        say(format_args!("no samples are taken: {why}"));
+        let _ = recorder.add_property(NOT_SAMPLED, &why);
+    }
+    if options.forks == Forks::Follow
         && let Err(error) = forked::prepare(options, start_in_child)
     {
         say(format_args!("forked children are not recorded: {error}"));
     }
     Ok(())
+}
+
+/// Begins to sample the threads of the process, and starts the thread that empties their rings.
+fn begin_sampling(service: &'static Service, period: Duration) -> Result<(), String> {
+    let recorder = service.recorder;
+    let mut progress = service.progress();
+    let mut sampling = Sampling::begin(recorder, period)?;
+    sampling.files.set(progress.files());
+    let mut descriptors = sampling.descriptors();
+    progress.sampling = Some(sampling);
+    drop(progress);
+    spawn("annals-samples", move |worker| {
+        while recorder.raiser().state().is_ok() {
+            worker.rest(|| wait_for(&mut descriptors));
+            let ended = descriptors
+                .iter()
+                .filter(|one| one.revents & libc::POLLHUP != 0);
+            let ended: Vec<RawFd> = ended.map(|one| one.fd).collect();
+            let mut progress = service.progress();
+            take_samples(service, &mut progress, &ended);
+            match &progress.sampling {
+                Some(sampling) => descriptors = sampling.descriptors(),
+                None => return,
+            }
+        }
+    })
+    .map(drop)
+    .map_err(|error| error.to_string())
+}
+
+/// Waits until a descriptor is readable or hangs up, for the period of sampling at most.
+fn wait_for(descriptors: &mut [libc::pollfd]) {
+    let (count, most_ms) = (
+        descriptors.len() as libc::nfds_t,
+        sampling::PERIOD.as_millis(),
+    );
+    // SAFETY: the call writes to these descriptors only.
+    unsafe { libc::poll(descriptors.as_mut_ptr(), count, most_ms as libc::c_int) };
+}
+
+/// Records the samples that were taken since the last call.
+fn take_samples(service: &Service, progress: &mut Progress, ended: &[RawFd]) {
+    if let Some(mut sampling) = progress.sampling.take() {
+        sampling.take_all(service.recorder, ended, &mut |files| {
+            let now = service.loaded(progress, None);
+            add_modules(service.recorder, progress, now);
+            files.set(progress.files());
+        });
+        progress.sampling = Some(sampling);
+    }
+}
+
+/// Starts a thread of the recorder.
+fn spawn(name: &str, work: impl FnOnce(&Worker) + Send + 'static) -> io::Result<Thread> {
+    let worker = Worker::begin();
+    let spawned = with_signals_blocked(|| {
+        let builder = std::thread::Builder::new().name(name.to_owned());
+        builder.spawn(move || {
+            record_nothing_here();
+            let _inside = Inside::begin();
+            work(&worker);
+        })
+    });
+    Ok(spawned?.thread().clone())
 }
 
 /// Starts the recorder of a forked child, in which functions of these addresses were called.
@@ -213,20 +296,14 @@ fn prepare_service(recorder: &'static Recorder, is_child: bool) -> &'static Serv
 /// Starts the thread that defines, and has functions recorded.
 fn serve(service: &'static Service) {
     let recorder = service.recorder;
-    let worker = Worker::begin();
-    let spawned = with_signals_blocked(|| {
-        let builder = std::thread::Builder::new().name("annals-names".to_owned());
-        builder.spawn(move || {
-            record_nothing_here();
-            let _inside = Inside::begin();
-            while recorder.raiser().state().is_ok() {
-                define_all_of(service, &mut service.progress());
-                worker.rest(|| std::thread::park_timeout(PERIOD));
-            }
-        })
+    let spawned = spawn("annals-names", move |worker| {
+        while recorder.raiser().state().is_ok() {
+            define_all_of(service, &mut service.progress());
+            worker.rest(|| std::thread::park_timeout(PERIOD));
+        }
     });
     if let Ok(thread) = spawned {
-        let _ = service.thread.set(thread.thread().clone());
+        let _ = service.thread.set(thread);
     }
     recorder.before_finish(define_the_last);
     let service = std::ptr::from_ref(service).cast_mut();
@@ -273,14 +350,21 @@ fn define_the_last() {
         // The thread is done soon. A handler of a signal that ends the process may have interrupted the one that has the lock.
         for _ in 0..LONGEST_WAIT.as_millis() {
             match service.progress.try_lock() {
-                Ok(mut progress) => return define_all_of(service, &mut progress),
+                Ok(mut progress) => return complete(service, &mut progress),
                 Err(TryLockError::Poisoned(progress)) => {
-                    return define_all_of(service, &mut progress.into_inner());
+                    return complete(service, &mut progress.into_inner());
                 }
                 Err(TryLockError::WouldBlock) => annals_recorder::pause(Duration::from_millis(1)),
             }
         }
     });
+}
+
+/// Records the last samples, and defines what they and the functions need.
+fn complete(service: &Service, progress: &mut Progress) {
+    take_samples(service, progress, &[]);
+    progress.sampling = None;
+    define_all_of(service, progress);
 }
 
 /// Wakes the thread.
@@ -348,6 +432,13 @@ fn add_modules(recorder: &Recorder, progress: &mut Progress, now: Vec<Loaded>) {
         }
         is_there
     });
+    if let Some(sampling) = progress.sampling.as_mut().filter(|_| !gone.is_empty()) {
+        // Another file may come to the same addresses.
+        let known = progress.modules.iter();
+        sampling
+            .files
+            .set(known.map(|known| (&known.loaded, known.id)));
+    }
     if !gone.is_empty() {
         functions::forget(|address| gone.iter().any(|range| range.contains(&address)));
     }
@@ -381,17 +472,54 @@ pub(crate) fn remove_unloaded_modules() {
             } else {
                 // The loader's list first: its lock is not waited for under ours.
                 let now = loaded();
-                add_modules(recorder, &mut service.progress(), now);
+                let mut progress = service.progress();
+                take_samples(service, &mut progress, &[]);
+                add_modules(recorder, &mut progress, now);
             }
         }
     }
 }
 
+/// Returns whether samples are asked for, and the program is one that works itself.
+fn is_to_be_sampled() -> bool {
+    const STARTERS: [&str; 24] = [
+        "bash",
+        "dash",
+        "env",
+        "hydra_bstrap_proxy",
+        "hydra_pmi_proxy",
+        "ksh",
+        "mpiexec",
+        "mpiexec.hydra",
+        "mpirun",
+        "nice",
+        "numactl",
+        "orted",
+        "orterun",
+        "prte",
+        "prted",
+        "prterun",
+        "sh",
+        "slurmstepd",
+        "srun",
+        "taskset",
+        "time",
+        "timeout",
+        "trace-cli",
+        "zsh",
+    ];
+    let is_asked = std::env::var_os("ANNALS_SAMPLE").is_some_and(|value| !value.is_empty());
+    is_asked && {
+        let path = program_path();
+        !STARTERS.contains(&path.rsplit('/').next().unwrap_or_default())
+    }
+}
+
 /// Starts the recorder before the program's own constructors, where that is a quiet place to do it:
-/// when a module calls the hooks. In any other program nothing happens.
+/// when a module calls the hooks, or samples are asked for. In any other program nothing happens.
 extern "C" fn prepare() {
     let prepare = || {
-        if records_functions() && is_instrumented() {
+        if records_functions() && is_instrumented() || is_to_be_sampled() {
             recorder();
         }
     };

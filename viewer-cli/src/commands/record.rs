@@ -92,6 +92,9 @@ pub struct RecordArguments {
     command: Vec<OsString>,
 }
 
+/// The setting whose option may be without a value.
+const SAMPLING: &str = "ANNALS_SAMPLE";
+
 /// The settings of the recorder that were given as options, with their values.
 #[derive(Clone, Debug)]
 struct Settings(Vec<(&'static Setting, OsString)>);
@@ -102,12 +105,18 @@ impl Args for Settings {
             let option = Arg::new(setting.variable).long(setting.option?);
             let heading = "Recorder (override the environment variables in brackets)";
             let help = format!("{} [{}]", setting.help, setting.variable);
-            let option = option.help_heading(heading).help(help);
-            Some(
-                option
-                    .value_name(setting.value)
-                    .value_parser(value_parser!(OsString)),
-            )
+            let option = option
+                .help_heading(heading)
+                .help(help)
+                .value_name(setting.value)
+                .value_parser(value_parser!(OsString));
+            Some(match setting.variable {
+                SAMPLING => option
+                    .num_args(0..=1)
+                    .require_equals(true)
+                    .default_missing_value("1ms"),
+                _ => option,
+            })
         }))
     }
 

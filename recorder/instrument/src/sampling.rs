@@ -1,0 +1,284 @@
+//! Samples of call paths, of all threads of the process.
+//!
+//! The kernel writes them to rings ([`ring`]); a thread of ours empties these, and makes call paths of registers and stacks ([`unwind`]).
+//! The sampled threads do nothing for it: no signal, no handler, no interrupted system call.
+#![expect(
+    unsafe_code,
+    reason = "the system is asked for the processor time of other threads"
+)]
+
+mod ring;
+mod unwind;
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use annals_recorder::names::{element, property};
+use annals_recorder::{
+    CallPathId, ClockSpec, CodePlace, EventType, EventTypeSpec, Recorder, Reference, Role,
+    SourceId, SourceSpec, ThreadStream,
+};
+
+use self::ring::{Entry, Ring, Sample};
+pub(crate) use self::unwind::Files;
+
+/// How long a thread that was started is not sampled at most, and how old a sample becomes before it is in the recording.
+pub(crate) const PERIOD: Duration = Duration::from_millis(20);
+
+/// Names of the recorder's threads begin so.
+const OWN_NAMES: &[u8] = b"annals-";
+
+/// Most call paths.
+const MOST_PATHS: usize = 1 << 20;
+
+/// The sampled threads, and what their samples have in common.
+pub(crate) struct Sampling {
+    period_ns: u64,
+    source: SourceId,
+    event_type: EventType<(u32, u64)>,
+    threads: BTreeMap<u32, Thread>,
+    pub(crate) files: Files,
+    paths: HashMap<(Option<CallPathId>, CodePlace), CallPathId>,
+    addresses: Vec<u64>,
+    /// Whether a refusal was said.
+    has_said: bool,
+}
+
+struct Thread {
+    ring: Ring,
+    stream: ThreadStream,
+}
+
+/// Makes the files those that are in memory now.
+type Refresh<'a> = &'a mut dyn FnMut(&mut Files);
+
+impl Sampling {
+    /// Begins to sample the threads that the process has.
+    ///
+    /// # Errors
+    /// If samples cannot be defined, or the system does not permit to sample the calling thread.
+    pub(crate) fn begin(recorder: &Recorder, period: Duration) -> Result<Self, String> {
+        let period_ns = period.as_nanos() as u64;
+        // Before anything is defined: a refusal leaves no trace in the recording.
+        Ring::open(this_thread(), period_ns).map_err(|error| explain(&error))?;
+        let defined = |error: annals_recorder::RecorderError| error.to_string();
+        let clock = recorder
+            .add_clock(&ClockSpec::reference())
+            .map_err(defined)?;
+        let description = "call paths of threads, by perf_event_open";
+        let source = SourceSpec::ordered("samples")
+            .description(description)
+            .clock(clock);
+        let source = recorder.add_source(&source).map_err(defined)?;
+        let spec = EventTypeSpec::new("sample")
+            .description("where a thread was, and the processor time that this represents")
+            .role(Role::Sample)
+            .reference(element::CALL_PATH, Reference::CallPath)
+            .element_in(element::WEIGHT, "ns");
+        let event_type = recorder.add_event_type(&spec).map_err(defined)?;
+        recorder.note_threads();
+        let value = format!("perf-event {period_ns}");
+        recorder
+            .add_property(property::SAMPLING, &value)
+            .map_err(defined)?;
+        let mut sampling = Self {
+            period_ns,
+            source,
+            event_type,
+            threads: BTreeMap::new(),
+            files: Files::new(),
+            paths: HashMap::new(),
+            addresses: Vec::new(),
+            has_said: false,
+        };
+        sampling.attach_all(recorder, true);
+        Ok(sampling)
+    }
+
+    /// Returns the descriptors to wait for.
+    pub(crate) fn descriptors(&self) -> Vec<libc::pollfd> {
+        let descriptors = self.threads.values().map(|thread| libc::pollfd {
+            fd: thread.ring.descriptor(),
+            events: libc::POLLIN,
+            revents: 0,
+        });
+        descriptors.collect()
+    }
+
+    /// Records what is in the rings. Then begins to sample new threads, and ends with those whose descriptor is among `ended`. `refresh` is
+    /// called at most once, when a sample is in a file that is not known.
+    pub(crate) fn take_all(&mut self, recorder: &Recorder, ended: &[RawFd], refresh: Refresh<'_>) {
+        let mut is_new_thread = false;
+        let mut refresh = Some(refresh);
+        let mut threads = std::mem::take(&mut self.threads);
+        for thread in threads.values_mut() {
+            let Thread { ring, stream } = thread;
+            ring.take_all(|entry| match entry {
+                Entry::Sample(sample) => self.record(recorder, stream, &sample, &mut refresh),
+                Entry::Lost(count) => stream.report_dropped(&self.event_type, count),
+                Entry::NewThread => is_new_thread = true,
+            });
+        }
+        threads.retain(|_, thread| !ended.contains(&thread.ring.descriptor()));
+        self.threads = threads;
+        if is_new_thread {
+            self.attach_all(recorder, false);
+        }
+    }
+
+    fn record(
+        &mut self,
+        recorder: &Recorder,
+        stream: &ThreadStream,
+        sample: &Sample<'_>,
+        refresh: &mut Option<Refresh<'_>>,
+    ) {
+        let mut addresses = std::mem::take(&mut self.addresses);
+        let mut is_whole = self.files.calls_of(sample, &mut addresses);
+        let is_known = |address: &u64| self.files.place_of(*address).is_some();
+        if !addresses.iter().all(is_known)
+            && let Some(refresh) = refresh.take()
+        {
+            refresh(&mut self.files);
+            is_whole = self.files.calls_of(sample, &mut addresses);
+        }
+        let mut path = match is_whole {
+            true => Some(None),
+            false => self.path(recorder, None, CodePlace::Unknown).map(Some),
+        };
+        for address in addresses.iter().rev() {
+            let place = match self.files.place_of(*address) {
+                Some((module, address)) => CodePlace::Address(Some(module), address),
+                None => CodePlace::Address(None, *address),
+            };
+            path = path.and_then(|caller| self.path(recorder, caller, place).map(Some));
+        }
+        self.addresses = addresses;
+        match path.flatten() {
+            Some(path) => {
+                let values = (path.get(), sample.weight_ns);
+                stream.raise(&self.event_type, sample.time_ns, values);
+            }
+            None => stream.report_dropped(&self.event_type, 1),
+        }
+    }
+
+    /// Returns the number of a call path, which is defined if it is not. `None` if there is no room for it.
+    fn path(
+        &mut self,
+        recorder: &Recorder,
+        caller: Option<CallPathId>,
+        place: CodePlace,
+    ) -> Option<CallPathId> {
+        let key = (caller, place);
+        if let Some(path) = self.paths.get(&key) {
+            return Some(*path);
+        }
+        if self.paths.len() == MOST_PATHS {
+            return None;
+        }
+        let path = recorder.add_call_path(caller, place).ok()?;
+        self.paths.insert(key, path);
+        Some(path)
+    }
+
+    /// Begins to sample all threads of the process that are not sampled yet, until there is no new one. `is_first`: what they did before is
+    /// not missed.
+    fn attach_all(&mut self, recorder: &Recorder, is_first: bool) {
+        loop {
+            let new: Vec<u32> = threads()
+                .filter(|thread| !self.threads.contains_key(thread))
+                .collect();
+            let mut has_new = false;
+            for thread in new {
+                has_new |= self.attach(recorder, thread, is_first);
+            }
+            if !has_new {
+                return;
+            }
+        }
+    }
+
+    /// Returns whether the thread is sampled now.
+    fn attach(&mut self, recorder: &Recorder, thread: u32, is_first: bool) -> bool {
+        let name = std::fs::read(format!("/proc/self/task/{thread}/comm")).unwrap_or_default();
+        let name = name.strip_suffix(b"\n").unwrap_or(&name);
+        if name.starts_with(OWN_NAMES) {
+            return false;
+        }
+        let now_ns = Recorder::reference_ns() as u64;
+        let ring = match Ring::open(thread, self.period_ns) {
+            Ok(ring) => ring,
+            // It has ended.
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return false,
+            Err(error) => {
+                if !self.has_said {
+                    self.has_said = true;
+                    let why = format!("thread {thread} and maybe others: {}", explain(&error));
+                    let _ = recorder.add_property(property::NOT_SAMPLED, &why);
+                }
+                return false;
+            }
+        };
+        let missed = match is_first {
+            true => 0,
+            false => processor_ns(thread) / self.period_ns,
+        };
+        let stream = recorder.open_thread_stream(self.source, thread, name, now_ns);
+        let Some(stream) = stream else {
+            recorder.report_dropped(self.source, self.event_type.id(), missed);
+            return false;
+        };
+        if missed != 0 {
+            stream.report_dropped(&self.event_type, missed);
+        }
+        self.threads.insert(thread, Thread { ring, stream });
+        true
+    }
+}
+
+/// Returns the threads of the process, by number.
+fn threads() -> impl Iterator<Item = u32> {
+    let entries = std::fs::read_dir("/proc/self/task").into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+fn this_thread() -> u32 {
+    // SAFETY: the call touches no memory of ours.
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+}
+
+/// Returns the processor time that a thread of this process has used, nanoseconds.
+fn processor_ns(thread: u32) -> u64 {
+    // clock_getcpuclockid(3): the complement of the number, the kind "all processor time", and that it is of a thread.
+    let clock = !(thread as libc::clockid_t) << 3 | 0b110;
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is valid to write to.
+    match unsafe { libc::clock_gettime(clock, &raw mut time) } {
+        0 => time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64,
+        _ => 0,
+    }
+}
+
+/// Returns why the system does not permit or support sampling, in words.
+fn explain(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => {
+            let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+            match level.as_deref().map(str::trim) {
+                Ok(level) if level.parse().is_ok_and(|level: i32| level > 2) => format!(
+                    "perf_event_open is not permitted: kernel.perf_event_paranoid is {level}, and 2 or less is needed"
+                ),
+                _ => "perf_event_open is not permitted here, as in many containers".to_owned(),
+            }
+        }
+        Some(libc::ENOSYS) => "the system has no perf_event_open".to_owned(),
+        Some(libc::EMFILE) => "no file descriptor is free (ulimit -n)".to_owned(),
+        _ => error.to_string(),
+    }
+}

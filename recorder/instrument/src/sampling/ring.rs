@@ -1,0 +1,213 @@
+//! Samples that the kernel takes of a thread (perf_event_open(2)), in a ring of memory that it shares with this process.
+
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+
+use perf_event::events::Software;
+use perf_event::{Builder, Clock, ReadFormat, SampleFlag, Sampler};
+
+/// How much of the stack a sample has at most, bytes.
+const STACK_BYTES: u32 = 16 << 10;
+
+/// Bytes of a ring, of which the first that the system allows is taken. The smallest one holds three samples.
+const RING_BYTES: [usize; 3] = [256 << 10, 128 << 10, 64 << 10];
+
+/// Types of records: `enum perf_event_type` of `linux/perf_event.h`.
+mod record {
+    pub(super) const LOST: u32 = 2;
+    pub(super) const FORK: u32 = 7;
+    pub(super) const SAMPLE: u32 = 9;
+}
+
+/// The registers that unwinding needs, by their numbers in `asm/perf_regs.h`, ascending.
+#[cfg(target_arch = "x86_64")]
+const REGISTERS: [u8; 3] = [6, 7, 8]; // bp, sp, ip
+#[cfg(target_arch = "aarch64")]
+const REGISTERS: [u8; 4] = [29, 30, 31, 32]; // fp, lr, sp, pc
+
+/// The registers of a 64-bit program: `PERF_SAMPLE_REGS_ABI_64`.
+const ABI_64: u64 = 2;
+
+/// The ring of one thread.
+pub(super) struct Ring {
+    sampler: Sampler,
+    period_ns: u64,
+    /// Processor time of the thread at the last sample. `None` after a loss.
+    last_ns: Option<u64>,
+}
+
+/// What a ring has.
+pub(super) enum Entry<'a> {
+    Sample(Sample<'a>),
+    /// So many samples found no room.
+    Lost(u64),
+    /// The thread has created another one.
+    NewThread,
+}
+
+/// Where a thread was.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample<'a> {
+    pub(super) time_ns: u64,
+    /// The processor time since the sample before.
+    pub(super) weight_ns: u64,
+    /// In the order of [`REGISTERS`].
+    pub(super) registers: [u64; REGISTERS.len()],
+    /// From the stack pointer on.
+    pub(super) stack: &'a [u8],
+}
+
+impl Ring {
+    /// Begins to sample a thread, each time that it has used `period_ns` of processor time.
+    ///
+    /// # Errors
+    /// If the system does not permit or support it, or the thread has ended.
+    pub(super) fn open(thread: u32, period_ns: u64) -> io::Result<Self> {
+        // With the time in the kernel, if that is permitted: it is the calling function's.
+        let with_kernel = Self::open_as(thread, period_ns, false);
+        match with_kernel {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                Self::open_as(thread, period_ns, true)
+            }
+            other => other,
+        }
+    }
+
+    fn open_as(thread: u32, period_ns: u64, excludes_kernel: bool) -> io::Result<Self> {
+        let mut last = None;
+        for bytes in RING_BYTES {
+            let registers = REGISTERS.iter().fold(0, |mask, number| mask | 1 << number);
+            let counter = Builder::new(Software::TASK_CLOCK)
+                .observe_pid(thread as i32)
+                .any_cpu()
+                .sample_period(period_ns)
+                .sample(
+                    SampleFlag::TIME
+                        | SampleFlag::READ
+                        | SampleFlag::REGS_USER
+                        | SampleFlag::STACK_USER,
+                )
+                .read_format(ReadFormat::empty())
+                .sample_regs_user(registers)
+                .sample_stack_user(STACK_BYTES)
+                .clockid(Clock::MONOTONIC)
+                .exclude_kernel(excludes_kernel)
+                .exclude_hv(true)
+                .task(true)
+                .wakeup_watermark(bytes / 2)
+                .enabled(true)
+                .build()?;
+            match counter.sampled(bytes) {
+                Ok(sampler) => {
+                    return Ok(Self {
+                        sampler,
+                        period_ns,
+                        last_ns: None,
+                    });
+                }
+                Err(error) => last = Some(error),
+            }
+        }
+        let limit = "the limit of locked memory is reached (ulimit -l, perf_event_mlock_kb)";
+        Err(last.map_or_else(
+            || io::Error::other(limit),
+            |error| io::Error::other(format!("{limit}: {error}")),
+        ))
+    }
+
+    /// Returns the descriptor that becomes readable when half of the ring is full, and hangs up when the thread has ended.
+    pub(super) fn descriptor(&self) -> RawFd {
+        self.sampler.as_raw_fd()
+    }
+
+    /// Calls this with each entry, and takes them out of the ring.
+    pub(super) fn take_all(&mut self, mut each: impl FnMut(Entry<'_>)) {
+        let Self {
+            sampler,
+            period_ns,
+            last_ns,
+        } = self;
+        while let Some(found) = sampler.next_record() {
+            let bytes = found.to_contiguous();
+            match found.ty() {
+                record::LOST => {
+                    *last_ns = None;
+                    // After the number of the event.
+                    each(Entry::Lost(Words(&bytes).nth(1).unwrap_or(1)));
+                }
+                record::FORK => each(Entry::NewThread),
+                record::SAMPLE => {
+                    if let Some((sample, now_ns)) = parse(&bytes, *period_ns, *last_ns) {
+                        *last_ns = Some(now_ns);
+                        each(Entry::Sample(sample));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Native words.
+struct Words<'a>(&'a [u8]);
+
+impl Words<'_> {
+    fn nth(&self, place: usize) -> Option<u64> {
+        let bytes = self.0.get(8 * place..8 * place + 8)?;
+        Some(u64::from_le_bytes(bytes.try_into().ok()?))
+    }
+}
+
+/// Reads a sample: time, processor time, registers (with the kind of program before them), stack (length, bytes, and how many of them
+/// are valid). Returns the processor time, too. `None` if it has no registers: the thread is about to end.
+fn parse(bytes: &[u8], period_ns: u64, last_ns: Option<u64>) -> Option<(Sample<'_>, u64)> {
+    let words = Words(bytes);
+    let (time_ns, now_ns) = (words.nth(0)?, words.nth(1)?);
+    if words.nth(2)? != ABI_64 {
+        return None;
+    }
+    let mut registers = [0; REGISTERS.len()];
+    for (place, register) in registers.iter_mut().enumerate() {
+        *register = words.nth(3 + place)?;
+    }
+    let place = 3 + REGISTERS.len();
+    let length = words.nth(place)? as usize;
+    let start = 8 * (place + 1);
+    let valid = match length {
+        0 => 0,
+        _ => words.nth(place + 1 + length / 8)? as usize,
+    };
+    let stack = bytes.get(start..start + valid.min(length))?;
+    let since = last_ns.map(|last_ns| now_ns.saturating_sub(last_ns));
+    let sample = Sample {
+        time_ns,
+        weight_ns: since.unwrap_or(period_ns),
+        registers,
+        stack,
+    };
+    Some((sample, now_ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_weighs_the_time_since_the_one_before() {
+        let mut words = vec![5000, 3_000_000, ABI_64];
+        words.extend(REGISTERS.iter().map(|number| u64::from(*number)));
+        words.extend([16, 77, 78, 8]);
+        let bytes: Vec<u8> = words
+            .iter()
+            .flat_map(|word: &u64| word.to_le_bytes())
+            .collect();
+        let (sample, now_ns) = parse(&bytes, 1_000_000, Some(1_800_000)).unwrap();
+        assert_eq!((sample.time_ns, sample.weight_ns), (5000, 1_200_000));
+        assert_eq!(sample.stack, 77_u64.to_le_bytes());
+        assert_eq!(sample.registers[0], REGISTERS[0].into());
+        assert_eq!(now_ns, 3_000_000);
+        let (first, _) = parse(&bytes, 1_000_000, None).unwrap();
+        assert_eq!(first.weight_ns, 1_000_000);
+        assert!((0..bytes.len()).all(|length| parse(&bytes[..length], 1, None).is_none()));
+    }
+}
