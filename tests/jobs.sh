@@ -16,7 +16,7 @@ ln -s "$bin"/*.so "$bin/trace-cli" "$work/bin/"
 export PATH=$work/bin:$PATH
 "$mpi/mpicc" -Wall -g -O1 -finstrument-functions tests/jobs/ending.c -o "$work/ending"
 "$mpi/mpicc" -Wall -g -O2 -fopenmp -finstrument-functions tests/jobs/ends_well.c -o "$work/hybrid"
-"$mpi/mpicc" -Wall -O2 tests/jobs/ends_well.c -o "$work/plain"
+"$mpi/mpicc" -Wall -g -O2 tests/jobs/ends_well.c -o "$work/plain"
 cc -Wall -g -O1 -fno-inline -finstrument-functions tests/jobs/helper.c -o "$work/helper"
 
 trap slurm_stop EXIT
@@ -36,6 +36,8 @@ job() {
         plain) srun=(srun -n 4 "../plain") ;;
     esac
     record=(trace-cli record -o run --)
+    # Without functions, samples show where time went.
+    [ "$how" != plain ] || record=(trace-cli record --sample -o run --)
     if [ "$place" = before ]; then
         set -- "${record[@]}" "${srun[@]}"
     else

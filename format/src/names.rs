@@ -42,8 +42,11 @@ pub mod element {
     /// The processor time that a sample represents, nanoseconds.
     pub const WEIGHT: &str = "weight";
 
+    /// How long the thread of a sample did not run since the one before although it could, nanoseconds.
+    pub const PREEMPTED: &str = "preempted";
+
     /// Every name.
-    pub const ALL: [&str; 18] = [
+    pub const ALL: [&str; 19] = [
         REGION,
         VALUE,
         COMMUNICATOR,
@@ -62,6 +65,7 @@ pub mod element {
         LOCK_ID,
         CALL_PATH,
         WEIGHT,
+        PREEMPTED,
     ];
 }
 

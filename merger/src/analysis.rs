@@ -117,7 +117,8 @@ pub trait Analysis: Sized {
         0
     }
 
-    /// Continues a call that was entered in an earlier slice; the frames are those around it. Returns the call's tag.
+    /// Continues a call that was entered in an earlier slice; the frames are those around it. Returns the call's tag. To be defined where
+    /// an enter means something: by default, it is one more enter.
     fn resume(
         &mut self,
         location: usize,
@@ -168,7 +169,7 @@ pub trait Analysis: Sized {
     /// Receives a loss before the next event of [`Pass::Events`].
     fn loss(&mut self, loss: &TraceLoss) {}
 
-    /// Adds the state of the slice that follows. Each analysis whose [slices](Analysis::SLICES) are not the whole trace
+    /// Adds the state of the slice that follows. Only the last slice closes what is open at the end. Each analysis whose [slices](Analysis::SLICES) are not the whole trace
     /// defines it.
     fn merge(&mut self, later: Self) {
         const {

@@ -37,7 +37,7 @@ const MOST_PATHS: usize = 1 << 20;
 pub(crate) struct Sampling {
     period_ns: u64,
     source: SourceId,
-    event_type: EventType<(u32, u64)>,
+    event_type: EventType<(u32, u64, u64)>,
     threads: BTreeMap<u32, Thread>,
     pub(crate) files: Files,
     paths: HashMap<(Option<CallPathId>, CodePlace), CallPathId>,
@@ -76,7 +76,8 @@ impl Sampling {
             .description("where a thread was, and the processor time that this represents")
             .role(Role::Sample)
             .reference(element::CALL_PATH, Reference::CallPath)
-            .element_in(element::WEIGHT, "ns");
+            .element_in(element::WEIGHT, "ns")
+            .element_in(element::PREEMPTED, "ns");
         let event_type = recorder.add_event_type(&spec).map_err(defined)?;
         recorder.note_threads();
         let value = format!("perf-event {period_ns}");
@@ -158,7 +159,7 @@ impl Sampling {
         self.addresses = addresses;
         match path.flatten() {
             Some(path) => {
-                let values = (path.get(), sample.weight_ns);
+                let values = (path.get(), sample.weight_ns, sample.preempted_ns);
                 stream.raise(&self.event_type, sample.time_ns, values);
             }
             None => stream.report_dropped(&self.event_type, 1),

@@ -1,20 +1,28 @@
 //! Call paths by number.
 
-use annals_format::{Definitions, RegionId};
+use annals_format::{CallPathId, Definitions, RegionId};
 use rustc_hash::FxHashMap;
+
+/// The last part of a call path.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Last {
+    Region(RegionId),
+    /// A sample's path, which may have the regions around it, too.
+    Sampled(CallPathId),
+}
 
 /// Call paths of a trace, or of a slice of it, each with a number.
 #[derive(Clone, Debug)]
 pub struct CallPaths {
-    /// By number: the path around it and the region. The first is outside of all regions.
-    nodes: Vec<(u32, RegionId)>,
-    numbers: FxHashMap<(u32, RegionId), u32>,
+    /// By number: the path around it and what it ends with. The first is outside of all regions.
+    nodes: Vec<(u32, Last)>,
+    numbers: FxHashMap<(u32, Last), u32>,
 }
 
 impl Default for CallPaths {
     fn default() -> Self {
         Self {
-            nodes: vec![(Self::OUTSIDE, RegionId::new(u32::MAX))],
+            nodes: vec![(Self::OUTSIDE, Last::Region(RegionId::new(u32::MAX)))],
             numbers: FxHashMap::default(),
         }
     }
@@ -28,15 +36,24 @@ impl CallPaths {
 
     /// Returns the path of a region called from a path.
     pub fn child(&mut self, around: u32, region: RegionId) -> u32 {
+        self.number(around, Last::Region(region))
+    }
+
+    /// Returns the path of a sample that was taken in a path.
+    pub fn sampled(&mut self, around: u32, sample: CallPathId) -> u32 {
+        self.number(around, Last::Sampled(sample))
+    }
+
+    fn number(&mut self, around: u32, last: Last) -> u32 {
         let next = self.nodes.len();
-        if let Some(number) = self.numbers.get(&(around, region)) {
+        if let Some(number) = self.numbers.get(&(around, last)) {
             return *number;
         }
         if next >= Self::LIMIT {
             return around;
         }
-        self.nodes.push((around, region));
-        self.numbers.insert((around, region), next as u32);
+        self.nodes.push((around, last));
+        self.numbers.insert((around, last), next as u32);
         next as u32
     }
 
@@ -44,16 +61,32 @@ impl CallPaths {
     pub fn add(&mut self, later: &Self) -> Vec<u32> {
         let mut numbers = vec![Self::OUTSIDE; later.nodes.len()];
         // A path has a larger number than the path around it.
-        for (number, (around, region)) in later.nodes.iter().enumerate().skip(1) {
-            numbers[number] = self.child(numbers[*around as usize], *region);
+        for (number, (around, last)) in later.nodes.iter().enumerate().skip(1) {
+            numbers[number] = self.number(numbers[*around as usize], *last);
         }
         numbers
     }
 
-    /// Returns the innermost region of a path. `None` outside of all regions.
+    /// Returns the innermost region of a path. `None` outside of all regions, and for the path of a sample.
     pub fn region(&self, path: u32) -> Option<RegionId> {
         let node = self.nodes.get(path as usize);
-        node.filter(|_| path != Self::OUTSIDE).map(|node| node.1)
+        match node.filter(|_| path != Self::OUTSIDE)?.1 {
+            Last::Region(region) => Some(region),
+            Last::Sampled(_) => None,
+        }
+    }
+
+    /// Returns the path in which a sample was taken, and the sample's. `None` for other paths.
+    pub fn sample(&self, path: u32) -> Option<(u32, CallPathId)> {
+        match self.nodes.get(path as usize)? {
+            (around, Last::Sampled(sample)) => Some((*around, *sample)),
+            _ => None,
+        }
+    }
+
+    /// Returns the numbers of all paths of samples.
+    pub fn samples(&self) -> impl Iterator<Item = u32> {
+        (0..self.nodes.len() as u32).filter(|path| self.sample(*path).is_some())
     }
 
     /// Returns the regions of a path, from the outermost on.

@@ -15,10 +15,12 @@ use crate::communicators::{CommunicatorNumbers, communicator_name};
 use crate::critical_path::{CriticalPath, PathObserver, path_of};
 use crate::efficiencies::{Efficiencies, EfficiencyModel, RunTimes};
 use crate::event_loop::{LoopRow, event_loop};
+use crate::extra_work::Work;
 use crate::lost_time_rows::{CauseRow, ExtraWork, RankTimes, WaitStateRow, WorstWait};
 use crate::mpi_coverage::MpiCoverage;
 use crate::oversubscription::Oversubscription;
 use crate::region_kinds::RegionKinds;
+use crate::sampled_work::sampling_period_ns;
 use crate::thread_work::{ThreadTimes, thread_times, work_of_others};
 use crate::wait_states::{
     CommunicationTimes, Delay, PhaseTimes, WaitObserver, WaitPattern, WaitState, wait_states,
@@ -28,15 +30,8 @@ use crate::wait_states::{
 const MOST_WORST: usize = 10;
 /// Causes with a smaller share of the time of all threads that count are not named.
 pub const LEAST_SHARE: f64 = 0.01;
-/// A rank works longer than its peers if it is by more than their median divided by this, or by more than noise: the median
-/// divided by [`LEAST_NOISE`], twice their median deviation, and twice the standard deviation of the work itself.
-const MUCH: i64 = 4;
-/// The median of the peers divided by this is noise, whatever their deviation.
-const LEAST_NOISE: i64 = 50;
 /// Number of regions of a call path that may be needed to distinguish it.
 const MOST_CALLERS: usize = 3;
-/// Number of call paths that are kept of a cause.
-const MOST_PATHS: usize = 3;
 
 /// What else of the lost time is wanted.
 #[derive(Clone, Debug, Default)]
@@ -719,7 +714,8 @@ fn cause_rows(
 ) -> Vec<CauseRow> {
     let mut rows = Vec::new();
     let calls = call_counts(sums, times);
-    let work = Work::of(sums, times);
+    let unit_of = |location: u32| sums.unit(location);
+    let work = Work::of(&unit_of, times, definitions);
     for (unit, of) in &sums.causes {
         let main = of.direct.iter().max_by_key(|((pattern, region), direct)| {
             (direct.cost_ns, Reverse((*pattern, *region)))
@@ -738,20 +734,20 @@ fn cause_rows(
         let extra_ns: i128 = of.extra.values().map(|cost_ns| i128::from(*cost_ns)).sum();
         let most_ns = extra_ns.min(direct_ns.into());
         let part = |cost_ns: i64| i128::from(cost_ns) * most_ns / extra_ns.max(1);
-        let mut largest: Vec<(u32, i64)> = of.extra.iter().map(|(path, ns)| (*path, *ns)).collect();
+        let process = sums.process(*unit);
+        let period_ns = sampling_period_ns(definitions, process);
+        let places = work.places(*unit, &of.extra, period_ns.unwrap_or(0));
         let is_large = share(cost_ns) >= LEAST_SHARE;
-        let names = |path| times.paths.names(path, definitions);
-        largest.sort_by_cached_key(|(path, ns)| (Reverse(*ns), names(*path)));
-        largest.truncate(MOST_PATHS);
-        let largest_path = largest.first().map(|(path, _)| *path);
-        let extra = largest.into_iter().map(|(path, cost_ns)| ExtraWork {
-            path: names(path),
-            distinct: if is_large {
-                times.paths.distinct(path, MOST_CALLERS)
-            } else {
-                1
+        let is_like_peers = places.first().is_some_and(|place| !place.is_longer);
+        let extra = places.into_iter().map(|place| ExtraWork {
+            distinct: match place.path {
+                Some(path) if is_large => times.paths.distinct(path, MOST_CALLERS),
+                _ => 1,
             },
-            cost_ns: part(cost_ns) as i64,
+            path: place.names,
+            cost_ns: part(place.cost_ns) as i64,
+            line: place.line,
+            sampling_error_ns: part(place.error_ns) as i64,
         });
         let waiting = of.waiting.iter().map(|location| sums.process(*location));
         let waiting: FxHashSet<ProcessId> = waiting.collect();
@@ -776,9 +772,10 @@ fn cause_rows(
             unexplained_ns: each().map(|direct| direct.unexplained_ns).sum(),
             or_rank: or_location(of, direct_ns)
                 .map(|location| definitions.rank_of(sums.process(location))),
-            is_like_peers: largest_path.is_some_and(|path| !work.is_longer(*unit, path)),
+            is_like_peers,
             share: share(cost_ns),
             extra: extra.collect(),
+            is_sampled: period_ns.is_some(),
         });
     }
     rows.extend(wrong_order_rows(sums, &calls, definitions, share));
@@ -787,56 +784,6 @@ fn cause_rows(
         key(a).cmp(&key(b)).then_with(|| a.thread.cmp(&b.thread))
     });
     rows
-}
-
-/// The work of causes in call paths.
-struct Work {
-    /// By call path and cause: the sum, and its standard deviation, nanoseconds.
-    by_path: FxHashMap<u32, FxHashMap<u32, (i64, f64)>>,
-    /// Number of causes that there may be.
-    units: usize,
-}
-
-impl Work {
-    fn of(sums: &Sums<'_>, times: &CommunicationTimes) -> Self {
-        let mut by_path: FxHashMap<u32, FxHashMap<u32, (i64, f64)>> = FxHashMap::default();
-        for ((location, path), work) in &times.work {
-            let of_path = by_path.entry(*path).or_default();
-            let of = of_path.entry(sums.unit(*location)).or_default();
-            *of = (of.0 + work.sum_ns, of.1.hypot(work.deviation_ns()));
-        }
-        let seen = (0..).zip(&times.locations);
-        let seen = seen.filter(|(_, times)| times.span_ns.is_some());
-        let units: FxHashSet<u32> = seen.map(|(location, _)| sums.unit(location)).collect();
-        Self {
-            by_path,
-            units: units.len(),
-        }
-    }
-
-    /// Returns whether a cause worked longer in a call path than its peers, by more than they differ from each other.
-    fn is_longer(&self, unit: u32, path: u32) -> bool {
-        let Some(of_path) = self.by_path.get(&path) else {
-            return true;
-        };
-        let (own_ns, deviation_ns) = of_path.get(&unit).copied().unwrap_or_default();
-        let others = of_path.iter().filter(|(other, _)| **other != unit);
-        let mut others: Vec<i64> = others.map(|(_, (ns, _))| *ns).collect();
-        others.resize(others.len().max(self.units.saturating_sub(1)), 0);
-        let median_ns = lower_median(&mut others);
-        let mut deviations: Vec<i64> = others.iter().map(|ns| (ns - median_ns).abs()).collect();
-        let noise_ns = (2 * lower_median(&mut deviations))
-            .max(median_ns / LEAST_NOISE)
-            .max((2.0 * deviation_ns) as i64);
-        let more_ns = own_ns - median_ns;
-        more_ns > noise_ns || more_ns > median_ns / MUCH
-    }
-}
-
-/// Returns the lower median of some numbers. 0 of none.
-fn lower_median(of: &mut [i64]) -> i64 {
-    of.sort_unstable();
-    of.get(of.len().saturating_sub(1) / 2).copied().unwrap_or(0)
 }
 
 /// Returns the location for which others may have waited instead, if that is at least half of the direct waits.
@@ -893,6 +840,7 @@ fn wrong_order_rows(
             is_like_peers: false,
             share: share(cost_ns),
             extra: Vec::new(),
+            is_sampled: false,
         });
     }
     rows

@@ -121,6 +121,8 @@ pub struct CauseRow {
     pub share: f64,
     /// Where its extra work was, most first.
     pub extra: Vec<ExtraWork>,
+    /// Whether the threads of the rank were sampled.
+    pub is_sampled: bool,
 }
 
 crate::columns! {
@@ -156,6 +158,27 @@ pub struct ExtraWork {
     pub distinct: usize,
     /// What others waited because of it, nanoseconds.
     pub cost_ns: i64,
+    /// Of a function that samples have shown: its line with most of the work. `None` if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<SampledLine>,
+    /// Of a function that samples have shown: by how much the cost may differ because they are samples, two standard deviations, nanoseconds.
+    /// 0 for others.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub sampling_error_ns: i64,
+}
+
+/// A line of source code.
+#[derive(Clone, Debug, Serialize)]
+pub struct SampledLine {
+    /// The source file, as debug information names it.
+    pub file: String,
+    /// Its number.
+    pub line: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it")]
+const fn is_zero(number: &i64) -> bool {
+    *number == 0
 }
 
 /// A single wait.

@@ -22,7 +22,7 @@ mod threads;
 
 use std::sync::{Arc, Mutex};
 
-use annals_format::{Definitions, OrderedChunk, ProcessId, Reference, RegionId, Role};
+use annals_format::{CallPathId, Definitions, OrderedChunk, ProcessId, Reference, RegionId, Role};
 use annals_merger::{
     Analysis, CallAround, Close, Frame, MessageCounts, MessageEvents, MessageExtractor, Pass,
     Query, ReadSummary, Reader, Result, SliceLength, Window,
@@ -35,7 +35,7 @@ use self::orphans::Orphans;
 pub use self::phases::PhaseTimes;
 use self::protocols::{Known, Learned};
 pub(crate) use self::synchronisation_events::WINDOW_SYNC;
-use self::synchronisation_events::{FenceTypes, LockEvent, LockTypes, SendEndTypes};
+use self::synchronisation_events::{FenceTypes, LockEvent, LockTypes, SampleTypes, SendEndTypes};
 use self::teams::FenceKey;
 use crate::call_paths::CallPaths;
 use crate::losses::concerns;
@@ -283,6 +283,7 @@ struct Shared<'a> {
     locks: LockTypes,
     fences: FenceTypes,
     send_ends: SendEndTypes,
+    samples: SampleTypes,
     /// By location: its process.
     processes: Vec<ProcessId>,
 }
@@ -311,6 +312,7 @@ impl<'a> Shared<'a> {
             locks: LockTypes::of(definitions),
             fences: FenceTypes::of(definitions),
             send_ends: SendEndTypes::of(definitions),
+            samples: SampleTypes::of(definitions),
             processes: processes.collect(),
         };
         Ok(Some(shared))
@@ -404,10 +406,23 @@ struct SliceLocation {
     quick: Quick,
     /// Work since the last step: call paths, and nanoseconds.
     work: Vec<(u32, i64)>,
+    /// The last enter, leave or sample. `None` at the start of the slice.
+    last_ns: Option<i64>,
+    /// The work of samples since the last enter or leave.
+    sampled_ns: i64,
     times: LocationTimes,
     /// When the last test was left that found nothing complete. `None` if another call has communicated since.
     tested_ns: Option<i64>,
     orphans: Orphans,
+}
+
+impl SliceLocation {
+    fn add_work(&mut self, path: u32, work_ns: i64) {
+        match self.work.iter_mut().rev().find(|work| work.0 == path) {
+            Some(work) => work.1 += work_ns,
+            None => self.work.push((path, work_ns)),
+        }
+    }
 }
 
 /// The communicating calls of a slice.
@@ -460,8 +475,27 @@ impl<V: WaitObserver> SliceState<'_, V> {
 
     /// Takes note of an enter or a leave.
     fn turn(&mut self, location: usize, time_ns: i64) {
-        self.locations[location].orphans.turn(time_ns);
+        let of = &mut self.locations[location];
+        of.orphans.turn(time_ns);
+        of.last_ns = Some(time_ns);
+        of.sampled_ns = 0;
         self.see(location, time_ns);
+    }
+
+    /// Takes note of a sample: what the thread has done since the one before was in its path.
+    fn sample(&mut self, location: usize, frames: &[Frame], sample: CallPathId, at: (i64, i64)) {
+        let (time_ns, ran_ns) = at;
+        let of = &mut self.locations[location];
+        let since_ns = of.last_ns.map_or(ran_ns, |last_ns| time_ns - last_ns);
+        of.last_ns = Some(time_ns);
+        let work_ns = ran_ns.min(since_ns);
+        if of.open.is_some() || work_ns <= 0 {
+            return;
+        }
+        let around = frames.last().map_or(CallPaths::OUTSIDE, |frame| frame.tag);
+        let path = self.paths.sampled(around, sample);
+        of.sampled_ns += work_ns;
+        of.add_work(path, work_ns);
     }
 
     fn see(&mut self, location: usize, time_ns: i64) {
@@ -597,11 +631,9 @@ impl<V: WaitObserver> Analysis for SliceState<'_, V> {
                 of.quick.task_ns += to_ns - from_ns;
             }
         }
-        if of.open.is_none() && !is_blocked && to_ns > from_ns {
-            match of.work.iter_mut().rev().find(|work| work.0 == frame.tag) {
-                Some(work) => work.1 += to_ns - from_ns,
-                None => of.work.push((frame.tag, to_ns - from_ns)),
-            }
+        let work_ns = to_ns - from_ns - std::mem::take(&mut of.sampled_ns);
+        if of.open.is_none() && !is_blocked && work_ns > 0 {
+            of.add_work(frame.tag, work_ns);
         }
     }
 
@@ -652,6 +684,10 @@ impl<V: WaitObserver> Analysis for SliceState<'_, V> {
         self.see(location, chunk.time_ns(event));
         if let Some(lock) = self.shared.locks.event(chunk, event) {
             self.lock(location, frames, chunk.time_ns(event), lock);
+            return;
+        }
+        if let Some((sample, ran_ns)) = self.shared.samples.sample(chunk, event) {
+            self.sample(location, frames, sample, (chunk.time_ns(event), ran_ns));
             return;
         }
         if self.locations[location].open.is_none() {

@@ -6,6 +6,7 @@ use annals_analysis::{
     CauseRow, Efficiencies, EfficiencyModel, ExtraWork, LEAST_SHARE, LoopRow, LostTime, PartOfRun,
     PhaseRow, WaitPattern, WaitStateRow,
 };
+use annals_format::Module;
 use serde::Serialize;
 
 use super::stuck::{capital, rank_words};
@@ -133,6 +134,14 @@ pub fn cause_sentence(cause: &CauseRow) -> String {
     }
     if let Some(extra) = main_extra(cause) {
         let _ = write!(sentence, "; its extra time is in {}", place(extra));
+        if extra.sampling_error_ns != 0 {
+            let of_direct = |ns: i64| percent(ns as f64 / cause.direct_ns as f64);
+            let (share, error) = (of_direct(extra.cost_ns), of_direct(extra.sampling_error_ns));
+            let _ = write!(sentence, ", {share} of it (± {error})");
+        }
+        if cause.is_sampled && extra.path.is_empty() {
+            sentence.push_str(", and no function has more than half of it");
+        }
     } else if 2 * cause.unexplained_ns > cause.direct_ns {
         sentence.push_str("; what made it late is not known");
     }
@@ -149,8 +158,16 @@ fn place(extra: &ExtraWork) -> String {
         .collect();
     match names.is_empty() {
         true => "no region".to_owned(),
-        false => names.join(" > "),
+        false => names.join(" > ") + &line_of(extra),
     }
+}
+
+/// Returns the line of a function that samples have shown, such as ` (heat.c:61)`.
+fn line_of(extra: &ExtraWork) -> String {
+    extra.line.as_ref().map_or_else(String::new, |line| {
+        let file = Module::file_name(&line.file);
+        format!(" ({}:{})", name(file), line.line)
+    })
 }
 
 /// Returns where the extra work of a cause is, if most of what others waited for directly is because of it.

@@ -17,7 +17,12 @@ mod record {
     pub(super) const LOST: u32 = 2;
     pub(super) const FORK: u32 = 7;
     pub(super) const SAMPLE: u32 = 9;
+    pub(super) const SWITCH: u32 = 14;
 }
+
+/// Flags of a record of a switch: the thread does not run from here on, and although it could.
+const SWITCH_OUT: u16 = 1 << 13;
+const SWITCH_OUT_PREEMPTED: u16 = 1 << 14;
 
 /// The registers that unwinding needs, by their numbers in `asm/perf_regs.h`, ascending.
 #[cfg(target_arch = "x86_64")]
@@ -34,6 +39,26 @@ pub(super) struct Ring {
     period_ns: u64,
     /// Processor time of the thread at the last sample. `None` after a loss.
     last_ns: Option<u64>,
+    preemption: Preemption,
+}
+
+/// How long a thread did not run although it could, since its last sample.
+#[derive(Default)]
+struct Preemption {
+    /// Since when it does not run.
+    since_ns: Option<u64>,
+    sum_ns: u64,
+}
+
+impl Preemption {
+    fn switch(&mut self, time_ns: u64, flags: u16) {
+        if flags & SWITCH_OUT == 0 {
+            let since_ns = self.since_ns.take();
+            self.sum_ns += since_ns.map_or(0, |since_ns| time_ns.saturating_sub(since_ns));
+        } else {
+            self.since_ns = (flags & SWITCH_OUT_PREEMPTED != 0).then_some(time_ns);
+        }
+    }
 }
 
 /// What a ring has.
@@ -51,6 +76,8 @@ pub(super) struct Sample<'a> {
     pub(super) time_ns: u64,
     /// The processor time since the sample before.
     pub(super) weight_ns: u64,
+    /// How long the thread did not run in between although it could.
+    pub(super) preempted_ns: u64,
     /// In the order of [`REGISTERS`].
     pub(super) registers: [u64; REGISTERS.len()],
     /// From the stack pointer on.
@@ -94,6 +121,8 @@ impl Ring {
                 .exclude_kernel(excludes_kernel)
                 .exclude_hv(true)
                 .task(true)
+                .context_switch(true)
+                .sample_id_all(true)
                 .wakeup_watermark(bytes / 2)
                 .enabled(true)
                 .build()?;
@@ -103,6 +132,7 @@ impl Ring {
                         sampler,
                         period_ns,
                         last_ns: None,
+                        preemption: Preemption::default(),
                     });
                 }
                 Err(error) => last = Some(error),
@@ -126,21 +156,30 @@ impl Ring {
             sampler,
             period_ns,
             last_ns,
+            preemption,
         } = self;
         while let Some(found) = sampler.next_record() {
             let bytes = found.to_contiguous();
             match found.ty() {
                 record::LOST => {
                     *last_ns = None;
+                    *preemption = Preemption::default();
                     // After the number of the event.
                     each(Entry::Lost(Words(&bytes).nth(1).unwrap_or(1)));
                 }
                 record::FORK => each(Entry::NewThread),
                 record::SAMPLE => {
-                    if let Some((sample, now_ns)) = parse(&bytes, *period_ns, *last_ns) {
+                    if let Some((mut sample, now_ns)) = parse(&bytes, *period_ns, *last_ns) {
                         *last_ns = Some(now_ns);
+                        sample.preempted_ns = std::mem::take(&mut preemption.sum_ns);
                         each(Entry::Sample(sample));
                     }
+                }
+                record::SWITCH => {
+                    let time_ns = Words(&bytes).nth(0);
+                    time_ns
+                        .into_iter()
+                        .for_each(|time_ns| preemption.switch(time_ns, found.misc()));
                 }
                 _ => {}
             }
@@ -182,6 +221,7 @@ fn parse(bytes: &[u8], period_ns: u64, last_ns: Option<u64>) -> Option<(Sample<'
     let sample = Sample {
         time_ns,
         weight_ns: since.unwrap_or(period_ns),
+        preempted_ns: 0,
         registers,
         stack,
     };
@@ -209,5 +249,16 @@ mod tests {
         let (first, _) = parse(&bytes, 1_000_000, None).unwrap();
         assert_eq!(first.weight_ns, 1_000_000);
         assert!((0..bytes.len()).all(|length| parse(&bytes[..length], 1, None).is_none()));
+    }
+
+    #[test]
+    fn a_thread_is_preempted_while_it_could_run() {
+        let mut preemption = Preemption::default();
+        preemption.switch(100, SWITCH_OUT | SWITCH_OUT_PREEMPTED);
+        preemption.switch(130, 0);
+        // It waits.
+        preemption.switch(200, SWITCH_OUT);
+        preemption.switch(900, 0);
+        assert_eq!(preemption.sum_ns, 30);
     }
 }

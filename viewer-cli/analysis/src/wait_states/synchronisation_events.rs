@@ -1,7 +1,9 @@
 //! Events of locks, of fences and of the ends of sends, by their types.
 
 use annals_format::names::element;
-use annals_format::{Definitions, EventTypeId, ObjectId, OrderedChunk, Reference, Role};
+use annals_format::{
+    CallPathId, Definitions, EventTypeId, ObjectId, OrderedChunk, Reference, Role,
+};
 
 use super::teams::FenceKey;
 
@@ -48,6 +50,44 @@ impl LockTypes {
             is_acquire,
             lock: lock as u64,
         })
+    }
+}
+
+/// The event types of samples.
+#[derive(Default)]
+pub(super) struct SampleTypes {
+    /// Event type, and which elements are the call path and its time: with that in which the thread could have run.
+    types: Vec<(EventTypeId, usize, [Option<usize>; 2])>,
+}
+
+impl SampleTypes {
+    pub(super) fn of(definitions: &Definitions) -> Self {
+        let types = definitions.event_types.values();
+        let types = types.filter(|of| of.role == Role::Sample);
+        let types = types.filter_map(|of| {
+            let path = definitions.element(of.id, element::CALL_PATH)?;
+            let times = [element::WEIGHT, element::PREEMPTED];
+            let times = times.map(|name| definitions.element(of.id, name));
+            Some((of.id, path, times))
+        });
+        Self {
+            types: types.collect(),
+        }
+    }
+
+    /// Returns the call path of a sample, and how long the thread ran or could have run since the one before, nanoseconds. `None` for other
+    /// events.
+    pub(super) fn sample(&self, chunk: &OrderedChunk, event: usize) -> Option<(CallPathId, i64)> {
+        if self.types.is_empty() {
+            return None;
+        }
+        let event_type = chunk.columns(event).event_type;
+        let known = self.types.iter().find(|known| known.0 == event_type);
+        let (_, path, times) = *known?;
+        let path = u32::try_from(integer(chunk, event, path)?).ok()?;
+        let times = times.into_iter().flatten();
+        let ns = times.filter_map(|time| i64::try_from(integer(chunk, event, time)?).ok());
+        Some((CallPathId::new(path), ns.fold(0, i64::saturating_add)))
     }
 }
 

@@ -1,0 +1,275 @@
+//! Extra work by functions that samples have shown: of all sampled call paths in a region, the function that has most of it, and its line.
+
+use annals_format::{CallPathId, CodePlace, Definitions, RegionId, StringId};
+use rustc_hash::FxHashMap;
+
+use crate::call_paths::CallPaths;
+
+/// Functions of these libraries are named by their caller in the program: starts of their files' names.
+const RUNTIME_LIBRARIES: [&str; 14] = [
+    "ld-linux",
+    "libc++",
+    "libc-",
+    "libc.",
+    "libgcc_s",
+    "libgfortran",
+    "libm-",
+    "libm.",
+    "libmvec",
+    "libpthread",
+    "libquadmath",
+    "libstdc++",
+    "linux-vdso",
+    "[vdso]",
+];
+
+/// A call of a sample's path: function, source file and line.
+type Call = (RegionId, StringId, u32);
+
+/// The function with most of the sampled work in a path.
+#[derive(Clone, Debug)]
+pub(crate) struct SampledWork {
+    /// The path in which the samples were taken.
+    pub(crate) around: u32,
+    /// Functions from the outermost on, without those of the path around.
+    pub(crate) functions: Vec<RegionId>,
+    /// Source file and line of the function that has most of it; line 0 if it is not known.
+    pub(crate) file: StringId,
+    pub(crate) line: u32,
+    /// The work, nanoseconds, that was given for its paths.
+    pub(crate) ns: i64,
+}
+
+/// Finds, in each path around samples, the innermost function with more than half of the work of these samples: paths and nanoseconds.
+/// Returns the rest by path, too: with the samples of no such function in the path around them.
+pub(crate) fn sampled_work(
+    definitions: &Definitions,
+    paths: &CallPaths,
+    work: &FxHashMap<u32, i64>,
+) -> (FxHashMap<u32, i64>, Vec<SampledWork>) {
+    let mut rest: FxHashMap<u32, i64> = FxHashMap::default();
+    let mut sampled: FxHashMap<u32, Vec<(Vec<Call>, i64)>> = FxHashMap::default();
+    for (path, ns) in work {
+        match paths.sample(*path) {
+            Some((around, sample)) => {
+                let calls = calls_of(definitions, paths, around, sample);
+                sampled.entry(around).or_default().push((calls, *ns));
+            }
+            None => *rest.entry(*path).or_default() += ns,
+        }
+    }
+    let mut found = Vec::new();
+    for (around, samples) in sampled {
+        let all_ns: i64 = samples.iter().map(|sample| sample.1).sum();
+        let most = most_of(definitions, around, samples);
+        let named_ns = most.as_ref().map_or(0, |most| most.ns);
+        *rest.entry(around).or_default() += all_ns - named_ns;
+        found.extend(most);
+    }
+    rest.retain(|_, ns| *ns != 0);
+    (rest, found)
+}
+
+fn most_of(
+    definitions: &Definitions,
+    around: u32,
+    mut samples: Vec<(Vec<Call>, i64)>,
+) -> Option<SampledWork> {
+    let all_ns: i64 = samples.iter().map(|sample| sample.1).sum();
+    let mut functions: Vec<RegionId> = Vec::new();
+    let mut found = None;
+    loop {
+        let depth = functions.len();
+        let mut by_function: FxHashMap<RegionId, i64> = FxHashMap::default();
+        for (calls, ns) in &samples {
+            if let Some(call) = calls.get(depth) {
+                *by_function.entry(call.0).or_default() += ns;
+            }
+        }
+        let Some((function, ns)) = by_function.into_iter().max_by_key(|(id, ns)| (*ns, *id)) else {
+            return found;
+        };
+        if 2 * ns <= all_ns {
+            return found;
+        }
+        samples.retain(|(calls, _)| calls.get(depth).is_some_and(|call| call.0 == function));
+        functions.push(function);
+        if is_of_program(definitions, function) {
+            let (file, line) = main_line(&samples, depth);
+            found = Some(SampledWork {
+                around,
+                functions: functions.clone(),
+                file,
+                line,
+                ns,
+            });
+        }
+    }
+}
+
+/// Returns the line of the calls at a depth with most of the work.
+fn main_line(samples: &[(Vec<Call>, i64)], depth: usize) -> (StringId, u32) {
+    let mut by_line: FxHashMap<(StringId, u32), i64> = FxHashMap::default();
+    for (calls, ns) in samples {
+        let (_, file, line) = calls[depth];
+        *by_line.entry((file, line)).or_default() += ns;
+    }
+    let most = by_line.into_iter().max_by_key(|(line, ns)| (*ns, *line));
+    most.map_or((StringId::new(0), 0), |most| most.0)
+}
+
+fn is_of_program(definitions: &Definitions, function: RegionId) -> bool {
+    let region = definitions.regions.get(&function);
+    let file = region.map_or("", |region| definitions.string(region.group));
+    !RUNTIME_LIBRARIES
+        .iter()
+        .any(|start| file.starts_with(start))
+}
+
+/// Returns the calls of a sample from the outermost on, without those that the path around it has already.
+fn calls_of(
+    definitions: &Definitions,
+    paths: &CallPaths,
+    around: u32,
+    sample: CallPathId,
+) -> Vec<Call> {
+    let mut calls = Vec::new();
+    let mut next = Some(sample);
+    while let Some(path) = next.and_then(|id| definitions.call_paths.get(&id)) {
+        if let CodePlace::Line(region, file, line) = path.place {
+            calls.push((region, file, line));
+        }
+        next = path.caller;
+    }
+    calls.reverse();
+    let entered = paths.region(around);
+    let known = calls.iter().rposition(|call| Some(call.0) == entered);
+    calls.drain(..known.map_or(0, |last| last + 1));
+    calls
+}
+
+impl SampledWork {
+    /// Returns all paths of samples of this function.
+    pub(crate) fn paths<'a>(
+        &'a self,
+        definitions: &'a Definitions,
+        paths: &'a CallPaths,
+    ) -> impl Iterator<Item = u32> + 'a {
+        paths.samples().filter(move |path| {
+            paths.sample(*path).is_some_and(|(around, sample)| {
+                let calls = calls_of(definitions, paths, around, sample);
+                let functions = calls.iter().map(|call| call.0);
+                around == self.around
+                    && functions
+                        .take(self.functions.len())
+                        .eq(self.functions.iter().copied())
+            })
+        })
+    }
+
+    /// Returns the names of the regions and functions, from the outermost on.
+    pub(crate) fn names(&self, definitions: &Definitions, paths: &CallPaths) -> Vec<String> {
+        let mut names = paths.names(self.around, definitions);
+        let functions = self.functions.iter();
+        names.extend(functions.map(|function| definitions.region_name(*function)));
+        names
+    }
+}
+
+/// Returns how much processor time a sample of a process represents, as it was asked for, nanoseconds. `None` if it is not sampled.
+pub(crate) fn sampling_period_ns(
+    definitions: &Definitions,
+    process: annals_format::ProcessId,
+) -> Option<i64> {
+    let key = annals_format::names::property::SAMPLING;
+    let mut properties = definitions.properties.iter();
+    let property = properties.find(|d| d.process == process && definitions.string(d.key) == key)?;
+    definitions
+        .string(property.value)
+        .split_once(' ')?
+        .1
+        .parse()
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use annals_format::{CallPath, Definition, Region};
+
+    use super::*;
+
+    /// Functions `main` (0), `solve` (1), `exp` (2, of libm), and `write` (3), with their paths.
+    fn definitions() -> Definitions {
+        let mut d = Definitions::default();
+        for (number, text) in ["", "main", "solve", "exp", "write", "heat.c", "libm.so.6"]
+            .into_iter()
+            .enumerate()
+        {
+            d.add(Definition::String(
+                StringId::new(number as u32),
+                text.to_owned(),
+            ));
+        }
+        for (id, group) in [(0, 0), (1, 0), (2, 6), (3, 0)] {
+            d.add(Definition::Region(Region {
+                id: RegionId::new(id),
+                name: StringId::new(id + 1),
+                file: StringId::new(5),
+                line: 1,
+                group: StringId::new(group),
+            }));
+        }
+        // main:10; main:10 > solve:61; main:10 > solve:61 > exp; main:10 > write:90; main:10 > solve:62.
+        for (id, caller, region, line) in [
+            (0, None, 0, 10),
+            (1, Some(0), 1, 61),
+            (2, Some(1), 2, 5),
+            (3, Some(0), 3, 90),
+            (4, Some(0), 1, 62),
+        ] {
+            d.add(Definition::CallPath(CallPath {
+                id: CallPathId::new(id),
+                caller: caller.map(CallPathId::new),
+                place: CodePlace::Line(RegionId::new(region), StringId::new(5), line),
+            }));
+        }
+        d
+    }
+
+    fn found(work: &[(u32, i64)]) -> (FxHashMap<u32, i64>, Vec<SampledWork>, CallPaths) {
+        let mut paths = CallPaths::default();
+        let numbers = work.iter().map(|(sample, ns)| {
+            (
+                paths.sampled(CallPaths::OUTSIDE, CallPathId::new(*sample)),
+                *ns,
+            )
+        });
+        let numbers: FxHashMap<u32, i64> = numbers.collect();
+        let (rest, found) = sampled_work(&definitions(), &paths, &numbers);
+        (rest, found, paths)
+    }
+
+    #[test]
+    fn the_innermost_function_of_the_program_with_most_of_the_work_is_named_with_its_line() {
+        let (rest, found, paths) = found(&[(1, 20), (2, 60), (4, 10), (3, 10)]);
+        let d = definitions();
+        let [most] = found.as_slice() else {
+            panic!("{found:?}")
+        };
+        assert_eq!(most.names(&d, &paths), ["main", "solve"]);
+        assert_eq!((most.line, most.ns), (61, 90));
+        assert_eq!(rest[&CallPaths::OUTSIDE], 10);
+        assert_eq!(most.paths(&d, &paths).count(), 3);
+    }
+
+    #[test]
+    fn work_that_is_divided_is_that_of_the_caller() {
+        let (rest, found, paths) = found(&[(1, 50), (3, 50)]);
+        let [most] = found.as_slice() else {
+            panic!("{found:?}")
+        };
+        assert_eq!(most.names(&definitions(), &paths), ["main"]);
+        assert_eq!(most.ns, 100);
+        assert!(rest.is_empty());
+    }
+}
