@@ -1,0 +1,202 @@
+/* A program without instrumentation, for samples. `shares N`: 20, 30 and 50 % of its processor time are in known functions, which it
+ * measures itself and prints: seconds of `small`, `middle` (inlined in `holds`), `large` (below a recursion). Other modes do what a
+ * sampler must not disturb, and print what they did. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+static volatile double sink;
+
+static double processor(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return time.tv_sec + 1e-9 * time.tv_nsec;
+}
+
+static inline __attribute__((always_inline)) double spin(long rounds, double step) {
+    double sum = 0;
+    for (long i = 1; i <= rounds; i++) sum += step / i;
+    return sum;
+}
+
+__attribute__((noinline)) void small(long rounds) { sink += spin(rounds, 1); }
+
+static inline __attribute__((always_inline)) void middle(long rounds) { sink += spin(rounds, 2); }
+
+__attribute__((noinline)) void holds(long rounds) { middle(rounds); sink += 1; }
+
+__attribute__((noinline)) void large(long rounds) { sink += spin(rounds, 3); }
+
+__attribute__((noinline)) void deeper(int depth, long rounds) {
+    if (depth == 0)
+        large(rounds);
+    else
+        deeper(depth - 1, rounds);
+    sink += depth;
+}
+
+static void shares(int turns) {
+    double sums[3] = {0};
+    long unit = 20000;
+    for (int turn = 0; turn < turns; turn++) {
+        double times[4];
+        times[0] = processor();
+        small(2 * unit);
+        times[1] = processor();
+        holds(3 * unit);
+        times[2] = processor();
+        deeper(7, 5 * unit);
+        times[3] = processor();
+        for (int i = 0; i < 3; i++) sums[i] += times[i + 1] - times[i];
+    }
+    printf("small %.6f middle %.6f large %.6f\n", sums[0], sums[1], sums[2]);
+}
+
+static void *short_life(void *turns) {
+    large(*(long *)turns);
+    return NULL;
+}
+
+static void threads(int number, long rounds) {
+    int ended = 0;
+    for (int turn = 0; turn < number / 8; turn++) {
+        pthread_t each[8];
+        for (int i = 0; i < 8; i++) pthread_create(&each[i], NULL, short_life, &rounds);
+        for (int i = 0; i < 8; i++) ended += pthread_join(each[i], NULL) == 0;
+    }
+    printf("%d threads\n", ended);
+}
+
+static void children(const char *self) {
+    static int good, turn;
+    for (turn = 0; turn < 20; turn++) {
+        pid_t child = turn % 2 ? vfork() : fork();
+        if (child == 0) {
+            if (turn % 2) execl(self, self, "exit", "7", (char *)NULL);
+            large(2000000);
+            _exit(7);
+        }
+        int status = 0;
+        while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+        good += WIFEXITED(status) && WEXITSTATUS(status) == 7;
+        large(1000000);
+    }
+    printf("%d children\n", good);
+}
+
+static jmp_buf back;
+
+__attribute__((noinline)) void jumps(int depth) {
+    large(1000);
+    if (depth == 0) longjmp(back, 1);
+    if (depth > 0) jumps(depth - 1);
+    sink += 1;
+}
+
+static volatile sig_atomic_t handled;
+
+static void handler(int signal) {
+    handled++;
+    small(20000);
+    (void)signal;
+}
+
+/* Loops that do not expect EINTR, all real-time signals, and a full set to wait for. */
+static void signals(void) {
+    struct timespec nap = {0, 2000000};
+    int interrupted = 0;
+    for (int turn = 0; turn < 100; turn++) {
+        interrupted += nanosleep(&nap, NULL) != 0;
+        large(200000);
+    }
+    for (int signal = SIGRTMIN; signal <= SIGRTMAX; signal++) sigaction(signal, &(struct sigaction){.sa_handler = handler}, NULL);
+    sigaction(SIGPROF, &(struct sigaction){.sa_handler = handler}, NULL);
+    for (int turn = 0; turn < 200; turn++) {
+        raise(SIGRTMIN + turn % 8);
+        raise(SIGPROF);
+        large(20000);
+    }
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, NULL);
+    large(5000000);
+    struct timespec none = {0, 0};
+    int waiting = sigtimedwait(&all, NULL, &none) > 0;
+    printf("%d interrupted, %d handled, %d waiting\n", interrupted, (int)handled, waiting);
+}
+
+static ucontext_t main_context, other_context;
+
+static void on_other_stack(void) { large(20000000); }
+
+#if defined(__x86_64__)
+/* Without unwind tables, and with a frame pointer that is none. */
+__asm__(".text\n.globl untabled\n.type untabled, @function\nuntabled:\n"
+        "push %rbp\npush %rbx\nmov $0x1234567, %rbp\nmov %rdi, %rbx\n"
+        "1: dec %rbx\njnz 1b\npop %rbx\npop %rbp\nret\n.size untabled, .-untabled\n");
+extern void untabled(long rounds);
+#else
+static void untabled(long rounds) { large(rounds); }
+#endif
+
+__attribute__((noinline)) void around_untabled(void) { untabled(200000000); sink += 1; }
+
+int main(int count, char **arguments) {
+    const char *mode = count > 1 ? arguments[1] : "";
+    int number = count > 2 ? atoi(arguments[2]) : 0;
+    if (!strcmp(mode, "shares")) {
+        shares(number);
+    } else if (!strcmp(mode, "exit")) {
+        return number;
+    } else if (!strcmp(mode, "threads")) {
+        threads(number, 100000);
+    } else if (!strcmp(mode, "long-threads")) {
+        threads(8, 200000000 / 8);
+    } else if (!strcmp(mode, "children")) {
+        children(arguments[0]);
+    } else if (!strcmp(mode, "jumps")) {
+        static int jumped, turn;
+        for (turn = 0; turn < 2000; turn++)
+            if (setjmp(back)) jumped++;
+            else jumps(30);
+        printf("%d jumps\n", jumped);
+    } else if (!strcmp(mode, "signals")) {
+        signals();
+    } else if (!strcmp(mode, "contexts")) {
+        static char stack[1 << 16];
+        getcontext(&other_context);
+        other_context.uc_stack.ss_sp = stack;
+        other_context.uc_stack.ss_size = sizeof stack;
+        other_context.uc_link = &main_context;
+        makecontext(&other_context, on_other_stack, 0);
+        swapcontext(&main_context, &other_context);
+        printf("came back\n");
+    } else if (!strcmp(mode, "untabled")) {
+        around_untabled();
+        printf("untabled\n");
+    } else if (!strcmp(mode, "libraries")) {
+        int loaded = 0;
+        for (int turn = 0; turn < number; turn++) {
+            void *library = dlopen(arguments[3 + turn % (count - 3)], RTLD_NOW);
+            int (*function)(int) = library ? (int (*)(int))dlsym(library, "of_library") : NULL;
+            if (function) loaded += function(2000000) != 0;
+            if (library) dlclose(library);
+        }
+        printf("%d libraries\n", loaded);
+    } else {
+        fprintf(stderr, "no such mode\n");
+        return 2;
+    }
+    return 0;
+}
