@@ -11,7 +11,7 @@ use crate::write::rows::{At, OpenRows, RowCounts, Tables};
 use crate::write::tables::{
     Analysed, EventsTable, Gathered, MetricsTable, Shared, each_row, loss_rows,
 };
-use crate::{Partition, TableKind, UsageError};
+use crate::{Partition, SampleTable, TableKind, UsageError};
 
 /// Tables and their output files.
 pub(crate) struct Plan {
@@ -225,7 +225,13 @@ impl Dataset {
                 let (shared, files) = (Arc::clone(&self.shared), &mut self.files);
                 let mut write = |rows| files.write(number, rows);
                 let (reader, query) = (context.opened, context.filter);
-                let found = each_row(table, reader, query, &shared, &mut write)?;
+                let found = each_row(
+                    (table, SampleTable::default()),
+                    reader,
+                    query,
+                    &shared,
+                    &mut write,
+                )?;
                 counts = counts.or(found);
             }
         }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use annals_analysis::{
-    Delay, Grouping, LostTimeOptions, MessageLosses, Row, WaitObserver, WaitState,
+    Delay, Grouping, LostTimeOptions, MessageLosses, Row, SampleOptions, WaitObserver, WaitState,
     first_loss_of_collectives, for_each_collective, for_each_message, lost_time, part_of_run,
-    region_times, wait_states_once,
+    region_times, samples, wait_states_once,
 };
 use annals_merger::{MessageCounts, Query, Reader};
 
@@ -14,8 +14,8 @@ use super::locations::LocationRow;
 use super::messages::MessageRow;
 use super::wait_states::SingleWait;
 use super::{Gathered, OfAnalysis, Shared, TableRow};
-use crate::TableKind;
 use crate::write::rows::Rows;
+use crate::{SampleTable, TableKind};
 
 /// Receives rows. Rows that are given after an error are left out.
 type Write<'w> = dyn FnMut(Rows) -> anyhow::Result<()> + Send + 'w;
@@ -35,7 +35,8 @@ impl Analysed {
             | TableKind::WaitStates
             | TableKind::CriticalPath
             | TableKind::Efficiency
-            | TableKind::Locations => Some(Self(kind)),
+            | TableKind::Locations
+            | TableKind::Samples => Some(Self(kind)),
         }
     }
 }
@@ -99,12 +100,12 @@ impl WaitObserver for Batches<'_, SingleWait> {
 
 /// Finds the rows of a table and passes them to `write`, in batches. Returns what became of all sends and receives, of the
 /// table of messages. Waits, efficiencies and the critical path are those between `MPI_Init` and `MPI_Finalize` if the query
-/// has no window. Where a trace does not have what the analysis needs, there are no rows.
+/// has no window. Where a trace does not have what the analysis needs, there are no rows. `of_samples` is for the table of samples.
 ///
 /// # Errors
 /// If the storage fails; those of `write`.
 pub(crate) fn each_row<'w>(
-    table: Analysed,
+    (table, of_samples): (Analysed, SampleTable),
     reader: &Reader,
     query: &Query,
     shared: &'w Arc<Shared>,
@@ -156,6 +157,15 @@ pub(crate) fn each_row<'w>(
             } else {
                 put_all(shared, write, efficiencies)?;
             }
+        }
+        TableKind::Samples => {
+            let options = SampleOptions {
+                outside_mpi: of_samples.outside_mpi,
+                ..SampleOptions::default()
+            };
+            let found = samples(reader, query, options)?;
+            let rows = found.map(|(found, _)| found.rows(of_samples.by, Grouping::Location));
+            put_all(shared, write, rows.unwrap_or_default())?;
         }
         TableKind::Locations => {
             let locations = LocationRow::all(reader, query)?;
