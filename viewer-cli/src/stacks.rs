@@ -53,7 +53,7 @@ pub fn write_folded(
             }
             lengths.push(path.len());
             path.push(';');
-            path += &frame(&PlaceNames::of(definitions, node.place));
+            path += &frame(&PlaceNames::of(definitions, node.place, SampleBy::Function));
             // The time of deeper calls is that of the last one that is written.
             let is_last = depth + 1 == SampleTree::MOST_DEPTH;
             let sum = if is_last { node.total } else { node.own };
@@ -152,7 +152,7 @@ pub fn speedscope(
     let number = |place| places.partition_point(|known| *known < place);
     let of_nodes: Vec<usize> = of_nodes.into_iter().map(number).collect();
     let frames = places.iter().map(|place| {
-        let names = PlaceNames::of(definitions, *place);
+        let names = PlaceNames::of(definitions, *place, SampleBy::Function);
         Frame {
             name: names.function.unwrap_or_default(),
             file: (!names.file.is_empty()).then_some(names.file),

@@ -108,8 +108,8 @@ pub use row::{
 };
 pub use samples::{
     NotSampled, PlaceNames, SampleBy, SampleNode, SampleOptions, SamplePlace, SampleRow, SampleSum,
-    SampleSummary, SampleTree, SampleTreeRow, Samples, Sampling, UNKNOWN_FUNCTION, samples,
-    sampling,
+    SampleSummary, SampleTree, SampleTreeRow, Samples, Sampling, UNKNOWN as UNKNOWN_FUNCTION,
+    samples, sampling,
 };
 pub use short_calls::{ShortCalls, is_short};
 pub use thread_work::{RegionWork, ThreadTimes, is_mostly_silent, silent_times, thread_work};

@@ -15,7 +15,7 @@ use annals_merger::{Query, ReadSummary, Reader, Result};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-pub use self::rows::{PlaceNames, SampleRow, SampleTreeRow, UNKNOWN_FUNCTION};
+pub use self::rows::{PlaceNames, SampleRow, SampleTreeRow, UNKNOWN};
 use self::sums::{Chosen, SampleState};
 pub use self::sums::{SampleOptions, SampleSum};
 pub use self::tree::{SampleBy, SampleNode, SamplePlace, SampleTree};
@@ -180,7 +180,7 @@ impl Samples<'_> {
             let tree = SampleTree::of(self.definitions, by, sums.into_iter());
             let places = tree.by_place().into_iter();
             rows.extend(places.map(|(place, (own, total))| SampleRow {
-                names: PlaceNames::of(self.definitions, place),
+                names: PlaceNames::of(self.definitions, place, by),
                 rank,
                 location: location.clone(),
                 own,
@@ -221,7 +221,7 @@ impl Samples<'_> {
             rows.push(SampleTreeRow {
                 parent: node.caller.and_then(|caller| indices.get(&caller).copied()),
                 depth,
-                names: PlaceNames::of(self.definitions, node.place),
+                names: PlaceNames::of(self.definitions, node.place, SampleBy::Function),
                 own: node.own,
                 total: node.total,
                 share: self.share(node.total.time_ns),

@@ -3,10 +3,10 @@
 use annals_format::{Definitions, RegionId, StringId};
 
 use super::sums::SampleSum;
-use super::tree::SamplePlace;
+use super::tree::{SampleBy, SamplePlace};
 
 /// Name of what is not known.
-pub const UNKNOWN_FUNCTION: &str = "(unknown)";
+pub const UNKNOWN: &str = "(unknown)";
 
 /// The names of a place.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
@@ -23,10 +23,14 @@ pub struct PlaceNames {
 
 impl PlaceNames {
     /// Returns the names of a place.
-    pub fn of(definitions: &Definitions, place: SamplePlace) -> Self {
+    pub fn of(definitions: &Definitions, place: SamplePlace, by: SampleBy) -> Self {
         match place {
+            SamplePlace::Unknown if by == SampleBy::Module => Self {
+                module: UNKNOWN.to_owned(),
+                ..Self::default()
+            },
             SamplePlace::Unknown => Self {
-                function: Some(UNKNOWN_FUNCTION.to_owned()),
+                function: Some(UNKNOWN.to_owned()),
                 ..Self::default()
             },
             SamplePlace::Module(module) => Self {
