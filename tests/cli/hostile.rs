@@ -534,7 +534,7 @@ fn many_names() -> Vec<u8> {
 
 /// Samples at the end of a call path of this depth, and in its middle.
 fn deep_samples(depth: usize) -> Vec<u8> {
-    let path: &'static [&'static str] = Vec::leak(vec!["main", "solve"].repeat(depth / 2));
+    let path: &'static [&'static str] = Vec::leak(["main", "solve"].repeat(depth / 2));
     let deeds = [depth, depth / 2].map(|depth| (depth as u64, Deed::Sample(&path[..depth], 1_000)));
     let mut deeds = deeds.to_vec();
     deeds.reverse();

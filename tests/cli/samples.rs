@@ -294,18 +294,24 @@ fn functions_of_mpi_are_known_without_calls_that_are_recorded() {
     deeds.extend(each_ms(5, 3, &["main", "MPI_Send", "relax"]));
     deeds.extend(each_ms(8, 2, &["opal_progress"]));
     deeds.extend(each_ms(10, 1, &["0x10"]));
+    deeds.extend(each_ms(11, 1, &["+1200"]));
     let ranks = [SampledRank {
         threads: vec![deeds],
         ..SampledRank::default()
     }];
     for input in inputs(scratch.path(), &ranks) {
         let answer = json_of(&input, &["--outside-mpi"]);
-        let wanted = [("main", (0, 4)), ("relax", (4, 4)), ("0x10", (1, 1))];
+        let wanted = [
+            ("main", (0, 4)),
+            ("relax", (4, 4)),
+            ("0x10", (1, 1)),
+            ("heat+0x1200", (1, 1)),
+        ];
         assert_eq!(times(&answer, "function"), expected(&wanted));
         let answer = json_of(&input, &["--outside-mpi", "--by", "module"]);
-        let wanted = [("heat", (4, 4)), ("(unknown)", (1, 1))];
+        let wanted = [("heat", (5, 5)), ("(unknown)", (1, 1))];
         assert_eq!(times(&answer, "module"), expected(&wanted));
-        assert!(printed(&input, &[]).contains("\n10 samples.\n"));
+        assert!(printed(&input, &[]).contains("\n11 samples.\n"));
     }
 }
 

@@ -221,17 +221,11 @@ impl Dataset {
     ) -> anyhow::Result<Option<MessageCounts>> {
         let mut counts = None;
         for (kind, number) in self.numbers.clone() {
-            if let Some(table) = Analysed::of(kind) {
+            if let Some(table) = Analysed::of(kind, SampleTable::default()) {
                 let (shared, files) = (Arc::clone(&self.shared), &mut self.files);
                 let mut write = |rows| files.write(number, rows);
                 let (reader, query) = (context.opened, context.filter);
-                let found = each_row(
-                    (table, SampleTable::default()),
-                    reader,
-                    query,
-                    &shared,
-                    &mut write,
-                )?;
+                let found = each_row(table, reader, query, &shared, &mut write)?;
                 counts = counts.or(found);
             }
         }

@@ -130,9 +130,9 @@ impl Table {
             columns: Arc::clone(&self.columns),
             schema: Arc::clone(&self.schema),
         };
-        if let Some(table) = Analysed::of(self.kind) {
+        if let Some(table) = Analysed::of(self.kind, self.of_samples) {
             let mut write = |rows| writer.write(rows);
-            each_row((table, self.of_samples), reader, query, &shared, &mut write)?;
+            each_row(table, reader, query, &shared, &mut write)?;
             return writer.finish();
         }
         let streamed = Streamed {

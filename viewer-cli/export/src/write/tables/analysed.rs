@@ -22,11 +22,14 @@ type Write<'w> = dyn FnMut(Rows) -> anyhow::Result<()> + Send + 'w;
 
 /// A table that is not made of the events or calls of a common pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Analysed(TableKind);
+pub(crate) struct Analysed {
+    kind: TableKind,
+    of_samples: SampleTable,
+}
 
 impl Analysed {
-    /// Returns it if the kind is of that sort.
-    pub(crate) const fn of(kind: TableKind) -> Option<Self> {
+    /// Returns it if the kind is of that sort. `of_samples` is what rows of the table of samples are of.
+    pub(crate) const fn of(kind: TableKind, of_samples: SampleTable) -> Option<Self> {
         match kind {
             TableKind::Events | TableKind::Calls | TableKind::Metrics | TableKind::Drops => None,
             TableKind::Regions
@@ -36,7 +39,7 @@ impl Analysed {
             | TableKind::CriticalPath
             | TableKind::Efficiency
             | TableKind::Locations
-            | TableKind::Samples => Some(Self(kind)),
+            | TableKind::Samples => Some(Self { kind, of_samples }),
         }
     }
 }
@@ -100,18 +103,18 @@ impl WaitObserver for Batches<'_, SingleWait> {
 
 /// Finds the rows of a table and passes them to `write`, in batches. Returns what became of all sends and receives, of the
 /// table of messages. Waits, efficiencies and the critical path are those between `MPI_Init` and `MPI_Finalize` if the query
-/// has no window. Where a trace does not have what the analysis needs, there are no rows. `of_samples` is for the table of samples.
+/// has no window. Where a trace does not have what the analysis needs, there are no rows.
 ///
 /// # Errors
 /// If the storage fails; those of `write`.
 pub(crate) fn each_row<'w>(
-    (table, of_samples): (Analysed, SampleTable),
+    table: Analysed,
     reader: &Reader,
     query: &Query,
     shared: &'w Arc<Shared>,
     write: &'w mut Write<'w>,
 ) -> anyhow::Result<Option<MessageCounts>> {
-    match table.0 {
+    match table.kind {
         TableKind::Messages => {
             let mut rows = Batches::new(shared, write);
             let losses = MessageLosses::new(reader.definitions(), &reader.summary()?, query);
@@ -144,14 +147,14 @@ pub(crate) fn each_row<'w>(
         TableKind::CriticalPath | TableKind::Efficiency => {
             let options = LostTimeOptions {
                 phases: Vec::new(),
-                critical_path: table.0 == TableKind::CriticalPath,
+                critical_path: table.kind == TableKind::CriticalPath,
             };
             let (query, _) = part_of_run(reader, query, false)?;
             let found = lost_time(reader, &query, &options)?.map(|(lost, _)| lost);
             let (path, efficiencies) = found
                 .map(|lost| (lost.critical_path, lost.efficiencies))
                 .unwrap_or_default();
-            if table.0 == TableKind::CriticalPath {
+            if table.kind == TableKind::CriticalPath {
                 let regions = path.map(|path| path.regions).unwrap_or_default();
                 put_all(shared, write, regions)?;
             } else {
@@ -160,11 +163,11 @@ pub(crate) fn each_row<'w>(
         }
         TableKind::Samples => {
             let options = SampleOptions {
-                outside_mpi: of_samples.outside_mpi,
+                outside_mpi: table.of_samples.outside_mpi,
                 ..SampleOptions::default()
             };
             let found = samples(reader, query, options)?;
-            let rows = found.map(|(found, _)| found.rows(of_samples.by, Grouping::Location));
+            let rows = found.map(|(found, _)| found.rows(table.of_samples.by, Grouping::Location));
             put_all(shared, write, rows.unwrap_or_default())?;
         }
         TableKind::Locations => {
