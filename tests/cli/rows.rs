@@ -80,7 +80,7 @@ fn check(what: &str, columns: &[String], rows: &[Vec<String>], expected: &[Value
 
 /// Returns a recording with samples.
 fn sampled() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/samples.annals")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/samples/heat.annals")
 }
 
 /// Three ranks that send to each other, and meet.

@@ -617,7 +617,7 @@ fn very_deep_paths_take_neither_memory_nor_time() {
 
 #[test]
 fn the_sampled_recording_in_the_tree_is_read() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/samples.annals");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/samples/heat.annals");
     if std::env::var_os("ANNALS_BLESS").is_some() {
         std::fs::write(&path, recording(0, 1, &heat()[0])).expect("a recording");
     }

@@ -276,7 +276,7 @@ fn every_command_of_readme_and_manual_runs_and_prints_what_they_say() {
 /// Members of JSON documents as the page lists them, against those of the tutorial's trace.
 fn check_members(place: &Place, directory: &Path) {
     let table = rows("viewer-cli/book/src/json.md");
-    let sampled = fs::canonicalize(root().join("tests/data/samples.annals"));
+    let sampled = fs::canonicalize(root().join("tests/data/samples/heat.annals"));
     let sampled = sampled.expect("a recording with samples");
     let mut count = 0;
     for row in table.iter().filter(|row| row[0].starts_with('`')) {

@@ -140,7 +140,7 @@ def test_metrics_are_those_of_the_command(demo: Path) -> None:
 @pytest.mark.parametrize("by", ["function", "line", "module"])
 @pytest.mark.parametrize("outside_mpi", [False, True])
 def test_samples_are_those_of_the_command(by: str, outside_mpi: bool) -> None:
-    path = ROOT / "tests" / "data" / "samples.annals"
+    path = ROOT / "tests" / "data" / "samples" / "heat.annals"
     options = ["--outside-mpi"] if outside_mpi else []
     for within in [None, "solve"]:
         within_options = ["--within", within] if within else []
