@@ -16,6 +16,7 @@ use annals_format::{
     RecordingId, StreamGroup, StreamId, StreamTotals, TraceChunk, TypeColumns, TypeTotals,
     put_growing, put_ints,
 };
+use annals_test_support::samples::{Deed, SampledRank};
 use annals_test_support::{ENTER, LEAVE, MARK, NOTE, REFERENCE, Row, TestRecording, TestStream};
 use tempfile::TempDir;
 
@@ -531,6 +532,19 @@ fn many_names() -> Vec<u8> {
     names.into_bytes()
 }
 
+/// Samples at the end of a call path of this depth, and in its middle.
+fn deep_samples(depth: usize) -> Vec<u8> {
+    let path: &'static [&'static str] = Vec::leak(["main", "solve"].repeat(depth / 2));
+    let deeds = [depth, depth / 2].map(|depth| (depth as u64, Deed::Sample(&path[..depth], 1_000)));
+    let mut deeds = deeds.to_vec();
+    deeds.reverse();
+    let rank = SampledRank {
+        threads: vec![deeds],
+        ..SampledRank::default()
+    };
+    annals_test_support::samples::recording(0, 1, &rank)
+}
+
 fn files() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("shared-text", shared_text()),
@@ -547,6 +561,7 @@ fn files() -> Vec<(&'static str, Vec<u8>)> {
         ("nested-4M", nested_calls(2_000_000, false)),
         ("nested-200k", nested_calls(200_000, false)),
         ("nested-200k-within-limits", nested_calls(200_000, true)),
+        ("deep-samples", deep_samples(200_000)),
         ("many-values", many_values()),
         ("large-snapshots", large_snapshots()),
         ("start-of-time", start_of_time()),
@@ -579,6 +594,7 @@ fn commands(file: &Path, scratch: &Path) -> Vec<Vec<OsString>> {
         "messages",
         "collectives",
         "metrics",
+        "samples",
         "intervals",
         "suggest-filter",
         "dropped",
@@ -589,6 +605,8 @@ fn commands(file: &Path, scratch: &Path) -> Vec<Vec<OsString>> {
     add(&[&cli, &"info", &file, &"--json"]);
     add(&[&cli, &"print", &file, &"--json"]);
     add(&[&cli, &"regions", &file, &"--tree"]);
+    add(&[&cli, &"samples", &file, &"--tree"]);
+    add(&[&cli, &"samples", &file, &"--folded"]);
     add(&[&cli, &"regions", &file, &"--by", &"location"]);
     add(&[&cli, &"dropped", &file, &"--check"]);
     add(&[&cli, &"histogram", &file, &"--region", &"*"]);

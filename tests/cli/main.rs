@@ -15,6 +15,7 @@ mod mistakes;
 mod outputs;
 mod report;
 mod rows;
+mod samples;
 mod serve;
 mod serve_picture;
 mod serve_work;

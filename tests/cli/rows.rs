@@ -1,6 +1,6 @@
 //! Every table has one name for each column and the same values, however it is printed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use annals_format::CollectiveOperation as Op;
@@ -78,6 +78,11 @@ fn check(what: &str, columns: &[String], rows: &[Vec<String>], expected: &[Value
     }
 }
 
+/// Returns a recording with samples.
+fn sampled() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/samples/heat.annals")
+}
+
 /// Three ranks that send to each other, and meet.
 fn script() -> Script {
     let mut script = Script::new(3);
@@ -111,7 +116,8 @@ fn comma_separated_values_and_json_have_the_same_columns_and_values() {
     let messages = trace_of(scratch.path(), "messages.annals", &script());
     let synthetic = trace(scratch.path(), "synthetic.annals", 3, 3_000, true);
     let second = synthetic.to_str().expect("a path");
-    let tables: [(&[&str], &str); 16] = [
+    let sampled = sampled();
+    let tables: [(&[&str], &str); 19] = [
         (&["regions"], "/regions"),
         (&["regions", "--by", "rank"], "/regions"),
         (&["regions", "--by", "location"], "/regions"),
@@ -128,9 +134,12 @@ fn comma_separated_values_and_json_have_the_same_columns_and_values() {
         (&["dropped"], "/dropped"),
         (&["diff", second, "--all"], "/regions"),
         (&["intervals"], "/intervals"),
+        (&["samples"], "/rows"),
+        (&["samples", "--by", "line,rank"], "/rows"),
+        (&["samples", "--tree"], "/tree"),
     ];
     let mut seen = 0;
-    for input in [&messages, &synthetic] {
+    for input in [&messages, &synthetic, &sampled] {
         for (arguments, place) in tables {
             let has_answer = |arguments: &[&str]| {
                 let mut command = Command::new(env!("CARGO_BIN_EXE_trace-cli"));
@@ -183,18 +192,31 @@ fn exported(table: &str, input: &Path, directory: &Path) -> (Vec<String>, Vec<Ve
 fn exported_tables_have_the_columns_and_values_of_answers() {
     let scratch = tempfile::tempdir().expect("a directory");
     let input = trace_of(scratch.path(), "messages.annals", &script());
-    let tables: [(&str, &[&str], &str); 3] = [
-        ("regions", &["regions", "--by", "location"], "/regions"),
+    let sampled = sampled();
+    let tables: [(&Path, &str, &[&str], &str); 4] = [
         (
+            &input,
+            "regions",
+            &["regions", "--by", "location"],
+            "/regions",
+        ),
+        (
+            &sampled,
+            "samples",
+            &["samples", "--by", "location"],
+            "/rows",
+        ),
+        (
+            &input,
             "critical_path",
             &["why", "--by", "path"],
             "/critical_path/regions",
         ),
-        ("efficiency", &["why"], "/efficiencies"),
+        (&input, "efficiency", &["why"], "/efficiencies"),
     ];
-    for (table, arguments, place) in tables {
-        let (columns, rows) = exported(table, &input, scratch.path());
-        let answer = json(arguments, &input);
+    for (input, table, arguments, place) in tables {
+        let (columns, rows) = exported(table, input, scratch.path());
+        let answer = json(arguments, input);
         let expected = answer.pointer(place).and_then(Value::as_array);
         check(table, &columns, &rows, expected.expect("rows"));
     }
@@ -217,6 +239,7 @@ fn the_help_of_export_names_every_column() {
         "critical_path",
         "efficiency",
         "locations",
+        "samples",
     ];
     for table in tables {
         let (_, section) = help

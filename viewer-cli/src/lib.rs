@@ -17,6 +17,7 @@ pub mod preload;
 pub mod process_end;
 pub mod report;
 pub mod rule;
+pub mod stacks;
 pub mod system_state;
 pub mod table;
 pub mod timeline;

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use annals_cli::commands::{
     InputArguments, TableArguments, collectives, demo, diff, doctor, dropped, events, explain,
     export, flat, help, histogram, index, info, intervals, merge, messages, metrics, print, record,
-    recover, regions, report, serve, slice, sources, stuck, suggest_filter, timeline, tui, verify,
-    why,
+    recover, regions, report, samples, serve, slice, sources, stuck, suggest_filter, timeline, tui,
+    verify, why,
 };
 use annals_cli::file::with_advice;
 use annals_cli::launch;
@@ -63,6 +63,7 @@ enum Command {
     Report(report::ReportArguments),
     Serve(serve::ServeArguments),
     Regions(regions::RegionsArguments),
+    Samples(samples::SamplesArguments),
     Timeline(timeline::TimelineArguments),
     Tui(tui::TuiArguments),
     Index(index::IndexArguments),
@@ -122,6 +123,7 @@ fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<Finding> {
         Command::Report(arguments) => report::run(arguments, out),
         Command::Serve(arguments) => serve::run(arguments, out),
         Command::Regions(arguments) => regions::run(arguments, out),
+        Command::Samples(arguments) => samples::run(arguments, out),
         Command::Index(arguments) => index::run(arguments, out),
         Command::Slice(arguments) => slice::run(arguments, out),
         Command::Split(arguments) => slice::run_split(arguments, out),
@@ -190,6 +192,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "timeline",
             "tui",
             "regions",
+            "samples",
             "flat",
             "messages",
             "collectives",

@@ -11,6 +11,7 @@ pub mod plans;
 pub mod programs;
 pub mod recorders;
 pub mod recording;
+pub mod samples;
 pub mod synthetic;
 
 pub use recording::{

@@ -53,6 +53,7 @@ mod region_rows;
 mod region_statistics;
 mod row;
 mod sampled_work;
+mod samples;
 mod short_calls;
 mod thread_work;
 mod time_profile;
@@ -106,6 +107,11 @@ pub use region_statistics::{
 pub use row::{
     Column, Get, Heading, OUTSIDE, Row, Unit, Value, WithTotal, data_columns, joined_path,
     put_columns, uncertain_text,
+};
+pub use samples::{
+    NotSampled, PlaceNames, SampleBy, SampleNode, SampleOptions, SamplePlace, SampleRow, SampleSum,
+    SampleSummary, SampleTree, SampleTreeRow, Samples, Sampling, UNKNOWN as UNKNOWN_FUNCTION,
+    samples, sampling,
 };
 pub use short_calls::{ShortCalls, is_short};
 pub use thread_work::{RegionWork, ThreadTimes, is_mostly_silent, silent_times, thread_work};

@@ -133,6 +133,23 @@ impl RegionKinds {
     }
 }
 
+/// Returns whether a function of a program's code is of MPI: its kind is, its name begins as those of MPI's interface do, or its module
+/// is a library of Open MPI or MPICH.
+pub(crate) fn is_mpi_code(definitions: &Definitions, region: RegionId) -> bool {
+    const NAMES: [&str; 2] = ["MPI_", "PMPI_"];
+    const MODULES: [&str; 4] = ["libmpi", "libpmpi", "libopen-pal", "libopen-rte"];
+    let Some(region) = definitions.regions.get(&region) else {
+        return false;
+    };
+    let (group, name) = (
+        definitions.string(region.group),
+        definitions.string(region.name),
+    );
+    kind(group, name) == RegionKind::Mpi
+        || NAMES.iter().any(|prefix| name.starts_with(prefix))
+        || MODULES.iter().any(|prefix| group.starts_with(prefix))
+}
+
 fn kind(group: &str, name: &str) -> RegionKind {
     let main = group.split('.').next().unwrap_or_default();
     let starts = |prefix: &str| {

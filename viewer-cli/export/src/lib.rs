@@ -17,7 +17,7 @@ use std::path::Path;
 use annals_merger::{MessageCounts, OutputKind, Query, ReadSummary, Reader};
 
 pub use format::{Format, list};
-pub use settings::{Partition, Root, Settings, TableKind};
+pub use settings::{Partition, Root, SampleTable, Settings, TableKind};
 #[cfg(feature = "formats")]
 pub use write::stream::{Batches, Table, Waited};
 

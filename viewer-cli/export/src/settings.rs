@@ -1,5 +1,7 @@
 //! Settings of an export: which tables, how they are split, what is at the root of stacks.
 
+use annals_analysis::SampleBy;
+
 /// Settings of an export besides its format.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
@@ -11,6 +13,15 @@ pub struct Settings {
     pub by: Option<Root>,
     /// Whether existing files of another kind are replaced.
     pub force: bool,
+}
+
+/// What rows of the table of samples are of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SampleTable {
+    /// What samples are added up by, at each location.
+    pub by: SampleBy,
+    /// Only samples outside of MPI.
+    pub outside_mpi: bool,
 }
 
 /// The kind of a table's rows.
@@ -38,11 +49,13 @@ pub enum TableKind {
     Efficiency,
     /// A row for each location.
     Locations,
+    /// A row for each function at each location in which samples were taken.
+    Samples,
 }
 
 impl TableKind {
     /// Every value.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Events,
         Self::Calls,
         Self::Regions,
@@ -54,13 +67,19 @@ impl TableKind {
         Self::CriticalPath,
         Self::Efficiency,
         Self::Locations,
+        Self::Samples,
     ];
 
     /// Returns whether each row is of one rank, and follows from what that rank recorded.
     pub const fn is_by_rank(self) -> bool {
         matches!(
             self,
-            Self::Events | Self::Calls | Self::Regions | Self::Metrics | Self::Drops
+            Self::Events
+                | Self::Calls
+                | Self::Regions
+                | Self::Metrics
+                | Self::Drops
+                | Self::Samples
         )
     }
 
@@ -78,6 +97,9 @@ impl TableKind {
             Self::CriticalPath => "A row for each region on the critical path",
             Self::Efficiency => "A row for each efficiency model",
             Self::Locations => "A row for each location",
+            Self::Samples => {
+                "A row for each function and location, as `trace-cli samples` has them"
+            }
         }
     }
 
@@ -95,6 +117,7 @@ impl TableKind {
             Self::CriticalPath => "critical_path",
             Self::Efficiency => "efficiency",
             Self::Locations => "locations",
+            Self::Samples => "samples",
         }
     }
 }

@@ -186,6 +186,34 @@ class Trace:
             "metrics", columns, start=start, end=end, ranks=ranks, locations=locations, regions=regions
         )
 
+    def samples(
+        self,
+        *,
+        by: str = "function",
+        within: Names | None = None,
+        outside_mpi: bool = False,
+        columns: Iterable[str] | None = None,
+        start: Time | None = None,
+        end: Time | None = None,
+        ranks: Ranks | None = None,
+        locations: Names | None = None,
+    ) -> Table:
+        """Returns where threads spent processor time, by location, like ``trace-cli samples --by function,location``.
+
+        ``by``: ``"function"``, ``"line"`` or ``"module"``. ``within``: only samples in calls of these regions, as enter and leave events
+        have them. ``outside_mpi``: only samples outside of MPI.
+
+        Columns: ``function`` (missing in rows of modules), ``rank``, ``location``, ``module``, ``file`` and ``line`` (of the code; with
+        ``by="function"``, where the function begins), ``samples`` and ``self_ns`` (in it, but not in what it called), ``self_error_ns`` (one
+        standard deviation), ``total_samples``, ``total_ns`` and ``total_error_ns`` (of samples with it anywhere on their call paths),
+        ``is_uncertain`` (samples of the location are lost). Times are processor time.
+        """
+        if isinstance(columns, str):
+            columns = [columns]
+        wanted = None if columns is None else list(columns)
+        arguments = _arguments(start=start, end=end, ranks=ranks, locations=locations, regions=within)
+        return Table(self._native._table("samples", wanted, arguments, (by, outside_mpi)))
+
     def losses(
         self,
         *,

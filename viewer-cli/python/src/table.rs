@@ -30,10 +30,12 @@ impl Table {
         reader: &Arc<Reader>,
         query: Query,
         kind: annals_export::TableKind,
+        of_samples: annals_export::SampleTable,
         columns: Option<&[String]>,
     ) -> PyResult<Self> {
         let table = annals_export::Table::new(reader, query, kind, columns);
-        let table = table.map_err(|error| errors::of_argument(&error))?;
+        let mut table = table.map_err(|error| errors::of_argument(&error))?;
+        table.set_samples(of_samples);
         Ok(Self { trace, table })
     }
 

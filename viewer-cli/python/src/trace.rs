@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use annals_export::TableKind;
+use annals_analysis::SampleBy;
+use annals_export::{SampleTable, TableKind};
 use annals_merger::{Reader, Symbols};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -66,13 +67,14 @@ impl Trace {
         *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Returns a table.
-    #[pyo3(signature = (kind, columns, arguments))]
+    /// Returns a table. `of_samples`, of the table of samples: what its rows are of, and whether only samples outside of MPI count.
+    #[pyo3(signature = (kind, columns, arguments, of_samples=None))]
     fn _table(
         slf: Bound<'_, Self>,
         kind: &str,
         columns: Option<Vec<String>>,
         arguments: Arguments<'_>,
+        of_samples: Option<(String, bool)>,
     ) -> PyResult<Table> {
         let reader = slf.get().reader()?;
         let kind = TableKind::ALL
@@ -80,7 +82,21 @@ impl Trace {
             .find(|known| known.name() == kind);
         let kind = kind.ok_or_else(|| PyValueError::new_err("no such table"))?;
         let query = arguments.query(reader.definitions())?;
-        Table::new(slf.unbind(), &reader, query, kind, columns.as_deref())
+        let of_samples = of_samples.map(|(by, outside_mpi)| {
+            let mut all = [SampleBy::Function, SampleBy::Line, SampleBy::Module].into_iter();
+            let by = all.find(|known| known.name() == by);
+            let by = by.ok_or_else(|| PyValueError::new_err("by: function, line or module"))?;
+            Ok::<_, PyErr>(SampleTable { by, outside_mpi })
+        });
+        let of_samples = of_samples.transpose()?.unwrap_or_default();
+        Table::new(
+            slf.unbind(),
+            &reader,
+            query,
+            kind,
+            of_samples,
+            columns.as_deref(),
+        )
     }
 
     /// Returns what a summary shows.

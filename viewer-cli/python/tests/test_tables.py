@@ -10,13 +10,13 @@ import pandas
 import polars
 import pyarrow
 import pytest
-from conftest import answer
+from conftest import ROOT, answer
 
 import annals_trace
 
 TABLES = (
-    "events calls regions messages collectives metrics losses locations wait_states critical_path efficiency".split()
-)
+    "events calls regions messages collectives metrics samples losses locations wait_states critical_path efficiency"
+).split()
 
 
 @pytest.fixture(params=["demo", "mpi"])
@@ -135,6 +135,27 @@ def test_metrics_are_those_of_the_command(demo: Path) -> None:
         assert own.value.min() == expected["min"]
         assert own.value.max() == expected["max"]
         assert own.value.mean() == pytest.approx(expected["mean"])
+
+
+@pytest.mark.parametrize("by", ["function", "line", "module"])
+@pytest.mark.parametrize("outside_mpi", [False, True])
+def test_samples_are_those_of_the_command(by: str, outside_mpi: bool) -> None:
+    path = ROOT / "tests" / "data" / "samples" / "heat.annals"
+    options = ["--outside-mpi"] if outside_mpi else []
+    for within in [None, "solve"]:
+        within_options = ["--within", within] if within else []
+        expected = answer("samples", path, "--by", f"{by},location", *options, *within_options)
+        trace = annals_trace.open(path)
+        found = trace.samples(by=by, within=within, outside_mpi=outside_mpi).to_pandas()
+        assert len(found) == len(expected["rows"]) > 0
+        assert found.self_ns.sum() == expected["time_ns"]
+        for column in found.columns:
+            values = [None if pandas.isna(value) else value for value in found[column]]
+            assert values == [row[column] for row in expected["rows"]], column
+    with pytest.raises(ValueError, match="function, line or module"):
+        trace.samples(by="rank")
+    with pytest.raises(ValueError, match="sovle"):
+        trace.samples(within="sovle")
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -143,6 +143,9 @@ Tables (times in nanoseconds since the trace's start, ranks as 64-bit integers, 
   efficiency
             model, parallel, load_balance, communication, serialisation, transfer: as `trace-cli why`
   locations number, rank, location, kind (thread, device), host, process_id, thread_id, streams, events, lost
+  samples   function, rank, location, module, file, line, samples, self_ns, self_error_ns (one standard deviation),
+            total_samples, total_ns, total_error_ns, is_uncertain: as `trace-cli samples --by function,location`; with
+            --region those that were taken in calls of these regions
 Parquet files have groups of 2^17 rows with least and greatest values, and zstd; Arrow files are not compressed.
 A partition has one file, or several (part-0, part-1, …) when there are many partitions of many rows.
 

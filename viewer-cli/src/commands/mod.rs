@@ -22,6 +22,7 @@ pub mod record;
 pub mod recover;
 pub mod regions;
 pub mod report;
+pub mod samples;
 pub mod serve;
 pub mod slice;
 pub mod sources;

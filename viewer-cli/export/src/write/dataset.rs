@@ -11,7 +11,7 @@ use crate::write::rows::{At, OpenRows, RowCounts, Tables};
 use crate::write::tables::{
     Analysed, EventsTable, Gathered, MetricsTable, Shared, each_row, loss_rows,
 };
-use crate::{Partition, TableKind, UsageError};
+use crate::{Partition, SampleTable, TableKind, UsageError};
 
 /// Tables and their output files.
 pub(crate) struct Plan {
@@ -221,7 +221,7 @@ impl Dataset {
     ) -> anyhow::Result<Option<MessageCounts>> {
         let mut counts = None;
         for (kind, number) in self.numbers.clone() {
-            if let Some(table) = Analysed::of(kind) {
+            if let Some(table) = Analysed::of(kind, SampleTable::default()) {
                 let (shared, files) = (Arc::clone(&self.shared), &mut self.files);
                 let mut write = |rows| files.write(number, rows);
                 let (reader, query) = (context.opened, context.filter);

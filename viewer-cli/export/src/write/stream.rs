@@ -11,7 +11,6 @@ use anyhow::{Context as _, anyhow, bail};
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
 
-use crate::TableKind;
 use crate::write::exporter::{Call, Context, Ending, Events, Exporter, Wants};
 use crate::write::pass;
 use crate::write::pool::Pool;
@@ -19,6 +18,7 @@ use crate::write::rows::Rows;
 use crate::write::tables::{
     Analysed, EventsTable, Gathered, MetricsTable, Shared, each_row, loss_rows,
 };
+use crate::{SampleTable, TableKind};
 
 /// A table of a trace: its columns, and streams of its rows.
 ///
@@ -41,6 +41,7 @@ pub struct Table {
     reader: Arc<Reader>,
     query: Query,
     kind: TableKind,
+    of_samples: SampleTable,
     /// Places of the columns in the whole table.
     columns: Arc<[usize]>,
     schema: SchemaRef,
@@ -79,8 +80,15 @@ impl Table {
             reader: Arc::clone(reader),
             query,
             kind,
+            of_samples: SampleTable::default(),
             columns: places.into(),
         })
+    }
+
+    /// Sets what the rows of the table of samples are of.
+    pub const fn set_samples(&mut self, of_samples: SampleTable) -> &mut Self {
+        self.of_samples = of_samples;
+        self
     }
 
     /// Returns the names of the columns, in order.
@@ -122,7 +130,7 @@ impl Table {
             columns: Arc::clone(&self.columns),
             schema: Arc::clone(&self.schema),
         };
-        if let Some(table) = Analysed::of(self.kind) {
+        if let Some(table) = Analysed::of(self.kind, self.of_samples) {
             let mut write = |rows| writer.write(rows);
             each_row(table, reader, query, &shared, &mut write)?;
             return writer.finish();

@@ -28,7 +28,9 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use crate::TableKind;
 use crate::write::exporter::{Call, Context};
 use crate::write::rows::{ColumnRows, Rows};
-use annals_analysis::{Efficiencies, PathRegion, RegionRow, Row, Unit, Value, data_columns};
+use annals_analysis::{
+    Efficiencies, PathRegion, RegionRow, Row, SampleRow, Unit, Value, data_columns,
+};
 use annals_format::TraceLoss;
 
 pub(crate) use analysed::{Analysed, each_row};
@@ -61,7 +63,8 @@ impl TableKind {
             | Self::WaitStates
             | Self::CriticalPath
             | Self::Efficiency
-            | Self::Locations => None,
+            | Self::Locations
+            | Self::Samples => None,
         }
     }
 
@@ -79,6 +82,7 @@ impl TableKind {
             Self::CriticalPath => schema_of::<OfAnalysis<PathRegion>>(),
             Self::Efficiency => schema_of::<OfAnalysis<Efficiencies>>(),
             Self::Locations => schema_of::<OfAnalysis<locations::LocationRow>>(),
+            Self::Samples => schema_of::<OfAnalysis<SampleRow>>(),
         }
     }
 }

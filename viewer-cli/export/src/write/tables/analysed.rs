@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use annals_analysis::{
-    Delay, Grouping, LostTimeOptions, MessageLosses, Row, WaitObserver, WaitState,
+    Delay, Grouping, LostTimeOptions, MessageLosses, Row, SampleOptions, WaitObserver, WaitState,
     first_loss_of_collectives, for_each_collective, for_each_message, lost_time, part_of_run,
-    region_times, wait_states_once,
+    region_times, samples, wait_states_once,
 };
 use annals_merger::{MessageCounts, Query, Reader};
 
@@ -14,19 +14,22 @@ use super::locations::LocationRow;
 use super::messages::MessageRow;
 use super::wait_states::SingleWait;
 use super::{Gathered, OfAnalysis, Shared, TableRow};
-use crate::TableKind;
 use crate::write::rows::Rows;
+use crate::{SampleTable, TableKind};
 
 /// Receives rows. Rows that are given after an error are left out.
 type Write<'w> = dyn FnMut(Rows) -> anyhow::Result<()> + Send + 'w;
 
 /// A table that is not made of the events or calls of a common pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Analysed(TableKind);
+pub(crate) struct Analysed {
+    kind: TableKind,
+    of_samples: SampleTable,
+}
 
 impl Analysed {
-    /// Returns it if the kind is of that sort.
-    pub(crate) const fn of(kind: TableKind) -> Option<Self> {
+    /// Returns it if the kind is of that sort. `of_samples` is what rows of the table of samples are of.
+    pub(crate) const fn of(kind: TableKind, of_samples: SampleTable) -> Option<Self> {
         match kind {
             TableKind::Events | TableKind::Calls | TableKind::Metrics | TableKind::Drops => None,
             TableKind::Regions
@@ -35,7 +38,8 @@ impl Analysed {
             | TableKind::WaitStates
             | TableKind::CriticalPath
             | TableKind::Efficiency
-            | TableKind::Locations => Some(Self(kind)),
+            | TableKind::Locations
+            | TableKind::Samples => Some(Self { kind, of_samples }),
         }
     }
 }
@@ -110,7 +114,7 @@ pub(crate) fn each_row<'w>(
     shared: &'w Arc<Shared>,
     write: &'w mut Write<'w>,
 ) -> anyhow::Result<Option<MessageCounts>> {
-    match table.0 {
+    match table.kind {
         TableKind::Messages => {
             let mut rows = Batches::new(shared, write);
             let losses = MessageLosses::new(reader.definitions(), &reader.summary()?, query);
@@ -143,19 +147,28 @@ pub(crate) fn each_row<'w>(
         TableKind::CriticalPath | TableKind::Efficiency => {
             let options = LostTimeOptions {
                 phases: Vec::new(),
-                critical_path: table.0 == TableKind::CriticalPath,
+                critical_path: table.kind == TableKind::CriticalPath,
             };
             let (query, _) = part_of_run(reader, query, false)?;
             let found = lost_time(reader, &query, &options)?.map(|(lost, _)| lost);
             let (path, efficiencies) = found
                 .map(|lost| (lost.critical_path, lost.efficiencies))
                 .unwrap_or_default();
-            if table.0 == TableKind::CriticalPath {
+            if table.kind == TableKind::CriticalPath {
                 let regions = path.map(|path| path.regions).unwrap_or_default();
                 put_all(shared, write, regions)?;
             } else {
                 put_all(shared, write, efficiencies)?;
             }
+        }
+        TableKind::Samples => {
+            let options = SampleOptions {
+                outside_mpi: table.of_samples.outside_mpi,
+                ..SampleOptions::default()
+            };
+            let found = samples(reader, query, options)?;
+            let rows = found.map(|(found, _)| found.rows(table.of_samples.by, Grouping::Location));
+            put_all(shared, write, rows.unwrap_or_default())?;
         }
         TableKind::Locations => {
             let locations = LocationRow::all(reader, query)?;
