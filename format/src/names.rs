@@ -110,11 +110,13 @@ pub mod property {
     /// Of a process whose threads are sampled: how, a name, and the period of processor time for which a sample is asked, nanoseconds,
     /// separated by a space.
     pub const SAMPLING: &str = "sampling";
+    /// Of a process whose threads are sampled: the processor time that recording its samples took, nanoseconds, without that of the system.
+    pub const SAMPLING_TIME: &str = "sampling.time";
     /// Of a process whose threads cannot be sampled, or some of them: why.
     pub const NOT_SAMPLED: &str = "not-sampled";
 
     /// Every name.
-    pub const ALL: [&str; 18] = [
+    pub const ALL: [&str; 19] = [
         LIVE_FILE,
         RECORDED_BY,
         PROCESS_END,
@@ -132,6 +134,7 @@ pub mod property {
         FORKED_FROM,
         FORKS,
         SAMPLING,
+        SAMPLING_TIME,
         NOT_SAMPLED,
     ];
 }

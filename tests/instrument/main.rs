@@ -7,6 +7,7 @@ mod filters;
 mod forked;
 mod launchers;
 mod names;
+mod sampling;
 mod unwinding;
 
 use annals_test_support::installation::installed;

@@ -107,8 +107,8 @@ __attribute__((noinline)) void jumps(int depth) {
 static volatile sig_atomic_t handled;
 
 static void handler(int signal) {
-    handled++;
     small(20000);
+    handled++;
     (void)signal;
 }
 

@@ -12,10 +12,24 @@
 
 static int rank, ranks;
 
+#ifdef BUSY
+/* For samples, which show what uses the processor. */
+static volatile double sum;
+
+static void rest(int ms) {
+    struct timespec begun, time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begun);
+    do {
+        for (int i = 1; i < 20000; i++) sum += 1.0 / i;
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    } while ((time.tv_sec - begun.tv_sec) * 1000000000L + time.tv_nsec - begun.tv_nsec < ms * 1000000L);
+}
+#else
 __attribute__((no_instrument_function)) static void rest(int ms) {
     struct timespec time = {ms / 1000, ms % 1000 * 1000000L};
     nanosleep(&time, NULL);
 }
+#endif
 
 /* The extra work of one rank. */
 void assemble(void) { rest(LATE); }

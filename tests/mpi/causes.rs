@@ -178,9 +178,26 @@ const CAUSES: [Cause; 15] = [
 
 /// Records the program with one cause, and returns what `trace-cli why` says of it, as text and as JSON.
 fn why(flavour: &Flavour, program: &std::path::Path, cause: &Cause, round: u32) -> (String, Value) {
-    let recording = scratch().join(format!("cause-{}-{}-{round}", flavour.name, cause.name));
+    let name = format!("cause-{}-{}-{round}", flavour.name, cause.name);
+    why_of(flavour, program, &[cause.name], &name, &[])
+}
+
+/// Records a program with these arguments into this directory, and returns what `trace-cli why` says of it, as text and as JSON.
+fn why_of(
+    flavour: &Flavour,
+    program: &std::path::Path,
+    arguments: &[&str],
+    name: &str,
+    options: &[&str],
+) -> (String, Value) {
+    let recording = scratch().join(name);
     let mut record = Command::new(prefix().join("bin/trace-cli"));
-    record.arg("record").arg("-o").arg(&recording).arg("--");
+    record
+        .arg("record")
+        .arg("-o")
+        .arg(&recording)
+        .args(options)
+        .arg("--");
     let launch = flavour.launch("");
     record.arg(launch.get_program()).args(launch.get_args());
     for (name, value) in launch.get_envs() {
@@ -191,7 +208,7 @@ fn why(flavour: &Flavour, program: &std::path::Path, cause: &Cause, round: u32) 
     }
     // Ranks that wait leave the processors to those that work.
     record.env("OMPI_MCA_mpi_yield_when_idle", "1");
-    output(record.arg(program).arg(cause.name));
+    output(record.arg(program).args(arguments));
     let ask = |more: &[&str]| {
         let mut ask = Command::new(prefix().join("bin/trace-cli"));
         output(ask.arg("why").arg(&recording).args(more))
@@ -303,6 +320,71 @@ fn why_names_the_rank_the_region_and_the_cause_that_was_planted() {
                 mistakes.push(mistake);
             }
             assert!(mistakes.len() < 5, "{mistakes:#?}");
+        }
+    }
+}
+
+/// Programs without instrumentation, compiled as users do: samples show the function and its line. On a busy machine, one of five runs must;
+/// with `ANNALS_LONG=1`, each.
+#[test]
+fn why_names_the_function_and_the_line_of_a_program_that_is_sampled() {
+    let planted = [
+        (
+            "causes.c",
+            "late_sender",
+            "Rank 2 sends",
+            "assemble > rest (causes.c:",
+        ),
+        (
+            "causes.c",
+            "late_broadcast",
+            "Rank 3, the root, enters MPI_Bcast",
+            "assemble > rest (causes.c:",
+        ),
+        (
+            "causes.c",
+            "imbalance",
+            "Rank 1 enters MPI_Barrier",
+            "assemble > rest (causes.c:",
+        ),
+        (
+            "../../viewer-cli/book/src/heat.c",
+            "30",
+            "Rank 2 enters MPI_Allreduce",
+            "burn (heat.c:",
+        ),
+        ("../../viewer-cli/book/src/heat.c", "30 balanced", "", ""),
+    ];
+    for flavour in flavours().filter(|flavour| ["mpich", "openmpi"].contains(&flavour.name)) {
+        for (number, (file, arguments, late, place)) in planted.iter().enumerate() {
+            let program = scratch().join(format!("sampled-{}-{number}", flavour.name));
+            let mut compile = flavour.compile();
+            compile
+                .args(["-O2", "-g", "-fomit-frame-pointer", "-DBUSY"])
+                .arg(source(file));
+            output(compile.arg("-o").arg(&program).arg("-lm"));
+            let arguments: Vec<&str> = arguments.split(' ').collect();
+            let run = |round: u32| {
+                let name = format!("sampled-{}-{number}-{round}", flavour.name);
+                let (text, _) = why_of(&flavour, &program, &arguments, &name, &["--sample"]);
+                let first = text.lines().next().unwrap_or_default();
+                let is_right = match place.is_empty() {
+                    // Ranks that share processors are late by turns.
+                    true => {
+                        !text.contains("burn (") || text.contains("may be the choice of the system")
+                    }
+                    false => first.starts_with(late) && first.contains(place),
+                };
+                (!is_right).then(|| format!("{} {file} {arguments:?}: {text}", flavour.name))
+            };
+            let mistakes: Vec<String> = match is_long() {
+                true => (0..5).filter_map(run).collect(),
+                false => (0..5).map_while(run).collect(),
+            };
+            assert!(
+                mistakes.len() < if is_long() { 1 } else { 5 },
+                "{mistakes:#?}"
+            );
         }
     }
 }

@@ -281,7 +281,8 @@ pub(super) fn look_up(loader: &Loader, address: u64, known: &mut Found) {
         // The symbol before it, in a file without its own, is another function.
         let symbol = symbol.filter(|symbol| symbol.address() == address);
         if let Some(symbol) = symbol {
-            let name = symbol.name();
+            // Of a library, `exp@@GLIBC_2.29` is the symbol's version, too.
+            let name = symbol.name().split('@').next().unwrap_or_default();
             known.name = declared_name(loader, address, name).unwrap_or_else(|| source_name(name));
         } else if let Some((Some(name), ..)) = outermost_function(loader, address) {
             known.name = name;

@@ -44,6 +44,8 @@ pub(crate) struct Sampling {
     addresses: Vec<u64>,
     /// Whether a refusal was said.
     has_said: bool,
+    /// The thread that empties the rings.
+    reader: u32,
 }
 
 struct Thread {
@@ -93,6 +95,7 @@ impl Sampling {
             paths: HashMap::new(),
             addresses: Vec::new(),
             has_said: false,
+            reader: 0,
         };
         sampling.attach_all(recorder, true);
         Ok(sampling)
@@ -129,6 +132,17 @@ impl Sampling {
         }
     }
 
+    /// Takes note that the calling thread empties the rings from now on.
+    pub(crate) fn be_reader(&mut self) {
+        self.reader = this_thread();
+    }
+
+    /// Ends sampling: adds how much processor time the emptying of rings took.
+    pub(crate) fn end(self, recorder: &Recorder) {
+        let ns = processor_ns(self.reader).to_string();
+        let _ = recorder.add_property(property::SAMPLING_TIME, &ns);
+    }
+
     fn record(
         &mut self,
         recorder: &Recorder,
@@ -149,7 +163,11 @@ impl Sampling {
             true => Some(None),
             false => self.path(recorder, None, CodePlace::Unknown).map(Some),
         };
-        for address in addresses.iter().rev() {
+        // What the recorder does in a thread of the program is one call.
+        let own = addresses
+            .iter()
+            .rposition(|address| self.files.is_own(*address));
+        for address in addresses[own.unwrap_or(0)..].iter().rev() {
             let place = match self.files.place_of(*address) {
                 Some((module, address)) => CodePlace::Address(Some(module), address),
                 None => CodePlace::Address(None, *address),

@@ -200,6 +200,9 @@ fn begin_sampling(service: &'static Service, period: Duration) -> Result<(), Str
     progress.sampling = Some(sampling);
     drop(progress);
     spawn("annals-samples", move |worker| {
+        if let Some(sampling) = &mut service.progress().sampling {
+            sampling.be_reader();
+        }
         while recorder.raiser().state().is_ok() {
             worker.rest(|| wait_for(&mut descriptors));
             let ended = descriptors
@@ -363,7 +366,9 @@ fn define_the_last() {
 /// Records the last samples, and defines what they and the functions need.
 fn complete(service: &Service, progress: &mut Progress) {
     take_samples(service, progress, &[]);
-    progress.sampling = None;
+    if let Some(sampling) = progress.sampling.take() {
+        sampling.end(service.recorder);
+    }
     define_all_of(service, progress);
 }
 

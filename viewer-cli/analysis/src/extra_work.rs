@@ -30,8 +30,8 @@ pub(crate) struct Work<'a> {
 
 /// A place in which a cause worked longer than those that waited for it.
 pub(crate) struct Place {
-    /// Its call path. `None` for a function that samples have shown.
-    pub(crate) path: Option<u32>,
+    /// How many of the names, the innermost ones, distinguish it from other places that end with the same name.
+    pub(crate) distinct: usize,
     /// Names of regions and functions, from the outermost on.
     pub(crate) names: Vec<String>,
     pub(crate) line: Option<SampledLine>,
@@ -72,17 +72,19 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Returns the places of a cause's extra work, `extra` by call path, the largest first. `period_ns` is that of its samples.
+    /// Returns the places of a cause's extra work, `extra` by call path, the largest first. `period_ns` is that of its samples, `most_callers`
+    /// the largest number of names that distinguish a place.
     pub(crate) fn places(
         &self,
         unit: u32,
         extra: &FxHashMap<u32, i64>,
         period_ns: i64,
+        most_callers: usize,
     ) -> Vec<Place> {
         let (mut rest, sampled) = sampled_work(self.definitions, self.paths, extra);
         let mut places = Vec::new();
         for work in sampled {
-            match self.function(unit, &work, period_ns) {
+            match self.function(unit, &work, period_ns, most_callers) {
                 Some(place) => places.push(place),
                 None => *rest.entry(work.around).or_default() += work.ns,
             }
@@ -90,7 +92,7 @@ impl<'a> Work<'a> {
         let names = |path| self.paths.names(path, self.definitions);
         places.extend(rest.into_iter().map(|(path, cost_ns)| {
             Place {
-                path: Some(path),
+                distinct: self.paths.distinct(path, most_callers),
                 names: names(path),
                 line: None,
                 cost_ns,
@@ -110,7 +112,13 @@ impl<'a> Work<'a> {
 
     /// Returns the place of a function that samples have shown. `None` if the difference to the peers is within the errors of the samples:
     /// the variance of a sum of n samples is that of a Poisson process, n periods squared.
-    fn function(&self, unit: u32, work: &SampledWork, period_ns: i64) -> Option<Place> {
+    fn function(
+        &self,
+        unit: u32,
+        work: &SampledWork,
+        period_ns: i64,
+        most_callers: usize,
+    ) -> Option<Place> {
         let of = self.compare(unit, work.paths(self.definitions, self.paths))?;
         let more_ns = of.more_ns();
         let peers = of.others_ns.len().max(1) as f64;
@@ -119,7 +127,7 @@ impl<'a> Work<'a> {
         let is_known = more_ns > 0 && more_ns as f64 > error_ns;
         let file = self.definitions.string(work.file);
         is_known.then(|| Place {
-            path: None,
+            distinct: work.distinct(self.definitions, self.paths, most_callers),
             names: work.names(self.definitions, self.paths),
             line: (work.line != 0).then(|| SampledLine {
                 file: file.to_owned(),

@@ -736,14 +736,12 @@ fn cause_rows(
         let part = |cost_ns: i64| i128::from(cost_ns) * most_ns / extra_ns.max(1);
         let process = sums.process(*unit);
         let period_ns = sampling_period_ns(definitions, process);
-        let places = work.places(*unit, &of.extra, period_ns.unwrap_or(0));
         let is_large = share(cost_ns) >= LEAST_SHARE;
+        let most_callers = if is_large { MOST_CALLERS } else { 1 };
+        let places = work.places(*unit, &of.extra, period_ns.unwrap_or(0), most_callers);
         let is_like_peers = places.first().is_some_and(|place| !place.is_longer);
         let extra = places.into_iter().map(|place| ExtraWork {
-            distinct: match place.path {
-                Some(path) if is_large => times.paths.distinct(path, MOST_CALLERS),
-                _ => 1,
-            },
+            distinct: place.distinct,
             path: place.names,
             cost_ns: part(place.cost_ns) as i64,
             line: place.line,

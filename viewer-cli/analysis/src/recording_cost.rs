@@ -66,6 +66,14 @@ fn costs_of(definitions: &Definitions) -> FxHashMap<ProcessId, EventCost> {
     costs
 }
 
+/// Returns the processor time in which samples were recorded, nanoseconds, by process.
+fn sampling_times(definitions: &Definitions) -> FxHashMap<ProcessId, f64> {
+    let properties = definitions.properties.iter();
+    let of = properties.filter(|of| definitions.string(of.key) == property::SAMPLING_TIME);
+    let of = of.filter_map(|of| Some((of.process, definitions.string(of.value).parse().ok()?)));
+    of.collect()
+}
+
 /// Returns what recording a call, its enter and its leave, cost its thread, nanoseconds: the most that a recording says. `None` if none
 /// says anything.
 pub fn call_cost_ns(definitions: &Definitions) -> Option<f64> {
@@ -134,15 +142,23 @@ impl CostSums {
             let of_location = spent.entry(location).or_insert(([0.0; 2], process));
             for row in totals.rows.iter().filter(|row| row.raised != 0) {
                 let of_type = definitions.event_types.get(&row.event_type);
-                let is_call =
-                    of_type.is_some_and(|of| matches!(of.role, Role::Enter | Role::Leave));
-                let each = if is_call { cost.call_ns } else { cost.other_ns };
+                let each = match of_type.map(|of| of.role) {
+                    Some(Role::Enter | Role::Leave) => cost.call_ns,
+                    // Another thread records them.
+                    Some(Role::Sample) => [0.0; 2],
+                    _ => cost.other_ns,
+                };
                 for (sum, ns) in of_location.0.iter_mut().zip(each) {
                     *sum += ns * row.raised as f64;
                 }
             }
         }
-        for (ns, process) in spent.into_values().filter(|(ns, _)| ns[0] > 0.0) {
+        let reading_ns = sampling_times(definitions);
+        for (mut ns, process) in spent.into_values() {
+            ns[1] += reading_ns.get(&process).copied().unwrap_or(0.0);
+            if ns[1] <= 0.0 {
+                continue;
+            }
             let host = &definitions.processes[&process].host;
             let host = definitions.string(*host).to_owned();
             sums.hosts.entry(host).or_default().0 += 1;
@@ -155,7 +171,7 @@ impl CostSums {
     }
 
     fn add_worst(&mut self, ns: [f64; 2], error: f64) {
-        if ns[0] > self.worst_ns[0] {
+        if ns > self.worst_ns {
             (self.worst_ns, self.error) = (ns, error);
         }
     }

@@ -167,6 +167,29 @@ impl SampledWork {
         })
     }
 
+    /// Returns how many of the functions, the innermost ones, distinguish this path from others to the same function; at most `most`.
+    pub(crate) fn distinct(
+        &self,
+        definitions: &Definitions,
+        paths: &CallPaths,
+        most: usize,
+    ) -> usize {
+        let mut distinct = 1;
+        for (around, sample) in paths.samples().filter_map(|path| paths.sample(path)) {
+            let calls = calls_of(definitions, paths, around, sample);
+            let functions: Vec<RegionId> = calls.iter().map(|call| call.0).collect();
+            for end in 1..=functions.len() {
+                let other = &functions[..end];
+                let pairs = other.iter().rev().zip(self.functions.iter().rev());
+                let common = pairs.take_while(|(one, other)| one == other).count();
+                if common > 0 && other != self.functions {
+                    distinct = distinct.max(common + 1);
+                }
+            }
+        }
+        distinct.min(most).min(self.functions.len())
+    }
+
     /// Returns the names of the regions and functions, from the outermost on.
     pub(crate) fn names(&self, definitions: &Definitions, paths: &CallPaths) -> Vec<String> {
         let mut names = paths.names(self.around, definitions);
@@ -260,6 +283,12 @@ mod tests {
         assert_eq!((most.line, most.ns), (61, 90));
         assert_eq!(rest[&CallPaths::OUTSIDE], 10);
         assert_eq!(most.paths(&d, &paths).count(), 3);
+        assert_eq!(most.distinct(&d, &paths, 3), 1);
+        let other = SampledWork {
+            functions: vec![RegionId::new(3), RegionId::new(1)],
+            ..most.clone()
+        };
+        assert_eq!(other.distinct(&d, &paths, 3), 2);
     }
 
     #[test]

@@ -145,6 +145,13 @@ impl Files {
         file.loaded.range.contains(&address).then_some(file)
     }
 
+    /// Returns whether an address in memory is in the file that this code is in.
+    pub(super) fn is_own(&self, address: u64) -> bool {
+        let own = bases as fn(u64) -> BaseAddresses as usize;
+        let file = self.file_at(address);
+        file.is_some_and(|file| file.loaded.range.contains(&own))
+    }
+
     /// Returns which file an address in memory is in, and its address in that file.
     pub(super) fn place_of(&self, address: u64) -> Option<(ModuleId, u64)> {
         let file = self.file_at(address)?;

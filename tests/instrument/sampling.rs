@@ -1,0 +1,232 @@
+//! Samples of call paths, of a program that measures its functions itself, and that does what a sampler must not disturb.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::{ROOT, output, run, text_of, trace_cli};
+
+/// The program and two libraries, compiled without instrumentation.
+struct Sampled {
+    scratch: tempfile::TempDir,
+}
+
+impl Sampled {
+    fn new() -> Self {
+        let sampled = Self {
+            scratch: tempfile::tempdir().expect("a directory"),
+        };
+        let source = Path::new(ROOT).join("tests/instrument/sampled.c");
+        let mut compiler = Command::new("cc");
+        compiler.args([
+            "-O2",
+            "-g",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-fomit-frame-pointer",
+        ]);
+        compiler.arg(source).arg("-o").arg(sampled.path("sampled"));
+        output(compiler.args(["-ldl", "-pthread"]));
+        for name in ["libone.so", "libtwo.so"] {
+            let code = "int of_library(int n) { volatile double s = 0; for (int i = 1; i < n; i++) s += 1.0 / i; return s > 0; }";
+            let source = sampled.path("library.c");
+            std::fs::write(&source, code).unwrap();
+            let mut compiler = Command::new("cc");
+            compiler.args(["-O2", "-g", "-shared", "-fPIC"]).arg(source);
+            output(compiler.arg("-o").arg(sampled.path(name)));
+        }
+        sampled
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.scratch.path().join(name)
+    }
+
+    fn plain(&self, mode: &str) -> Output {
+        let mut program = Command::new(self.path("sampled"));
+        run(program
+            .args(mode.split(' '))
+            .current_dir(self.scratch.path()))
+    }
+
+    /// Records the program with these options, in front of the program what `before` says.
+    fn record(&self, before: &[&str], mode: &str) -> Output {
+        let mut record = trace_cli();
+        record.args(["record", "--sample", "-q", "--overwrite", "-o", "run", "--"]);
+        record
+            .args(before)
+            .arg(self.path("sampled"))
+            .args(mode.split(' '));
+        run(record.current_dir(self.scratch.path()))
+    }
+
+    fn ask(&self, arguments: &[&str]) -> String {
+        let mut ask = trace_cli();
+        ask.arg(arguments[0]).arg("run").args(&arguments[1..]);
+        output(ask.current_dir(self.scratch.path()))
+    }
+
+    /// Returns the call paths as `--folded` has them, without the thread, and their nanoseconds.
+    fn folded(&self) -> Vec<(Vec<String>, u64)> {
+        let folded = self.ask(&["samples", "--folded"]);
+        let lines = folded.lines().map(|line| {
+            let (path, ns) = line.rsplit_once(' ').expect("a number");
+            let calls = path.split(';').skip(2).map(str::to_owned).collect();
+            (calls, ns.parse().expect("a number"))
+        });
+        lines.collect()
+    }
+}
+
+/// Shares of three functions of which the program knows the processor time: each within three standard deviations and what
+/// reading the clocks takes.
+#[test]
+fn shares_of_functions_are_those_that_the_program_measures() {
+    let sampled = Sampled::new();
+    let recorded = sampled.record(&[], "shares 6000");
+    let said = text_of(&recorded.stdout);
+    let words: Vec<&str> = said.split_whitespace().collect();
+    let rows: Value = serde_json::from_str(&sampled.ask(&["samples", "--json"])).unwrap();
+    let rows = rows["rows"].as_array().expect("rows");
+    let total_s = |name: &str| {
+        let of = rows.iter().filter(|row| row["function"] == name);
+        of.map(|row| row["total_ns"].as_f64().unwrap() / 1e9)
+            .sum::<f64>()
+    };
+    for pair in words.chunks(2) {
+        let (name, truth): (&str, f64) = (pair[0], pair[1].parse().expect("seconds"));
+        let found = total_s(name);
+        let deviation = (truth * 1e-3).sqrt();
+        assert!(
+            (found - truth).abs() <= 3.0 * deviation + 0.02 * truth,
+            "{name}: {found} s, truly {truth} s"
+        );
+    }
+    // Inlined into its caller, and below a recursion that counts once.
+    assert!((total_s("middle") - total_s("holds")).abs() < 0.01 * total_s("holds"));
+    assert!((total_s("deeper") - total_s("large")).abs() < 0.01 * total_s("large"));
+    let known = [&["_start"][..], &["main"], &["shares"]].concat();
+    let whole = |path: &[String]| {
+        known
+            .iter()
+            .all(|name| path.iter().any(|call| call == name))
+    };
+    let folded = sampled.folded();
+    let all: u64 = folded.iter().map(|path| path.1).sum();
+    let from_start: u64 = folded
+        .iter()
+        .filter(|path| whole(&path.0))
+        .map(|path| path.1)
+        .sum();
+    assert!(
+        from_start as f64 > 0.97 * all as f64,
+        "{from_start} of {all} ns are below main"
+    );
+}
+
+/// Output and exit code are those of the program alone, whatever it does, and no path has a call that the program does not make.
+#[test]
+fn a_sampled_program_does_what_it_does_alone_and_no_call_is_invented() {
+    let sampled = Sampled::new();
+    // Function, and which callers it may have within the program, its direct one first.
+    let callers: &[(&str, &[&str])] = &[
+        ("small", &["shares", "handler"]),
+        ("holds", &["shares"]),
+        ("deeper", &["deeper", "shares"]),
+        ("short_life", &["start_thread", "__clone3", "(unknown)"]),
+        ("jumps", &["jumps", "main"]),
+        ("children", &["main"]),
+        ("signals", &["main"]),
+        ("untabled", &["(unknown)"]),
+        ("of_library", &["main"]),
+    ];
+    for mode in [
+        "threads 800",
+        "long-threads",
+        "children",
+        "jumps",
+        "signals",
+        "contexts",
+        "untabled",
+        "exit 7",
+        "libraries 40 ./libone.so ./libtwo.so",
+    ] {
+        let (plain, recorded) = (sampled.plain(mode), sampled.record(&[], mode));
+        assert_eq!(text_of(&recorded.stdout), text_of(&plain.stdout), "{mode}");
+        assert_eq!(
+            recorded.status,
+            plain.status,
+            "{mode}: {}",
+            text_of(&recorded.stderr)
+        );
+        for (path, _) in sampled.folded() {
+            for pair in path.windows(2) {
+                let known = callers.iter().find(|(function, _)| *function == pair[1]);
+                let is_known = known.is_none_or(|(_, callers)| callers.contains(&pair[0].as_str()));
+                assert!(
+                    is_known,
+                    "{mode}: {} does not call {}: {path:?}",
+                    pair[0], pair[1]
+                );
+            }
+        }
+    }
+}
+
+/// Samples of a thread are at the location at which its other events are, and all threads that live for some time have some.
+#[test]
+fn threads_are_sampled_at_their_locations() {
+    let sampled = Sampled::new();
+    sampled.record(&[], "long-threads");
+    let csv = sampled.ask(&["samples", "--by", "function,location", "--csv"]);
+    let of_large = csv
+        .lines()
+        .filter(|line| line.contains(",large,") || line.starts_with("large,"));
+    assert!(of_large.count() >= 4, "{csv}");
+    let info: Value = serde_json::from_str(&sampled.ask(&["info", "--json"])).unwrap();
+    assert!(info["locations"].as_u64() <= Some(9), "{info}");
+    assert!(
+        sampled
+            .ask(&["info"])
+            .contains("sampling = perf-event 1000000")
+    );
+}
+
+/// Where the system refuses it, the program runs, and the recording and the answer say why there are no samples.
+#[test]
+fn what_the_system_refuses_is_said() {
+    let sampled = Sampled::new();
+    let strace = [
+        "strace",
+        "-f",
+        "-qq",
+        "-e",
+        "trace=perf_event_open",
+        "-e",
+        "inject=perf_event_open:error=EACCES",
+        "-o",
+        "/dev/null",
+    ];
+    let recorded = sampled.record(&strace, "shares 10");
+    assert!(recorded.status.success());
+    assert!(
+        text_of(&recorded.stderr)
+            .contains("no samples are taken: perf_event_open is not permitted"),
+        "{}",
+        text_of(&recorded.stderr)
+    );
+    let mut ask = trace_cli();
+    let asked = run(ask
+        .args(["samples", "run"])
+        .current_dir(sampled.scratch.path()));
+    let said = text_of(&asked.stdout) + &text_of(&asked.stderr);
+    assert!(said.contains("perf_event_open is not permitted"), "{said}");
+    let wrong = run(trace_cli().args(["record", "--sample=1us", "--", "true"]));
+    assert!(
+        text_of(&wrong.stderr).contains("at least 100us"),
+        "{}",
+        text_of(&wrong.stderr)
+    );
+}
