@@ -96,6 +96,7 @@ typedef struct annals_clock { uint64_t bits; } annals_clock;
 /* A setting: the name of an environment variable, and a value for it. The variables, with their defaults:
  *   ANNALS_DIR           Directory for the recording (`annals-run`)
  *   ANNALS_FILTER        Rules for what is recorded, separated by semicolons, or `@FILE` (none)
+ *   ANNALS_SAMPLE        Sample the call paths of all threads, each once in this processor time, as `1ms` (none)
  *   ANNALS_BUFFER        Size of the buffer per process, as `16M` or `256K` (`16M`)
  *   ANNALS_PAGE          Size of one buffer page (1/64 of the buffer, between 4K and 64K)
  *   ANNALS_OVERFLOW      What happens when no page is free: `drop`, `block` or `overwrite` (`drop`; `overwrite` with triggers)

@@ -2,15 +2,18 @@
 
 use std::io::Write;
 
-use annals_analysis::{Grouping, RegionRow, TreeNode, call_tree, concerns, region_times};
-use annals_merger::{Calls, Reader, Window};
+use annals_analysis::{
+    Grouping, RegionRow, RegionTimes, SampleBy, SampleOptions, TreeNode, call_tree, concerns,
+    region_times,
+};
+use annals_merger::{Calls, Query, Reader, Window};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::{InputArguments, warn_of_damage};
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{Finding, RowsArguments};
-use crate::views::{region_sentence, rows_with_outside, unpaired_text};
+use crate::views::{region_sentence, rows_with_outside, sample_sentence, unpaired_text};
 
 /// Calls and times of every region, and the time outside of all.
 ///
@@ -121,6 +124,9 @@ pub fn run(arguments: &RegionsArguments, out: &mut dyn Write) -> anyhow::Result<
     } else if arguments.rows.csv {
         arguments.rows.put(out, &times.regions, screen)?;
     } else {
+        if let Some(of_samples) = sentence_of_samples(&times, &opened, &query, whole)? {
+            writeln!(out, "{of_samples}")?;
+        }
         writeln!(out, "{sentence}\n")?;
         arguments
             .rows
@@ -128,6 +134,28 @@ pub fn run(arguments: &RegionsArguments, out: &mut dyn Write) -> anyhow::Result<
         out.write_all(unpaired_text(&times.regions).as_bytes())?;
     }
     Ok(Finding::loss(outcome.has_skipped_now))
+}
+
+/// Returns what samples say of functions, where no function is recorded. `None` if one is, or there are no samples.
+fn sentence_of_samples(
+    times: &RegionTimes,
+    opened: &Reader,
+    query: &Query,
+    whole: &str,
+) -> anyhow::Result<Option<String>> {
+    let is_function = |row: &RegionRow| !row.name.starts_with("MPI_");
+    if query.is_by_region() || times.regions.iter().any(is_function) {
+        return Ok(None);
+    }
+    let options = SampleOptions {
+        outside_mpi: true,
+        in_order: false,
+    };
+    let samples = annals_analysis::samples(opened, query, options)?;
+    Ok(samples.map(|(samples, _)| {
+        let rows = samples.rows(SampleBy::Function, Grouping::None);
+        sample_sentence(&rows, &samples.summary, &format!("{whole} outside of MPI"))
+    }))
 }
 
 /// A place in the call tree.

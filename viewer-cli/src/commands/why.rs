@@ -17,8 +17,9 @@ use crate::output::{Finding, RowsArguments, UsageError};
 use crate::table::safe;
 use crate::time;
 use crate::views::{
-    INCOMPLETE_DEFINITIONS, Scaling, bad_end_sentence, capital, mpi_note, other_mpi_row,
-    part_words, phase_notes, phase_rows, recording_cost_words, shell_word, why_sentence, why_text,
+    INCOMPLETE_DEFINITIONS, Scaling, bad_end_sentence, capital, main_causes, mpi_note,
+    other_mpi_row, part_words, phase_notes, phase_rows, recording_cost_words, shell_word,
+    why_sentence, why_text,
 };
 
 /// Why a parallel run is slow: its efficiencies, and which rank makes others wait, where.
@@ -257,10 +258,25 @@ impl WhyArguments {
     }
 }
 
+/// Returns the command that records again so that functions are named, where neither functions nor samples show what the first cause did.
+fn sampling_command(lost: &LostTime) -> String {
+    let shows_nothing = main_causes(lost).next().is_some_and(|cause| {
+        let first = cause.extra.first();
+        !cause.is_sampled && first.is_some_and(|extra| extra.path.is_empty())
+    });
+    match shows_nothing {
+        true => "\nWith samples, it names the function and the line; the program is not compiled anew:\n  \
+                 trace-cli record --sample -- COMMAND\n"
+            .to_owned(),
+        false => String::new(),
+    }
+}
+
 /// Returns commands that show more of what is lost.
 fn next_commands(arguments: &WhyArguments, lost: &LostTime) -> String {
+    let again = sampling_command(lost);
     let Some(worst) = lost.worst.first() else {
-        return String::new();
+        return again;
     };
     let input = arguments.input.input.display().to_string();
     let input = shell_word(&input);
@@ -270,7 +286,7 @@ fn next_commands(arguments: &WhyArguments, lost: &LostTime) -> String {
     format!(
         "\nThe longest single wait, {} of rank {}:\n  trace-cli timeline {input} --from {}s --to {}s\n\
          Waits by call path, times by rank, what decides how long the run takes:\n  \
-         trace-cli why {input} --by region\n  trace-cli why {input} --by rank\n  trace-cli why {input} --by path\n",
+         trace-cli why {input} --by region\n  trace-cli why {input} --by rank\n  trace-cli why {input} --by path\n{again}",
         time::duration(worst.wait_ns),
         worst.rank,
         time::moment(from_ns),
