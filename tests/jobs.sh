@@ -36,7 +36,7 @@ job() {
         plain) srun=(srun -n 4 "../plain") ;;
     esac
     record=(trace-cli record -o run --)
-    # Without functions, samples show where time went.
+    # Without functions, samples show where its time is.
     [ "$how" != plain ] || record=(trace-cli record --sample -o run --)
     if [ "$place" = before ]; then
         set -- "${record[@]}" "${srun[@]}"

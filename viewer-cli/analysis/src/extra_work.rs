@@ -139,7 +139,7 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// Compares the work of a cause in some paths with that of its peers. `None` if nobody worked there.
+    /// Compares the work of a cause in some paths with that of its peers. `None` if there was no work.
     fn compare(&self, unit: u32, paths: impl Iterator<Item = u32>) -> Option<Comparison> {
         let mut by_unit: FxHashMap<u32, (i64, f64)> = FxHashMap::default();
         for (unit, work) in paths.filter_map(|path| self.by_path.get(&path)).flatten() {

@@ -15,6 +15,7 @@ mod operations;
 mod orphans;
 mod phases;
 mod protocols;
+mod sampled;
 mod sends;
 mod synchronisation_events;
 mod teams;
@@ -22,7 +23,7 @@ mod threads;
 
 use std::sync::{Arc, Mutex};
 
-use annals_format::{CallPathId, Definitions, OrderedChunk, ProcessId, Reference, RegionId, Role};
+use annals_format::{Definitions, OrderedChunk, ProcessId, Reference, RegionId, Role};
 use annals_merger::{
     Analysis, CallAround, Close, Frame, MessageCounts, MessageEvents, MessageExtractor, Pass,
     Query, ReadSummary, Reader, Result, SliceLength, Window,
@@ -416,15 +417,6 @@ struct SliceLocation {
     orphans: Orphans,
 }
 
-impl SliceLocation {
-    fn add_work(&mut self, path: u32, work_ns: i64) {
-        match self.work.iter_mut().rev().find(|work| work.0 == path) {
-            Some(work) => work.1 += work_ns,
-            None => self.work.push((path, work_ns)),
-        }
-    }
-}
-
 /// The communicating calls of a slice.
 struct SliceState<'a, V> {
     shared: &'a Shared<'a>,
@@ -480,22 +472,6 @@ impl<V: WaitObserver> SliceState<'_, V> {
         of.last_ns = Some(time_ns);
         of.sampled_ns = 0;
         self.see(location, time_ns);
-    }
-
-    /// Takes note of a sample: what the thread has done since the one before was in its path.
-    fn sample(&mut self, location: usize, frames: &[Frame], sample: CallPathId, at: (i64, i64)) {
-        let (time_ns, ran_ns) = at;
-        let of = &mut self.locations[location];
-        let since_ns = of.last_ns.map_or(ran_ns, |last_ns| time_ns - last_ns);
-        of.last_ns = Some(time_ns);
-        let work_ns = ran_ns.min(since_ns);
-        if of.open.is_some() || work_ns <= 0 {
-            return;
-        }
-        let around = frames.last().map_or(CallPaths::OUTSIDE, |frame| frame.tag);
-        let path = self.paths.sampled(around, sample);
-        of.sampled_ns += work_ns;
-        of.add_work(path, work_ns);
     }
 
     fn see(&mut self, location: usize, time_ns: i64) {

@@ -72,15 +72,20 @@ impl TableKind {
 
     /// Returns whether each row is of one rank, and follows from what that rank recorded.
     pub const fn is_by_rank(self) -> bool {
-        matches!(
-            self,
+        match self {
             Self::Events
-                | Self::Calls
-                | Self::Regions
-                | Self::Metrics
-                | Self::Drops
-                | Self::Samples
-        )
+            | Self::Calls
+            | Self::Regions
+            | Self::Metrics
+            | Self::Drops
+            | Self::Samples => true,
+            Self::Messages
+            | Self::Collectives
+            | Self::WaitStates
+            | Self::CriticalPath
+            | Self::Efficiency
+            | Self::Locations => false,
+        }
     }
 
     /// Describes its rows in a few words.

@@ -64,7 +64,7 @@ impl Preemption {
 /// What a ring has.
 pub(super) enum Entry<'a> {
     Sample(Sample<'a>),
-    /// So many samples found no room.
+    /// Number of samples that found no room.
     Lost(u64),
     /// The thread has created another one.
     NewThread,

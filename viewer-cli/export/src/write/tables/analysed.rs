@@ -174,9 +174,12 @@ pub(crate) fn each_row<'w>(
             let locations = LocationRow::all(reader, query)?;
             put_all(shared, write, locations)?;
         }
-        _ => {
+        TableKind::Regions => {
             let (times, _) = region_times(reader, query, Grouping::Location)?;
             put_all(shared, write, times.regions)?;
+        }
+        TableKind::Events | TableKind::Calls | TableKind::Metrics | TableKind::Drops => {
+            unreachable!("{} is no table of an analysis", table.kind.name())
         }
     }
     Ok(None)
