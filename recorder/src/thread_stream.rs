@@ -36,7 +36,8 @@ impl Recorder {
     }
 
     /// Opens a stream of a source at the location of a thread of this process, which `name` is the name of. Events may have ticks from
-    /// `tick` on. Returns `None` if there is no such source, or no stream is free.
+    /// `tick` on. Returns `None` if there is no such source, or half of all streams are in use: the others are for what threads raise
+    /// themselves.
     pub fn open_thread_stream(
         &self,
         source: SourceId,
@@ -46,6 +47,13 @@ impl Recorder {
     ) -> Option<ThreadStream> {
         let shared = Arc::clone(self.shared());
         let state = shared.source(source)?;
+        let (in_use, all) = (
+            shared.streams.in_use().count(),
+            shared.memory.division().slot_count,
+        );
+        if 2 * in_use >= all {
+            return None;
+        }
         let stream = shared.streams.claim()?;
         let locations = &shared.thread_locations;
         let new = || location_of(&shared, thread).unwrap_or_else(|| shared.next_location_id());

@@ -147,6 +147,7 @@ fn a_machine_that_can_record_has_no_problem_and_nothing_is_left_behind() {
         "limits",
         "memory",
         "library",
+        "sampling",
         "environment",
         "exit-status",
         "ptrace",

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -136,6 +137,16 @@ static void signals(void) {
     printf("%d interrupted, %d handled, %d waiting\n", interrupted, (int)handled, waiting);
 }
 
+/* As daemons do: closes all descriptors, and has files of its own under these numbers. */
+static void descriptors(void) {
+    for (int number = 3; number < 256; number++) close(number);
+    int first = dup(1), good = 0;
+    for (int i = 1; i < 64; i++) dup2(first, first + i);
+    large(30000000);
+    for (int i = 0; i < 64; i++) good += fcntl(first + i, F_GETFD) >= 0;
+    printf("%d descriptors\n", good);
+}
+
 static ucontext_t main_context, other_context;
 
 static void on_other_stack(void) { large(20000000); }
@@ -173,6 +184,8 @@ int main(int count, char **arguments) {
         printf("%d jumps\n", jumped);
     } else if (!strcmp(mode, "signals")) {
         signals();
+    } else if (!strcmp(mode, "descriptors")) {
+        descriptors();
     } else if (!strcmp(mode, "contexts")) {
         static char stack[1 << 16];
         getcontext(&other_context);

@@ -1,11 +1,12 @@
 //! Samples of call paths, of a program that measures its functions itself, and that does what a sampler must not disturb.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::{ROOT, output, run, text_of, trace_cli};
+use crate::{ROOT, output, prefix, run, text_of, trace_cli};
 
 /// The program and two libraries, compiled without instrumentation.
 struct Sampled {
@@ -175,6 +176,15 @@ fn a_sampled_program_does_what_it_does_alone_and_no_call_is_invented() {
     }
 }
 
+/// A program that closes all descriptors keeps those that it opens after that.
+#[test]
+fn the_programs_descriptors_are_its_own() {
+    let sampled = Sampled::new();
+    let recorded = sampled.record(&[], "descriptors");
+    assert_eq!(text_of(&recorded.stdout), "64 descriptors\n");
+    assert_eq!(recorded.status.signal(), None);
+}
+
 /// Samples of a thread are at the location at which its other events are, and all threads that live for some time have some.
 #[test]
 fn threads_are_sampled_at_their_locations() {
@@ -223,6 +233,28 @@ fn what_the_system_refuses_is_said() {
         .current_dir(sampled.scratch.path()));
     let said = text_of(&asked.stdout) + &text_of(&asked.stderr);
     assert!(said.contains("perf_event_open is not permitted"), "{said}");
+    let doctor = |before: &[&str]| -> Value {
+        let words = [before, &["trace-cli", "doctor", "--json"]].concat();
+        let mut doctor = Command::new(words[0]);
+        doctor.args(&words[1..]).current_dir(sampled.scratch.path());
+        let path = std::env::var("PATH").unwrap_or_default();
+        doctor.env("PATH", format!("{}:{path}", prefix().join("bin").display()));
+        let report: Value = serde_json::from_str(&text_of(&run(&mut doctor).stdout)).unwrap();
+        let checks = report["checks"].as_array().expect("checks").clone();
+        let of = checks
+            .into_iter()
+            .find(|check| check["check"] == "sampling");
+        of.expect("a check of sampling")
+    };
+    assert_eq!(doctor(&["env"])["status"], "ok");
+    let refused = doctor(&strace);
+    assert_eq!(refused["status"], "note", "{refused}");
+    assert!(
+        refused["says"]
+            .as_str()
+            .is_some_and(|says| says.contains("not permitted")),
+        "{refused}"
+    );
     let wrong = run(trace_cli().args(["record", "--sample=1us", "--", "true"]));
     assert!(
         text_of(&wrong.stderr).contains("at least 100us"),

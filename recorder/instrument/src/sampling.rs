@@ -27,6 +27,9 @@ pub(crate) use self::unwind::Files;
 /// How long a thread that was started is not sampled at most, and how old a sample becomes before it is in the recording.
 pub(crate) const PERIOD: Duration = Duration::from_millis(20);
 
+/// How long rings are left alone at least: a descriptor that the program has taken may be ready all the time.
+pub(crate) const LEAST_PERIOD: Duration = Duration::from_micros(500);
+
 /// Names of the recorder's threads begin so.
 const OWN_NAMES: &[u8] = b"annals-";
 
@@ -42,8 +45,8 @@ pub(crate) struct Sampling {
     pub(crate) files: Files,
     paths: HashMap<(Option<CallPathId>, CodePlace), CallPathId>,
     addresses: Vec<u64>,
-    /// Whether a refusal was said.
-    has_said: bool,
+    /// Whether it is noted that a thread is not sampled.
+    has_missed: bool,
     /// The thread that empties the rings.
     reader: u32,
 }
@@ -94,7 +97,7 @@ impl Sampling {
             files: Files::new(),
             paths: HashMap::new(),
             addresses: Vec::new(),
-            has_said: false,
+            has_missed: false,
             reader: 0,
         };
         sampling.attach_all(recorder, true);
@@ -103,12 +106,14 @@ impl Sampling {
 
     /// Returns the descriptors to wait for.
     pub(crate) fn descriptors(&self) -> Vec<libc::pollfd> {
-        let descriptors = self.threads.values().map(|thread| libc::pollfd {
-            fd: thread.ring.descriptor(),
+        let rings = self.threads.values().map(|thread| &thread.ring);
+        let descriptors = rings.filter_map(Ring::descriptor);
+        let of = descriptors.map(|descriptor| libc::pollfd {
+            fd: descriptor,
             events: libc::POLLIN,
             revents: 0,
         });
-        descriptors.collect()
+        of.collect()
     }
 
     /// Records what is in the rings. Then begins to sample new threads, and ends with those whose descriptor is among `ended`. `refresh` is
@@ -125,7 +130,11 @@ impl Sampling {
                 Entry::NewThread => is_new_thread = true,
             });
         }
-        threads.retain(|_, thread| !ended.contains(&thread.ring.descriptor()));
+        let has_ended = |thread: &Thread| {
+            let descriptor = thread.ring.descriptor();
+            descriptor.is_some_and(|descriptor| ended.contains(&descriptor))
+        };
+        threads.retain(|_, thread| !has_ended(thread));
         self.threads = threads;
         if is_new_thread {
             self.attach_all(recorder, false);
@@ -220,6 +229,14 @@ impl Sampling {
         }
     }
 
+    /// Notes that a thread is not sampled, if it is the first one.
+    fn miss(&mut self, recorder: &Recorder, thread: u32, why: &str) {
+        if !std::mem::replace(&mut self.has_missed, true) {
+            let why = format!("thread {thread} and maybe others: {why}");
+            let _ = recorder.add_property(property::NOT_SAMPLED, &why);
+        }
+    }
+
     /// Returns whether the thread is sampled now.
     fn attach(&mut self, recorder: &Recorder, thread: u32, is_first: bool) -> bool {
         let name = std::fs::read(format!("/proc/self/task/{thread}/comm")).unwrap_or_default();
@@ -233,11 +250,7 @@ impl Sampling {
             // It has ended.
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return false,
             Err(error) => {
-                if !self.has_said {
-                    self.has_said = true;
-                    let why = format!("thread {thread} and maybe others: {}", explain(&error));
-                    let _ = recorder.add_property(property::NOT_SAMPLED, &why);
-                }
+                self.miss(recorder, thread, &explain(&error));
                 return false;
             }
         };
@@ -247,7 +260,8 @@ impl Sampling {
         };
         let stream = recorder.open_thread_stream(self.source, thread, name, now_ns);
         let Some(stream) = stream else {
-            recorder.report_dropped(self.source, self.event_type.id(), missed);
+            let why = "the buffer has no room for another stream: give `record` a larger --buffer";
+            self.miss(recorder, thread, why);
             return false;
         };
         if missed != 0 {

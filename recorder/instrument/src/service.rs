@@ -204,7 +204,10 @@ fn begin_sampling(service: &'static Service, period: Duration) -> Result<(), Str
             sampling.be_reader();
         }
         while recorder.raiser().state().is_ok() {
-            worker.rest(|| wait_for(&mut descriptors));
+            worker.rest(|| {
+                annals_recorder::pause(sampling::LEAST_PERIOD);
+                wait_for(&mut descriptors);
+            });
             let ended = descriptors
                 .iter()
                 .filter(|one| one.revents & libc::POLLHUP != 0);

@@ -1,6 +1,8 @@
 //! Samples that the kernel takes of a thread (perf_event_open(2)), in a ring of memory that it shares with this process.
+#![expect(unsafe_code, reason = "the system is asked whose a descriptor is")]
 
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, RawFd};
 
 use perf_event::events::Software;
@@ -35,7 +37,10 @@ const ABI_64: u64 = 2;
 
 /// The ring of one thread.
 pub(super) struct Ring {
-    sampler: Sampler,
+    sampler: ManuallyDrop<Sampler>,
+    /// The system's number of what is sampled: programs that close all descriptors there are, as daemons do, get the same numbers again for
+    /// files of theirs.
+    id: Option<u64>,
     period_ns: u64,
     /// Processor time of the thread at the last sample. `None` after a loss.
     last_ns: Option<u64>,
@@ -129,7 +134,8 @@ impl Ring {
             match counter.sampled(bytes) {
                 Ok(sampler) => {
                     return Ok(Self {
-                        sampler,
+                        id: id_of(sampler.as_raw_fd()),
+                        sampler: ManuallyDrop::new(sampler),
                         period_ns,
                         last_ns: None,
                         preemption: Preemption::default(),
@@ -145,9 +151,11 @@ impl Ring {
         ))
     }
 
-    /// Returns the descriptor that becomes readable when half of the ring is full, and hangs up when the thread has ended.
-    pub(super) fn descriptor(&self) -> RawFd {
-        self.sampler.as_raw_fd()
+    /// Returns the descriptor that becomes readable when half of the ring is full, and hangs up when the thread has ended. `None` if
+    /// the program has closed it: the ring is filled all the same.
+    pub(super) fn descriptor(&self) -> Option<RawFd> {
+        let descriptor = self.sampler.as_raw_fd();
+        (self.id.is_some() && id_of(descriptor) == self.id).then_some(descriptor)
     }
 
     /// Calls this with each entry, and takes them out of the ring.
@@ -157,6 +165,7 @@ impl Ring {
             period_ns,
             last_ns,
             preemption,
+            ..
         } = self;
         while let Some(found) = sampler.next_record() {
             let bytes = found.to_contiguous();
@@ -185,6 +194,26 @@ impl Ring {
             }
         }
     }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // A descriptor that is the program's by now stays open, and the ring in memory.
+        if self.descriptor().is_some() {
+            // SAFETY: it is not used any more.
+            unsafe { ManuallyDrop::drop(&mut self.sampler) };
+        }
+    }
+}
+
+/// Returns the system's number of what a descriptor samples. `None` for other descriptors.
+fn id_of(descriptor: RawFd) -> Option<u64> {
+    // `_IOR('$', 7, __u64 *)` of `linux/perf_event.h`.
+    const PERF_EVENT_IOC_ID: libc::Ioctl = 0x8008_2407u32 as libc::Ioctl;
+    let mut id = 0_u64;
+    // SAFETY: `id` is valid to write to; other descriptors refuse the request.
+    let code = unsafe { libc::ioctl(descriptor, PERF_EVENT_IOC_ID, &raw mut id) };
+    (code == 0).then_some(id)
 }
 
 /// Native words.
