@@ -256,7 +256,7 @@ static void bad_definitions(annals_recorder recorder)
     elements[0].unit = "m";
     EXPECT(ERROR_DEFINITION, annals_add_event_type(recorder, &spec, &again));
     elements[0].unit = NULL;
-    elements[0].reference = 8;
+    elements[0].reference = 100;
     EXPECT(ERROR_DEFINITION, annals_add_event_type(recorder, &spec, &again));
     elements[0].reference = 0;
     elements[0].is_optional = 2;

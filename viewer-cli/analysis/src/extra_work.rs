@@ -40,6 +40,8 @@ pub(crate) struct Place {
     pub(crate) error_ns: i64,
     /// Whether the cause worked longer there than its peers, in all.
     pub(crate) is_longer: bool,
+    /// Whether samples show that it waited for other threads of its process, or that it did not run.
+    pub(crate) may_wait_for_threads: bool,
 }
 
 /// The work of a cause in some paths, and that of its peers, nanoseconds.
@@ -97,6 +99,7 @@ impl<'a> Work<'a> {
                 line: None,
                 cost_ns,
                 error_ns: 0,
+                may_wait_for_threads: period_ns != 0 && path == CallPaths::OUTSIDE,
                 is_longer: self
                     .compare(unit, [path].into_iter())
                     .is_none_or(|of| of.is_longer()),
@@ -136,6 +139,7 @@ impl<'a> Work<'a> {
             cost_ns: work.ns,
             error_ns: (error_ns / more_ns as f64 * work.ns as f64) as i64,
             is_longer: of.is_longer(),
+            may_wait_for_threads: work.waits_for_threads,
         })
     }
 

@@ -52,6 +52,7 @@ mod region_kinds;
 mod region_rows;
 mod region_statistics;
 mod row;
+mod sampled_threads;
 mod sampled_work;
 mod samples;
 mod short_calls;

@@ -20,6 +20,7 @@ use crate::lost_time_rows::{CauseRow, ExtraWork, RankTimes, WaitStateRow, WorstW
 use crate::mpi_coverage::MpiCoverage;
 use crate::oversubscription::Oversubscription;
 use crate::region_kinds::RegionKinds;
+use crate::sampled_threads::name_sampled_threads;
 use crate::sampled_work::sampling_period_ns;
 use crate::thread_work::{ThreadTimes, thread_times, work_of_others};
 use crate::wait_states::{
@@ -445,6 +446,7 @@ pub fn lost_time(
     lost.mpi = mpi;
     if !lost.causes.is_empty() {
         name_threads_work(&mut lost.causes, &work_of_others(reader, query)?);
+        name_sampled_threads(reader, query, &mut lost.causes)?;
     }
     if let Some(observer) = observer {
         lost.critical_path = Some(path_of(reader, query.window(), observer, &times)?);
@@ -746,6 +748,7 @@ fn cause_rows(
             cost_ns: part(place.cost_ns) as i64,
             line: place.line,
             sampling_error_ns: part(place.error_ns) as i64,
+            may_wait_for_threads: place.may_wait_for_threads,
         });
         let waiting = of.waiting.iter().map(|location| sums.process(*location));
         let waiting: FxHashSet<ProcessId> = waiting.collect();

@@ -165,6 +165,9 @@ pub struct ExtraWork {
     /// 0 for others.
     #[serde(skip_serializing_if = "is_zero")]
     pub sampling_error_ns: i64,
+    /// Whether the thread may only have waited for others of its process there.
+    #[serde(skip)]
+    pub(crate) may_wait_for_threads: bool,
 }
 
 /// A line of source code.

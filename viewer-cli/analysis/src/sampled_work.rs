@@ -5,7 +5,10 @@ use rustc_hash::FxHashMap;
 
 use crate::call_paths::CallPaths;
 
-/// Functions of these libraries are named by their caller in the program: starts of their files' names.
+/// In these libraries, a thread waits for others: starts of their files' names.
+const THREAD_LIBRARIES: [&str; 3] = ["libgomp", "libiomp", "libomp"];
+
+/// Functions of these libraries, too, are named by their caller in the program.
 const RUNTIME_LIBRARIES: [&str; 14] = [
     "ld-linux",
     "libc++",
@@ -38,6 +41,8 @@ pub(crate) struct SampledWork {
     pub(crate) line: u32,
     /// The work, nanoseconds, that was given for its paths.
     pub(crate) ns: i64,
+    /// Whether most of it is waiting for other threads of the process.
+    pub(crate) waits_for_threads: bool,
 }
 
 /// Finds, in each path around samples, the innermost function with more than half of the work of these samples: paths and nanoseconds.
@@ -96,7 +101,12 @@ fn most_of(
         functions.push(function);
         if is_of_program(definitions, function) {
             let (file, line) = main_line(&samples, depth);
+            let waiting = samples
+                .iter()
+                .filter(|(calls, _)| is_waiting(definitions, calls));
+            let waiting_ns: i64 = waiting.map(|sample| sample.1).sum();
             found = Some(SampledWork {
+                waits_for_threads: 2 * waiting_ns > ns,
                 around,
                 functions: functions.clone(),
                 file,
@@ -119,11 +129,29 @@ fn main_line(samples: &[(Vec<Call>, i64)], depth: usize) -> (StringId, u32) {
 }
 
 fn is_of_program(definitions: &Definitions, function: RegionId) -> bool {
+    is_module_of_program(file_of(definitions, function))
+}
+
+/// Returns the name of the executable or library that contains a function.
+fn file_of(definitions: &Definitions, function: RegionId) -> &str {
     let region = definitions.regions.get(&function);
-    let file = region.map_or("", |region| definitions.string(region.group));
-    !RUNTIME_LIBRARIES
-        .iter()
-        .any(|start| file.starts_with(start))
+    region.map_or("", |region| definitions.string(region.group))
+}
+
+/// Returns whether a file is the program's, and not of a language or of the system.
+pub(crate) fn is_module_of_program(file: &str) -> bool {
+    let mut others = RUNTIME_LIBRARIES.iter().chain(&THREAD_LIBRARIES);
+    !others.any(|start| file.starts_with(start))
+}
+
+/// Returns whether the last function of the program has called a library of threads.
+fn is_waiting(definitions: &Definitions, calls: &[Call]) -> bool {
+    let is_of_program = |call: &Call| is_of_program(definitions, call.0);
+    let last = calls.iter().rposition(is_of_program);
+    calls[last.map_or(0, |last| last + 1)..].iter().any(|call| {
+        let file = file_of(definitions, call.0);
+        THREAD_LIBRARIES.iter().any(|start| file.starts_with(start))
+    })
 }
 
 /// Returns the calls of a sample from the outermost on, without those that the path around it has already.

@@ -1,0 +1,134 @@
+//! Extra work of a rank whose communicating thread waited for others of its process: the function in which all of them together used more
+//! processor time than those of other ranks, by their samples.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use annals_merger::{Query, Reader, Result};
+
+use crate::lost_time_rows::{CauseRow, SampledLine};
+use crate::region_statistics::Grouping;
+use crate::sampled_work::is_module_of_program;
+use crate::samples::{SampleBy, SampleOptions, SampleRow, Samples, samples};
+
+/// A function: its name, and the file that contains it.
+type Function = (String, String);
+
+/// Names the function in causes whose extra work is in a place in which their thread may only have waited for others. Reads the samples
+/// only where there is such a cause.
+///
+/// # Errors
+/// If the storage fails.
+pub(crate) fn name_sampled_threads(
+    reader: &Reader,
+    query: &Query,
+    causes: &mut [CauseRow],
+) -> Result<()> {
+    let waits = |cause: &CauseRow| {
+        let first = cause.extra.first();
+        cause.is_sampled && first.is_some_and(|extra| extra.may_wait_for_threads)
+    };
+    if !causes.iter().any(waits) {
+        return Ok(());
+    }
+    let options = SampleOptions {
+        outside_mpi: true,
+        in_order: false,
+    };
+    let Some((samples, _)) = samples(reader, query, options)? else {
+        return Ok(());
+    };
+    let work = RankWork::of(&samples);
+    for cause in causes.iter_mut().filter(|cause| waits(cause)) {
+        // How late it was, in all.
+        let late_ns = cause.direct_ns / cause.waiting_ranks.max(1) as i64;
+        let found = work.function(cause.rank, late_ns);
+        if let (Some(found), Some(extra)) = (found, cause.extra.first_mut()) {
+            extra.path = vec![found.name];
+            extra.distinct = 1;
+            extra.line = found.line;
+            extra.sampling_error_ns = (found.error * extra.cost_ns as f64) as i64;
+        }
+    }
+    Ok(())
+}
+
+/// Processor time of all threads of ranks, by function and by its lines.
+struct RankWork {
+    ranks: BTreeSet<u32>,
+    period_ns: f64,
+    functions: BTreeMap<Function, BTreeMap<u32, SampleRow>>,
+    lines: Vec<SampleRow>,
+}
+
+/// A function in which a rank worked longer.
+struct Found {
+    name: String,
+    line: Option<SampledLine>,
+    /// By how much the time may differ because of samples, two standard deviations, as a share.
+    error: f64,
+}
+
+impl RankWork {
+    fn of(samples: &Samples<'_>) -> Self {
+        let mut functions: BTreeMap<Function, BTreeMap<u32, SampleRow>> = BTreeMap::new();
+        for row in samples.rows(SampleBy::Function, Grouping::Rank) {
+            if let (Some(name), Some(rank)) = (&row.names.function, row.rank)
+                && !row.names.module.is_empty()
+                && is_module_of_program(&row.names.module)
+            {
+                let key = (name.clone(), row.names.module.clone());
+                functions.entry(key).or_default().insert(rank, row);
+            }
+        }
+        let ways = &samples.summary.sampling;
+        let periods = ways.iter().filter_map(|way| way.period_ns);
+        Self {
+            ranks: ways
+                .iter()
+                .flat_map(|way| way.ranks.iter().copied())
+                .collect(),
+            period_ns: periods.max().unwrap_or(0) as f64,
+            functions,
+            lines: samples.rows(SampleBy::Line, Grouping::Rank),
+        }
+    }
+
+    /// Returns the innermost function in which a rank used more processor time than the mean of the others, by at least half of `late_ns` and by
+    /// more than twice the standard deviation of both.
+    fn function(&self, rank: u32, late_ns: i64) -> Option<Found> {
+        let others = self.ranks.len().saturating_sub(1).max(1) as f64;
+        let each = self.functions.iter().filter_map(|(function, by_rank)| {
+            let own = by_rank.get(&rank)?;
+            let own_ns = own.total.time_ns as f64;
+            let others_ns = by_rank.iter().filter(|(other, _)| **other != rank);
+            let mean_ns = others_ns
+                .map(|(_, row)| row.total.time_ns as f64)
+                .sum::<f64>()
+                / others;
+            let more_ns = own_ns - mean_ns;
+            let error_ns = 2.0 * (self.period_ns * (own_ns + mean_ns / others)).sqrt();
+            let is_extra = more_ns > error_ns && 2.0 * more_ns >= late_ns as f64;
+            is_extra.then_some((function, own, error_ns / more_ns))
+        });
+        // What it calls has no more time than it; of equal ones, the one that works itself.
+        let (function, _, error) = each.min_by(|(_, a, _), (_, b, _)| {
+            let by_total = a.total.time_ns.cmp(&b.total.time_ns);
+            by_total.then(b.own.time_ns.cmp(&a.own.time_ns))
+        })?;
+        let lines = self.lines.iter().filter(|row| {
+            row.rank == Some(rank)
+                && row.names.function.as_ref() == Some(&function.0)
+                && row.names.module == function.1
+                && row.names.line != 0
+        });
+        let line = lines.max_by_key(|row| row.total.time_ns);
+        Some(Found {
+            name: function.0.clone(),
+            line: line.map(|row| SampledLine {
+                file: row.names.file.clone(),
+                line: row.names.line,
+            }),
+            error,
+        })
+    }
+}
