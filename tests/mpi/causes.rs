@@ -348,6 +348,12 @@ fn why_names_the_function_and_the_line_of_a_program_that_is_sampled() {
             "assemble > rest (causes.c:",
         ),
         (
+            "causes.c",
+            "hybrid",
+            "Rank 2 enters MPI_Barrier",
+            "its extra time is in rest (causes.c:",
+        ),
+        (
             "../../viewer-cli/book/src/heat.c",
             "30",
             "Rank 2 enters MPI_Allreduce",

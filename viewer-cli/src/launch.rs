@@ -125,18 +125,13 @@ fn first_ended() -> Option<u32> {
     u32::try_from(pid).ok().filter(|pid| code == 0 && *pid != 0)
 }
 
-/// Runs the command to its end. The processes that it leaves become children of this one.
+/// Runs the command to its end. The processes that it leaves become children of this one. Signals are held since before this process has
+/// started any thread: else one of these could take the news that a child has ended.
 ///
 /// # Errors
 /// If it cannot be started.
-pub fn run(command: &mut Command) -> io::Result<Launched> {
-    let set = signal_set();
-    let mut before = MaybeUninit::uninit();
-    // Before the child starts: from then on, none is lost between here and there.
-    // SAFETY: the set is initialised, `before` valid to write to.
-    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, before.as_mut_ptr()) };
-    // SAFETY: filled above.
-    let before: libc::sigset_t = unsafe { before.assume_init() };
+pub fn run(command: &mut Command, held: HeldSignals) -> io::Result<Launched> {
+    let before = held.before;
     let unblock = move || {
         // SAFETY: a complete set.
         unsafe {
@@ -148,20 +143,8 @@ pub fn run(command: &mut Command) -> io::Result<Launched> {
     unsafe { command.pre_exec(unblock) };
     let orphans = Orphans::adopt();
     let spawned = command.spawn();
-    let outcome = spawned.and_then(|child| wait(child, orphans, &set));
-    // Signals that arrived after the child had ended have no receiver: discards them.
-    let at_once = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: set and time are initialised; a null pointer requests no information about the
-    // signal.
-    while unsafe { libc::sigtimedwait(&raw const set, std::ptr::null_mut(), &raw const at_once) }
-        > 0
-    {}
-    // SAFETY: a complete set.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
-    outcome
+    // Signals that arrive after the child has ended have no receiver: `held` discards them.
+    spawned.and_then(|child| wait(child, orphans, &held.set))
 }
 
 /// While it exists, signals that would be passed on stay pending, for this thread and those that it starts. What is done meanwhile
@@ -251,8 +234,13 @@ fn wait(mut child: Child, orphans: Orphans, set: &libc::sigset_t) -> io::Result<
         }
         orphans.reap_others(pid);
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-        // SAFETY: the set is complete, `info` valid to write to.
-        let signal = unsafe { libc::sigwaitinfo(set, info.as_mut_ptr()) };
+        // A thread that a library has started here may take a signal.
+        let most = libc::timespec {
+            tv_sec: 1,
+            tv_nsec: 0,
+        };
+        // SAFETY: set and time are complete, `info` valid to write to.
+        let signal = unsafe { libc::sigtimedwait(set, info.as_mut_ptr(), &raw const most) };
         // SAFETY: zeros, or filled by the call.
         let info = unsafe { info.assume_init() };
         // From the terminal, it has reached the child as well.

@@ -262,7 +262,8 @@ typedef enum annals_role {
     ANNALS_ROLE_COLLECTIVE_END = 13,
     ANNALS_ROLE_WAIT = 14,
     ANNALS_ROLE_ACQUIRE = 15,
-    ANNALS_ROLE_RELEASE = 16
+    ANNALS_ROLE_RELEASE = 16,
+    ANNALS_ROLE_SAMPLE = 17
 } annals_role;
 
 /* The readers for which an event type is meant. */
@@ -287,7 +288,8 @@ typedef enum annals_reference {
     ANNALS_REFERENCE_SOURCE = 4,
     ANNALS_REFERENCE_EVENT_TYPE = 5,
     ANNALS_REFERENCE_OBJECT = 6,
-    ANNALS_REFERENCE_RANK = 7
+    ANNALS_REFERENCE_RANK = 7,
+    ANNALS_REFERENCE_CALL_PATH = 8 /* of samples, which only trace-cli record --sample defines */
 } annals_reference;
 
 /* One element of an event type. */

@@ -93,28 +93,22 @@ impl RankWork {
         }
     }
 
-    /// Returns the innermost function in which a rank used more processor time than the mean of the others, by at least half of `late_ns` and by
-    /// more than twice the standard deviation of both.
+    /// Returns the function in which a rank used more processor time than the mean of the others, by at least a quarter of `late_ns` (threads
+    /// that share processors take longer than their processor time) and by more than twice the standard deviation of both: one that worked
+    /// so much longer itself, or else the one with the least time.
     fn function(&self, rank: u32, late_ns: i64) -> Option<Found> {
-        let others = self.ranks.len().saturating_sub(1).max(1) as f64;
         let each = self.functions.iter().filter_map(|(function, by_rank)| {
-            let own = by_rank.get(&rank)?;
-            let own_ns = own.total.time_ns as f64;
-            let others_ns = by_rank.iter().filter(|(other, _)| **other != rank);
-            let mean_ns = others_ns
-                .map(|(_, row)| row.total.time_ns as f64)
-                .sum::<f64>()
-                / others;
-            let more_ns = own_ns - mean_ns;
-            let error_ns = 2.0 * (self.period_ns * (own_ns + mean_ns / others)).sqrt();
-            let is_extra = more_ns > error_ns && 2.0 * more_ns >= late_ns as f64;
-            is_extra.then_some((function, own, error_ns / more_ns))
+            let (more_ns, error_ns) = self.difference(by_rank, rank, |row| row.total.time_ns);
+            let is_extra = |more_ns: f64| more_ns > error_ns && 4.0 * more_ns >= late_ns as f64;
+            let (itself_ns, _) = self.difference(by_rank, rank, |row| row.own.time_ns);
+            let total_ns = by_rank.get(&rank)?.total.time_ns;
+            let order = match is_extra(itself_ns) {
+                true => (0, -itself_ns as i64),
+                false => (1, total_ns),
+            };
+            is_extra(more_ns).then_some((order, function, error_ns / more_ns))
         });
-        // What it calls has no more time than it; of equal ones, the one that works itself.
-        let (function, _, error) = each.min_by(|(_, a, _), (_, b, _)| {
-            let by_total = a.total.time_ns.cmp(&b.total.time_ns);
-            by_total.then(b.own.time_ns.cmp(&a.own.time_ns))
-        })?;
+        let (_, function, error) = each.min_by_key(|(order, ..)| *order)?;
         let lines = self.lines.iter().filter(|row| {
             row.rank == Some(rank)
                 && row.names.function.as_ref() == Some(&function.0)
@@ -130,5 +124,20 @@ impl RankWork {
             }),
             error,
         })
+    }
+
+    /// Returns by how much a time of a rank is larger than the mean of the others, and twice the standard deviation of that, nanoseconds.
+    fn difference(
+        &self,
+        by_rank: &BTreeMap<u32, SampleRow>,
+        rank: u32,
+        time_ns: impl Fn(&SampleRow) -> i64,
+    ) -> (f64, f64) {
+        let others = self.ranks.len().saturating_sub(1).max(1) as f64;
+        let own_ns = by_rank.get(&rank).map_or(0, &time_ns) as f64;
+        let others_ns = by_rank.iter().filter(|(other, _)| **other != rank);
+        let mean_ns = others_ns.map(|(_, row)| time_ns(row) as f64).sum::<f64>() / others;
+        let variance = self.period_ns * (own_ns + mean_ns / others);
+        (own_ns - mean_ns, 2.0 * variance.sqrt())
     }
 }

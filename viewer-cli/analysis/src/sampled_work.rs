@@ -41,7 +41,7 @@ pub(crate) struct SampledWork {
     pub(crate) line: u32,
     /// The work, nanoseconds, that was given for its paths.
     pub(crate) ns: i64,
-    /// Whether most of it is waiting for other threads of the process.
+    /// Whether more than a tenth of it is waiting for other threads of the process.
     pub(crate) waits_for_threads: bool,
 }
 
@@ -106,7 +106,7 @@ fn most_of(
                 .filter(|(calls, _)| is_waiting(definitions, calls));
             let waiting_ns: i64 = waiting.map(|sample| sample.1).sum();
             found = Some(SampledWork {
-                waits_for_threads: 2 * waiting_ns > ns,
+                waits_for_threads: 10 * waiting_ns > ns,
                 around,
                 functions: functions.clone(),
                 file,

@@ -23,7 +23,7 @@ use crate::doctor::cost;
 use crate::file::trace_beside;
 use crate::function_rules::{FunctionRules, programs};
 use crate::gather::{self, Completion, Ends, Gathered, Known};
-use crate::launch::{self, Launched};
+use crate::launch::{self, HeldSignals, Launched};
 use crate::lookout::Lookout;
 use crate::merge_summary::{Asked, of_merge, remove_live_files};
 use crate::output::UsageError;
@@ -193,6 +193,7 @@ const ROLL_CALL_OF_ONE_RANK: &str = "--stuck-after: this is one rank of several:
 /// # Errors
 /// If the program cannot be started, or it is not clear where its recordings would go.
 pub fn run(arguments: &RecordArguments) -> anyhow::Result<ProgramEnd> {
+    let held = HeldSignals::hold();
     let symbols = Symbols::of_host_and(&arguments.symbols)?;
     let options = options(&arguments.settings)?;
     arguments.check_is_whole_job(&options)?;
@@ -224,7 +225,7 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<ProgramEnd> {
     // Without it, less is known of how they end.
     let watch = Watch::begin(&directory).ok();
     let lookouts = arguments.lookouts(&directory);
-    let launched = launch::run(&mut command);
+    let launched = launch::run(&mut command, held);
     let run_ns = started.elapsed().unwrap_or_default().as_nanos() as i64;
     drop(lookouts);
     let _ = std::fs::remove_file(&expanded);
