@@ -137,7 +137,7 @@ static void signals(void) {
     printf("%d interrupted, %d handled, %d waiting\n", interrupted, (int)handled, waiting);
 }
 
-/* As daemons do: closes all descriptors, and has files of its own under these numbers. */
+/* As daemons do: closes all descriptors, and opens others under these numbers. */
 static void descriptors(void) {
     for (int number = 3; number < 256; number++) close(number);
     int first = dup(1), good = 0;
