@@ -203,7 +203,7 @@ impl std::str::FromStr for Compression {
     }
 }
 
-/// Shorter periods of sampling cost more than the program's own work.
+/// With shorter periods, a ring of samples is full before it is emptied.
 const LEAST_SAMPLING_PERIOD: Duration = Duration::from_micros(100);
 
 /// Settings of a recorder.

@@ -45,6 +45,9 @@ pub(crate) struct Sampling {
     pub(crate) files: Files,
     paths: HashMap<(Option<CallPathId>, CodePlace), CallPathId>,
     addresses: Vec<u64>,
+    /// When sampling began, reference clock.
+    began_ns: u64,
+    has_searched: bool,
     /// Whether it is noted that a thread is not sampled.
     has_missed: bool,
     /// The thread that empties the rings.
@@ -97,10 +100,13 @@ impl Sampling {
             files: Files::new(),
             paths: HashMap::new(),
             addresses: Vec::new(),
+            began_ns: Recorder::reference_ns() as u64,
+            has_searched: false,
             has_missed: false,
             reader: 0,
         };
-        sampling.attach_all(recorder, true);
+        // Others in the first round: threads of the recorder may have no names yet.
+        sampling.attach(recorder, this_thread());
         Ok(sampling)
     }
 
@@ -136,8 +142,8 @@ impl Sampling {
         };
         threads.retain(|_, thread| !has_ended(thread));
         self.threads = threads;
-        if is_new_thread {
-            self.attach_all(recorder, false);
+        if is_new_thread || !std::mem::replace(&mut self.has_searched, true) {
+            self.attach_all(recorder);
         }
     }
 
@@ -212,16 +218,15 @@ impl Sampling {
         Some(path)
     }
 
-    /// Begins to sample all threads of the process that are not sampled yet, until there is no new one. `is_first`: what they did before is
-    /// not missed.
-    fn attach_all(&mut self, recorder: &Recorder, is_first: bool) {
+    /// Begins to sample all threads of the process that are not sampled yet, until there is no new one.
+    fn attach_all(&mut self, recorder: &Recorder) {
         loop {
             let new: Vec<u32> = threads()
                 .filter(|thread| !self.threads.contains_key(thread))
                 .collect();
             let mut has_new = false;
             for thread in new {
-                has_new |= self.attach(recorder, thread, is_first);
+                has_new |= self.attach(recorder, thread);
             }
             if !has_new {
                 return;
@@ -238,7 +243,7 @@ impl Sampling {
     }
 
     /// Returns whether the thread is sampled now.
-    fn attach(&mut self, recorder: &Recorder, thread: u32, is_first: bool) -> bool {
+    fn attach(&mut self, recorder: &Recorder, thread: u32) -> bool {
         let name = std::fs::read(format!("/proc/self/task/{thread}/comm")).unwrap_or_default();
         let name = name.strip_suffix(b"\n").unwrap_or(&name);
         if name.starts_with(OWN_NAMES) {
@@ -254,13 +259,12 @@ impl Sampling {
                 return false;
             }
         };
-        let missed = match is_first {
-            true => 0,
-            false => processor_ns(thread) / self.period_ns,
-        };
+        let missed_ns = processor_ns(thread).min(now_ns.saturating_sub(self.began_ns));
+        let missed = missed_ns / self.period_ns;
         let stream = recorder.open_thread_stream(self.source, thread, name, now_ns);
         let Some(stream) = stream else {
-            let why = "the buffer has no room for another stream: give `record` a larger --buffer";
+            let why =
+                "the buffer has no room for one more stream: `record --buffer` makes it larger";
             self.miss(recorder, thread, why);
             return false;
         };

@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::call_paths::CallPaths;
 use crate::lost_time_rows::SampledLine;
-use crate::sampled_work::{SampledWork, sampled_work};
+use crate::sampled_work::{SampledWork, difference_error_ns, sampled_work};
 use crate::wait_states::CommunicationTimes;
 
 /// A rank works longer than its peers if it is by more than their median divided by this, or by more than noise: the median
@@ -113,8 +113,7 @@ impl<'a> Work<'a> {
         places
     }
 
-    /// Returns the place of a function that samples have shown. `None` if the difference to the peers is within the errors of the samples:
-    /// the variance of a sum of n samples is that of a Poisson process, n periods squared.
+    /// Returns the place of a function that samples have shown. `None` if the difference to the peers is within the errors of the samples.
     fn function(
         &self,
         unit: u32,
@@ -124,9 +123,8 @@ impl<'a> Work<'a> {
     ) -> Option<Place> {
         let of = self.compare(unit, work.paths(self.definitions, self.paths))?;
         let more_ns = of.more_ns();
-        let peers = of.others_ns.len().max(1) as f64;
-        let variance = (of.own_ns as f64 + of.median_ns() as f64 / peers) * period_ns as f64;
-        let error_ns = 2.0 * variance.sqrt();
+        let (mean_ns, peers) = (of.median_ns() as f64, of.others_ns.len());
+        let error_ns = difference_error_ns(of.own_ns, mean_ns, peers, period_ns as f64);
         let is_known = more_ns > 0 && more_ns as f64 > error_ns;
         let file = self.definitions.string(work.file);
         is_known.then(|| Place {

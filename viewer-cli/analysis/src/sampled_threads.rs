@@ -7,7 +7,7 @@ use annals_merger::{Query, Reader, Result};
 
 use crate::lost_time_rows::{CauseRow, SampledLine};
 use crate::region_statistics::Grouping;
-use crate::sampled_work::is_module_of_program;
+use crate::sampled_work::{difference_error_ns, is_module_of_program};
 use crate::samples::{SampleBy, SampleOptions, SampleRow, Samples, samples};
 
 /// A function: its name, and the file that contains it.
@@ -133,11 +133,12 @@ impl RankWork {
         rank: u32,
         time_ns: impl Fn(&SampleRow) -> i64,
     ) -> (f64, f64) {
-        let others = self.ranks.len().saturating_sub(1).max(1) as f64;
-        let own_ns = by_rank.get(&rank).map_or(0, &time_ns) as f64;
+        let peers = self.ranks.len().saturating_sub(1).max(1);
+        let own_ns = by_rank.get(&rank).map_or(0, &time_ns);
         let others_ns = by_rank.iter().filter(|(other, _)| **other != rank);
-        let mean_ns = others_ns.map(|(_, row)| time_ns(row) as f64).sum::<f64>() / others;
-        let variance = self.period_ns * (own_ns + mean_ns / others);
-        (own_ns - mean_ns, 2.0 * variance.sqrt())
+        let sum_ns: i64 = others_ns.map(|(_, row)| time_ns(row)).sum();
+        let mean_ns = sum_ns as f64 / peers as f64;
+        let error_ns = difference_error_ns(own_ns, mean_ns, peers, self.period_ns);
+        (own_ns as f64 - mean_ns, error_ns)
     }
 }

@@ -227,6 +227,13 @@ impl SampledWork {
     }
 }
 
+/// Returns by how much the difference between a sampled time and the mean of its peers may be chance: two standard deviations, nanoseconds.
+/// Samples are a Poisson process: the variance of a sum of n samples is n periods squared.
+pub(crate) fn difference_error_ns(own_ns: i64, mean_ns: f64, peers: usize, period_ns: f64) -> f64 {
+    let variance = (own_ns as f64 + mean_ns / peers.max(1) as f64) * period_ns;
+    2.0 * variance.sqrt()
+}
+
 /// Returns how much processor time a sample of a process represents, as it was asked for, nanoseconds. `None` if it is not sampled.
 pub(crate) fn sampling_period_ns(
     definitions: &Definitions,
