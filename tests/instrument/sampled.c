@@ -9,9 +9,12 @@
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <ucontext.h>
@@ -137,6 +140,122 @@ static void signals(void) {
     printf("%d interrupted, %d handled, %d waiting\n", interrupted, (int)handled, waiting);
 }
 
+/* Blocks all signals, waits for all, and sets all to their defaults, as programs do that start others; and asks what is set. */
+static void sweeps(void) {
+    sigset_t all, before;
+    sigfillset(&all);
+    int handlers = 0, waiting = 0, failed = 0;
+    for (int signal = 1; signal <= SIGRTMAX; signal++) {
+        struct sigaction set = {.sa_handler = SIG_DFL}, found = {.sa_handler = SIG_DFL};
+        sigaction(signal, NULL, &found);
+        handlers += signal >= SIGRTMIN && found.sa_handler != SIG_DFL;
+        sigaction(signal, &set, NULL);
+        handlers += signal >= SIGRTMIN && sysv_signal(signal, SIG_IGN) != SIG_DFL;
+        handlers += signal >= SIGRTMIN && ssignal(signal, SIG_DFL) != SIG_IGN;
+        large(200000);
+    }
+    int descriptor = signalfd(-1, &all, SFD_NONBLOCK);
+    struct signalfd_siginfo info;
+    failed += pthread_sigmask(SIG_SETMASK, &all, &before) != 0;
+    for (int turn = 0; turn < 40; turn++) {
+        struct timespec some = {0, 1000};
+        large(1000000);
+        waiting += sigtimedwait(&all, NULL, &some) > 0;
+        waiting += read(descriptor, &info, sizeof info) > 0;
+    }
+    raise(SIGUSR1);
+    int signal = 0;
+    failed += sigwait(&all, &signal) != 0 || signal != SIGUSR1;
+    failed += sigprocmask(SIG_SETMASK, &before, NULL) != 0;
+    large(20000000);
+    printf("%d handlers, %d waiting, %d failed\n", handlers, waiting, failed);
+}
+
+static jmp_buf out;
+
+__attribute__((noinline)) static int grow(int depth) {
+    volatile char room[1024];
+    room[depth % 1024] = 1;
+    large(100);
+    return depth == 0 ? 0 : grow(depth + 1) + room[depth % 1024];
+}
+
+static void overflowed(int signal) {
+    (void)signal;
+    siglongjmp(out, 1);
+}
+
+/* Stacks that overflow, of which the program knows. */
+static void overflows(int number) {
+    static char other[1 << 16];
+    sigaltstack(&(stack_t){.ss_sp = other, .ss_size = sizeof other}, NULL);
+    sigaction(SIGSEGV, &(struct sigaction){.sa_handler = overflowed, .sa_flags = SA_ONSTACK}, NULL);
+    static int caught, turn;
+    for (turn = 0; turn < number; turn++)
+        if (sigsetjmp(out, 1)) caught++;
+        else grow(1);
+    printf("%d overflows\n", caught);
+}
+
+static void *exits(void *rounds) {
+    large(*(long *)rounds);
+    pthread_exit(NULL);
+}
+
+static atomic_int ends;
+static pid_t tormented;
+
+/* Sends the signal by which samples are taken, every 20 us. It is the real-time signal that has a handler; without one, nothing is sent. */
+static void *torments(void *none) {
+    unsigned long caught = 0;
+    char line[128];
+    FILE *status = fopen("/proc/self/status", "r");
+    while (status && fgets(line, sizeof line, status))
+        if (!strncmp(line, "SigCgt:", 7)) caught = strtoul(line + 7, NULL, 16);
+    if (status) fclose(status);
+    int signal = SIGRTMAX;
+    while (signal >= SIGRTMIN && !(caught >> (signal - 1) & 1)) signal--;
+    struct timespec pause = {0, 20000};
+    while (!ends && signal >= SIGRTMIN) {
+        syscall(SYS_tgkill, getpid(), tormented, signal);
+        nanosleep(&pause, NULL);
+    }
+    return none;
+}
+
+/* Allocates, loads libraries, starts processes and threads, and jumps, while samples are taken anywhere. */
+static void forced(const char *self, int count, char **libraries) {
+    pthread_t thread;
+    tormented = gettid();
+    pthread_create(&thread, NULL, torments, NULL);
+    static int turn, jumped;
+    void *blocks[64] = {NULL};
+    for (turn = 0; turn < 20000; turn++) {
+        free(blocks[turn % 64]);
+        blocks[turn % 64] = malloc(turn * 37 % 5000);
+    }
+    for (turn = 0; turn < 200; turn++)
+        if (setjmp(back)) jumped++;
+        else jumps(30);
+    int loaded = 0, joined = 0;
+    for (turn = 0; turn < 200; turn++) {
+        void *library = dlopen(libraries[turn % count], RTLD_NOW);
+        loaded += library != NULL;
+        if (library) dlclose(library);
+    }
+    long rounds = 1000;
+    for (turn = 0; turn < 1000; turn++) {
+        pthread_t other;
+        pthread_create(&other, NULL, turn % 2 ? exits : short_life, &rounds);
+        joined += pthread_join(other, NULL) == 0;
+    }
+    children(self);
+    overflows(5);
+    ends = 1;
+    pthread_join(thread, NULL);
+    printf("%d jumps, %d libraries, %d threads\n", jumped, loaded, joined);
+}
+
 /* As daemons do: closes all descriptors, and opens others under these numbers. */
 static void descriptors(void) {
     for (int number = 3; number < 256; number++) close(number);
@@ -184,6 +303,18 @@ int main(int count, char **arguments) {
         printf("%d jumps\n", jumped);
     } else if (!strcmp(mode, "signals")) {
         signals();
+    } else if (!strcmp(mode, "sweeps")) {
+        sweeps();
+    } else if (!strcmp(mode, "overflows")) {
+        overflows(number);
+    } else if (!strcmp(mode, "forced")) {
+        forced(arguments[0], count - 2, arguments + 2);
+    } else if (!strcmp(mode, "execs")) {
+        char left[12];
+        large(4000000);
+        snprintf(left, sizeof left, "%d", number - 1);
+        if (number > 0) execl(arguments[0], arguments[0], "execs", left, (char *)NULL);
+        printf("the last one\n");
     } else if (!strcmp(mode, "descriptors")) {
         descriptors();
     } else if (!strcmp(mode, "contexts")) {

@@ -6,13 +6,13 @@
 //! thread of this library defines it. Only the very first event of a process, which starts the recorder, does more.
 #![expect(unsafe_code, reason = "functions that compiled programs call")]
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use annals_recorder::{Raise, Raiser, Recorder, Refusal, RegionId};
 
 use crate::service::{self, LOST, NUMBER};
-use crate::{forked, functions};
+use crate::{forked, functions, system};
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C-unwind" fn __cyg_profile_func_enter(function: *mut c_void, _: *mut c_void) {
@@ -83,17 +83,6 @@ fn count_lost(is_enter: bool) {
     LOST[usize::from(!is_enter)].fetch_add(1, Ordering::Relaxed);
 }
 
-/// Returns the address of the system's function that one of this library replaces, from `known` if it is known; 0 if there is none.
-fn system_function(name: &CStr, known: &AtomicUsize) -> usize {
-    let mut next = known.load(Ordering::Relaxed);
-    if next == 0 {
-        // SAFETY: the name is a C string.
-        next = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }.addr();
-        known.store(next, Ordering::Relaxed);
-    }
-    next
-}
-
 /// A function that a child begins with, and what it is passed.
 struct Begin {
     function: extern "C-unwind" fn(*mut c_void) -> c_int,
@@ -136,7 +125,7 @@ pub(crate) extern "C-unwind" fn clone(
     type Clone =
         extern "C-unwind" fn(Function, Address, c_int, Address, Address, Address, Address) -> c_int;
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let next = system_function(c"clone", &NEXT);
+    let next = system::function(c"clone", &NEXT);
     if next == 0 {
         return -1;
     }
@@ -157,7 +146,7 @@ pub(crate) extern "C-unwind" fn clone(
 pub(crate) extern "C-unwind" fn dlclose(handle: *mut c_void) -> c_int {
     type Close = extern "C-unwind" fn(*mut c_void) -> c_int;
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let next = system_function(c"dlclose", &NEXT);
+    let next = system::function(c"dlclose", &NEXT);
     if next == 0 {
         return -1;
     }

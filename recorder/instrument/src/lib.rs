@@ -11,6 +11,8 @@
 //! | `listed` | which file a function is in; takes no lock |
 //! | `forked` | records children made by fork, with `ANNALS_FORK=follow` |
 //! | `sampling` | samples of call paths, of all threads |
+//! | `signals` | hides the signal of samples, where they are taken by one |
+//! | `system` | the functions that are replaced, as the system has them |
 //! | `modules` | which file is where in memory, as the loader knows it |
 
 mod forked;
@@ -20,5 +22,7 @@ mod listed;
 pub mod modules;
 mod sampling;
 mod service;
+mod signals;
+mod system;
 
 pub use service::{recorder, started, when_started};

@@ -1,18 +1,21 @@
 //! Samples of call paths, of all threads of the process.
 //!
 //! The kernel writes them to rings ([`ring`]); a thread of ours empties these, and makes call paths of registers and stacks ([`unwind`]).
-//! The sampled threads do nothing for it: no signal, no handler, no interrupted system call.
+//! The sampled threads do nothing for it: no signal, no handler, no interrupted system call. Where the system does not permit that, a
+//! signal handler writes to other rings ([`timers`]).
 #![expect(
     unsafe_code,
     reason = "the system is asked for the processor time of other threads"
 )]
 
 mod ring;
+mod timers;
 mod unwind;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::os::fd::RawFd;
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use annals_recorder::names::{element, property};
@@ -21,7 +24,7 @@ use annals_recorder::{
     SourceId, SourceSpec, ThreadStream,
 };
 
-use self::ring::{Entry, Ring, Sample};
+use self::ring::{Entry, Sample};
 pub(crate) use self::unwind::Files;
 
 /// How long a thread that was started is not sampled at most, and how old a sample becomes before it is in the recording.
@@ -33,25 +36,82 @@ pub(crate) const LEAST_PERIOD: Duration = Duration::from_micros(500);
 /// Names of the recorder's threads begin so.
 const OWN_NAMES: &[u8] = b"annals-";
 
+/// After so many rounds, threads are listed even if their number has not changed.
+const MOST_ROUNDS: u32 = 5;
+
+/// Percentage of a process's processor time that may be in no sample before this is noted.
+const MOST_UNKNOWN: u64 = 2;
+
 /// Most call paths.
 const MOST_PATHS: usize = 1 << 20;
 
 /// The sampled threads, and what their samples have in common.
 pub(crate) struct Sampling {
+    engine: Engine,
     period_ns: u64,
     source: SourceId,
     event_type: EventType<(u32, u64, u64)>,
     threads: BTreeMap<u32, Thread>,
+    /// Threads of the recorder.
+    own: BTreeSet<u32>,
     pub(crate) files: Files,
     paths: HashMap<(Option<CallPathId>, CodePlace), CallPathId>,
     addresses: Vec<u64>,
     /// When sampling began, reference clock.
     began_ns: u64,
     has_searched: bool,
+    /// Number of links of the directory of threads when they were listed, and how many rounds ago.
+    listed: (u64, u32),
+    /// Processor time of sampled threads that have ended, nanoseconds.
+    ended_ns: u64,
     /// Whether it is noted that a thread is not sampled.
     has_missed: bool,
     /// The thread that empties the rings.
     reader: u32,
+}
+
+/// What takes the samples.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Engine {
+    /// perf_event_open(2).
+    Kernel,
+    /// A signal handler.
+    Timers,
+}
+
+enum Ring {
+    Kernel(ring::Ring),
+    Timers(timers::Ring),
+}
+
+impl Ring {
+    fn open(engine: Engine, thread: u32, period_ns: u64) -> io::Result<Self> {
+        match engine {
+            Engine::Kernel => ring::Ring::open(thread, period_ns).map(Self::Kernel),
+            Engine::Timers => timers::Ring::open(thread, period_ns).map(Self::Timers),
+        }
+    }
+
+    fn descriptor(&self) -> Option<RawFd> {
+        match self {
+            Self::Kernel(ring) => ring.descriptor(),
+            Self::Timers(_) => None,
+        }
+    }
+
+    fn used_ns(&self) -> u64 {
+        match self {
+            Self::Kernel(ring) => ring.used_ns(),
+            Self::Timers(ring) => ring.used_ns(),
+        }
+    }
+
+    fn take_all(&mut self, each: impl FnMut(Entry<'_>)) {
+        match self {
+            Self::Kernel(ring) => ring.take_all(each),
+            Self::Timers(ring) => ring.take_all(each),
+        }
+    }
 }
 
 struct Thread {
@@ -68,16 +128,34 @@ impl Sampling {
     /// # Errors
     /// If samples cannot be defined, or the system does not permit to sample the calling thread.
     pub(crate) fn begin(recorder: &Recorder, period: Duration) -> Result<Self, String> {
-        let period_ns = period.as_nanos() as u64;
+        let asked_ns = period.as_nanos() as u64;
         // Before anything is defined: a refusal leaves no trace in the recording.
-        Ring::open(this_thread(), period_ns).map_err(|error| explain(&error))?;
+        let (engine, name, description, period_ns) =
+            match Ring::open(Engine::Kernel, this_thread(), asked_ns) {
+                Ok(_) => {
+                    let description = "call paths of threads, by perf_event_open".to_owned();
+                    (
+                        Engine::Kernel,
+                        "perf-event".to_owned(),
+                        description,
+                        asked_ns,
+                    )
+                }
+                Err(error) => {
+                    let why = explain(&error);
+                    let period_ns = timers::begin(asked_ns)
+                        .map_err(|error| format!("{why}; by timers neither: {error}"))?;
+                    let name = format!("timers (asked for: {period:?})");
+                    let description = format!("call paths of threads, by timers: {why}");
+                    (Engine::Timers, name, description, period_ns)
+                }
+            };
         let defined = |error: annals_recorder::RecorderError| error.to_string();
         let clock = recorder
             .add_clock(&ClockSpec::reference())
             .map_err(defined)?;
-        let description = "call paths of threads, by perf_event_open";
         let source = SourceSpec::ordered("samples")
-            .description(description)
+            .description(&description)
             .clock(clock);
         let source = recorder.add_source(&source).map_err(defined)?;
         let spec = EventTypeSpec::new("sample")
@@ -88,20 +166,24 @@ impl Sampling {
             .element_in(element::PREEMPTED, "ns");
         let event_type = recorder.add_event_type(&spec).map_err(defined)?;
         recorder.note_threads();
-        let value = format!("perf-event {period_ns}");
+        let value = format!("{name} {period_ns}");
         recorder
             .add_property(property::SAMPLING, &value)
             .map_err(defined)?;
         let mut sampling = Self {
+            engine,
             period_ns,
             source,
             event_type,
             threads: BTreeMap::new(),
+            own: BTreeSet::new(),
             files: Files::new(),
             paths: HashMap::new(),
             addresses: Vec::new(),
             began_ns: Recorder::reference_ns() as u64,
             has_searched: false,
+            listed: (0, 0),
+            ended_ns: 0,
             has_missed: false,
             reader: 0,
         };
@@ -125,7 +207,13 @@ impl Sampling {
     /// Records what is in the rings. Then begins to sample new threads, and ends with those whose descriptor is among `ended`. `refresh` is
     /// called at most once, when a sample is in a file that is not known.
     pub(crate) fn take_all(&mut self, recorder: &Recorder, ended: &[RawFd], refresh: Refresh<'_>) {
-        let mut is_new_thread = false;
+        // Timers do not say which threads begin and end.
+        let now: Option<BTreeSet<u32>> =
+            (self.engine == Engine::Timers && self.may_have_changed()).then(|| threads().collect());
+        let mut is_new_thread = now.as_ref().is_some_and(|now| self.has_unknown(now));
+        if let Some(why) = timers::why_ended() {
+            self.miss(recorder, this_thread(), &why);
+        }
         let mut refresh = Some(refresh);
         let mut threads = std::mem::take(&mut self.threads);
         for thread in threads.values_mut() {
@@ -136,11 +224,13 @@ impl Sampling {
                 Entry::NewThread => is_new_thread = true,
             });
         }
-        let has_ended = |thread: &Thread| {
+        let has_ended = |number: &u32, thread: &Thread| {
             let descriptor = thread.ring.descriptor();
             descriptor.is_some_and(|descriptor| ended.contains(&descriptor))
+                || now.as_ref().is_some_and(|now| !now.contains(number))
         };
-        threads.retain(|_, thread| !has_ended(thread));
+        let ended = threads.extract_if(.., |number, thread| has_ended(number, thread));
+        self.ended_ns += ended.map(|(_, thread)| thread.ring.used_ns()).sum::<u64>();
         self.threads = threads;
         if is_new_thread || !std::mem::replace(&mut self.has_searched, true) {
             self.attach_all(recorder);
@@ -154,6 +244,18 @@ impl Sampling {
 
     /// Ends sampling: adds how much processor time the emptying of rings took.
     pub(crate) fn end(self, recorder: &Recorder) {
+        let living = self.threads.keys().chain(&self.own);
+        let known_ns = self.ended_ns + living.map(|thread| processor_ns(*thread)).sum::<u64>();
+        let all_ns = time_ns(libc::CLOCK_PROCESS_CPUTIME_ID);
+        let unknown_ns = all_ns.saturating_sub(known_ns);
+        if unknown_ns > MOST_UNKNOWN * all_ns / 100 + 10 * self.period_ns {
+            let why = format!(
+                "threads that ended soon used {:.3?} of the {:.3?} of processor time of the process",
+                Duration::from_nanos(unknown_ns),
+                Duration::from_nanos(all_ns)
+            );
+            let _ = recorder.add_property(property::NOT_SAMPLED, &why);
+        }
         let ns = processor_ns(self.reader).to_string();
         let _ = recorder.add_property(property::SAMPLING_TIME, &ns);
     }
@@ -242,15 +344,33 @@ impl Sampling {
         }
     }
 
+    /// Returns whether threads may have begun or ended since the last call that returned this: their number has changed, or it was long ago.
+    fn may_have_changed(&mut self) -> bool {
+        // The directory has a link for each thread.
+        let links = std::fs::metadata("/proc/self/task").map_or(0, |task| task.nlink());
+        let (last_links, rounds) = self.listed;
+        let may_have = links != last_links || rounds >= MOST_ROUNDS;
+        self.listed = (links, if may_have { 0 } else { rounds + 1 });
+        may_have
+    }
+
+    /// Returns whether one of these threads may be sampled and is not yet.
+    fn has_unknown(&mut self, now: &BTreeSet<u32>) -> bool {
+        self.own.retain(|thread| now.contains(thread));
+        let is_known = |thread| self.threads.contains_key(thread) || self.own.contains(thread);
+        !now.iter().all(is_known)
+    }
+
     /// Returns whether the thread is sampled now.
     fn attach(&mut self, recorder: &Recorder, thread: u32) -> bool {
         let name = std::fs::read(format!("/proc/self/task/{thread}/comm")).unwrap_or_default();
         let name = name.strip_suffix(b"\n").unwrap_or(&name);
         if name.starts_with(OWN_NAMES) {
+            self.own.insert(thread);
             return false;
         }
         let now_ns = Recorder::reference_ns() as u64;
-        let ring = match Ring::open(thread, self.period_ns) {
+        let ring = match Ring::open(self.engine, thread, self.period_ns) {
             Ok(ring) => ring,
             // It has ended.
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return false,
@@ -289,8 +409,17 @@ fn this_thread() -> u32 {
 
 /// Returns the processor time that a thread of this process has used, nanoseconds.
 fn processor_ns(thread: u32) -> u64 {
-    // clock_getcpuclockid(3): the complement of the number, the kind "all processor time", and that it is of a thread.
-    let clock = !(thread as libc::clockid_t) << 3 | 0b110;
+    time_ns(processor_clock(thread))
+}
+
+/// Returns the clock of a thread's processor time, as clock_getcpuclockid(3) makes it: the complement of the number, the kind "all
+/// processor time", and that it is of a thread.
+fn processor_clock(thread: u32) -> libc::clockid_t {
+    !(thread as libc::clockid_t) << 3 | 0b110
+}
+
+/// Reads a clock, nanoseconds. 0 if there is none.
+fn time_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,

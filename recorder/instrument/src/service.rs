@@ -25,7 +25,7 @@ use annals_recorder::{
 use crate::forked::Started;
 use crate::modules::{Loaded, is_instrumented, loaded, program_path};
 use crate::sampling::{self, Sampling};
-use crate::{forked, functions, listed};
+use crate::{forked, functions, listed, signals};
 
 /// What became of starting.
 mod state {
@@ -526,6 +526,7 @@ fn is_to_be_sampled() -> bool {
 /// Starts the recorder before the program's own constructors, where that is a quiet place to do it:
 /// when a module calls the hooks, or samples are asked for. In any other program nothing happens.
 extern "C" fn prepare() {
+    signals::prepare();
     let prepare = || {
         if records_functions() && is_instrumented() || is_to_be_sampled() {
             recorder();

@@ -130,6 +130,7 @@ fn main_line(samples: &[(Vec<Call>, i64)], depth: usize) -> (StringId, u32) {
 
 fn is_of_program(definitions: &Definitions, function: RegionId) -> bool {
     is_module_of_program(file_of(definitions, function))
+        && definitions.region_name(function) != "_start"
 }
 
 /// Returns the name of the executable or library that contains a function.
@@ -242,12 +243,8 @@ pub(crate) fn sampling_period_ns(
     let key = annals_format::names::property::SAMPLING;
     let mut properties = definitions.properties.iter();
     let property = properties.find(|d| d.process == process && definitions.string(d.key) == key)?;
-    definitions
-        .string(property.value)
-        .split_once(' ')?
-        .1
-        .parse()
-        .ok()
+    let (_, period) = definitions.string(property.value).rsplit_once(' ')?;
+    period.parse().ok()
 }
 
 #[cfg(test)]

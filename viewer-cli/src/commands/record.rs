@@ -19,7 +19,7 @@ use annals_recorder::{
 use anyhow::Context;
 use clap::{Arg, ArgMatches, Args, FromArgMatches, value_parser};
 
-use crate::doctor::cost;
+use crate::doctor::{cost, sampling};
 use crate::file::trace_beside;
 use crate::function_rules::{FunctionRules, programs};
 use crate::gather::{self, Completion, Ends, Gathered, Known};
@@ -30,7 +30,7 @@ use crate::output::UsageError;
 use crate::preload::{library, preload};
 use crate::table::{safe, safe_lines};
 use crate::time;
-use crate::views::{counted, numbered, recording_cost_words, unrecorded_children};
+use crate::views::{counted, numbered, recording_cost_words, sampling_way, unrecorded_children};
 use crate::watch::{Processes, Watch};
 
 /// Runs a program so that it is recorded
@@ -216,9 +216,7 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<ProgramEnd> {
     }
     let programs = programs(arguments.command.iter().map(OsString::as_os_str));
     let mut rules = function_rules(&arguments.settings, &programs)?;
-    if let Some(why) = rules.obstacle() {
-        gather::tell(&format!("trace-cli: --filter: {}\n", safe(why)));
-    }
+    tell_before(arguments, &options, &rules, &library);
     let expanded = directory.join(format!(".filter-{token}"));
     pass_expanded(&rules, &expanded, &mut command)?;
     command.env("LD_PRELOAD", preload(&library)?);
@@ -302,6 +300,32 @@ fn pass_expanded(rules: &FunctionRules, file: &Path, command: &mut Command) -> a
         command.env("ANNALS_FILTER", setting);
     }
     Ok(())
+}
+
+/// Says what rules cannot do, and if threads are sampled in a way that the program may notice.
+fn tell_before(
+    arguments: &RecordArguments,
+    options: &Options,
+    rules: &FunctionRules,
+    library: &Path,
+) {
+    if let Some(why) = rules.obstacle() {
+        gather::tell(&format!("trace-cli: --filter: {}\n", safe(why)));
+    }
+    if arguments.quiet || options.rank.is_some() {
+        return;
+    }
+    let mut given = arguments.settings.0.iter();
+    let period = given.find(|(setting, _)| setting.variable == SAMPLING);
+    let way = period.and_then(|(_, period)| sampling::tried(library, period));
+    if let Some(Ok(way)) = way
+        && sampling::is_by_signals(&way)
+    {
+        gather::tell(&format!(
+            "samples: {}; calls that wait, as poll, select and nanosleep, may be interrupted (why: trace-cli doctor)\n",
+            sampling_way(&way)
+        ));
+    }
 }
 
 /// Creates the directory of the recordings, and sees to what is there already. Returns its absolute path.

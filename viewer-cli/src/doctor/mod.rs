@@ -18,7 +18,7 @@ mod mounts;
 mod mpi;
 mod preloading;
 mod program;
-mod sampling;
+pub(crate) mod sampling;
 mod settings;
 
 use std::ffi::OsString;
@@ -157,7 +157,7 @@ pub fn examine(request: &Request) -> Report {
     checks.push(memory::memory(options.buffer_bytes as u64));
     let (library, of_library) = library::library();
     checks.extend(of_library);
-    checks.extend(sampling::sampling(library.as_deref()));
+    checks.extend(sampling::check(library.as_deref()));
     checks.extend(environment::loader_variables(library.as_deref()));
     checks.push(environment::ends_of_processes());
     checks.push(environment::tracing());

@@ -15,7 +15,7 @@ pub use info::{FilterInfo, Info, ProcessInfo};
 pub use losses::{LossRow, loss_rows, summed};
 pub use messages::{message_counts_text, message_sentence, open_receives_text};
 pub use regions::{region_sentence, rows_with_outside, start_and_end_sentence, unpaired_text};
-pub use samples::{not_sampled_sentence, sample_sentence, sampling_sentences};
+pub use samples::{not_sampled_sentence, sample_sentence, sampling_sentences, sampling_way};
 pub use stuck::{SystemStates, bad_end_sentence, finding_sentence, position_table};
 pub(crate) use stuck::{capital, rank_words};
 pub use waits::{wait_chain, wait_sentence};

@@ -75,8 +75,8 @@ pub fn sample_sentence(rows: &[SampleRow], summary: &SampleSummary, whole: &str)
     }
 }
 
-/// Returns how threads were sampled, in words. `names_ranks`: not all in one way.
-fn engine(sampling: &Sampling, names_ranks: bool) -> String {
+/// Returns how threads are sampled, in words.
+pub fn sampling_way(sampling: &Sampling) -> String {
     let period = sampling.period_ns.map(|ns| {
         format!(
             "one each {} of processor time",
@@ -84,11 +84,8 @@ fn engine(sampling: &Sampling, names_ranks: bool) -> String {
         )
     });
     let engine = format!("by {}", safe(&sampling.engine));
-    let ranks: Vec<u32> = sampling.ranks.iter().copied().collect();
-    let ranks = names_ranks.then(|| format!("on {}", rank_words(&ranks)));
     let words: Vec<String> = period.into_iter().chain([engine]).collect();
-    let words = words.join(", ");
-    ranks.map_or_else(|| words.clone(), |ranks| format!("{words} {ranks}"))
+    words.join(", ")
 }
 
 /// Returns in a sentence why ranks were not sampled.
@@ -102,15 +99,34 @@ pub fn not_sampled_sentence(of: &NotSampled) -> String {
     )
 }
 
+/// Returns a sentence about what a sample represents, where that is not what is said of the period.
+fn mean_sentence(summary: &SampleSummary) -> Option<String> {
+    let [way] = &summary.sampling[..] else {
+        return None;
+    };
+    let mean_ns = summary.time_ns as f64 / summary.samples.max(1) as f64;
+    let is_near = (mean_ns / way.period_ns? as f64 - 1.0).abs() < 0.1;
+    (summary.samples >= 10 && !is_near).then(|| {
+        let mean = time::duration(mean_ns.round() as i64);
+        format!("On average, a sample represents {mean}.")
+    })
+}
+
 /// Returns sentences about how many samples there are, how they were taken, and what is missing.
 pub fn sampling_sentences(summary: &SampleSummary) -> String {
     let ways = &summary.sampling;
     // Ranks are named only where they differ.
     let distinct: BTreeSet<_> = ways.iter().map(|way| &way.ranks).collect();
     let names_ranks = ways.len() > 1 && distinct.len() > 1;
-    let ways: Vec<String> = ways.iter().map(|way| engine(way, names_ranks)).collect();
+    let words = |way: &Sampling| {
+        let ranks: Vec<u32> = way.ranks.iter().copied().collect();
+        let on = names_ranks.then(|| format!(" on {}", rank_words(&ranks)));
+        sampling_way(way) + &on.unwrap_or_default()
+    };
+    let ways: Vec<String> = ways.iter().map(words).collect();
     let all = [vec![counted(summary.samples, "sample")], ways].concat();
     let mut sentences = vec![all.join(", ") + "."];
+    sentences.extend(mean_sentence(summary));
     if summary.lost != 0 || summary.lost_is_lower_bound {
         let least = if summary.lost_is_lower_bound {
             "At least "

@@ -4,12 +4,13 @@
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::AtomicU64;
 
 use perf_event::events::Software;
 use perf_event::{Builder, Clock, ReadFormat, SampleFlag, Sampler};
 
 /// How much of the stack a sample has at most, bytes.
-const STACK_BYTES: u32 = 16 << 10;
+pub(super) const STACK_BYTES: usize = 16 << 10;
 
 /// Bytes of a ring, of which the first that the system allows is taken. The smallest one holds three samples.
 const RING_BYTES: [usize; 3] = [256 << 10, 128 << 10, 64 << 10];
@@ -28,9 +29,9 @@ const SWITCH_OUT_PREEMPTED: u16 = 1 << 14;
 
 /// The registers that unwinding needs, by their numbers in `asm/perf_regs.h`, ascending.
 #[cfg(target_arch = "x86_64")]
-const REGISTERS: [u8; 3] = [6, 7, 8]; // bp, sp, ip
+pub(super) const REGISTERS: [u8; 3] = [6, 7, 8]; // bp, sp, ip
 #[cfg(target_arch = "aarch64")]
-const REGISTERS: [u8; 4] = [29, 30, 31, 32]; // fp, lr, sp, pc
+pub(super) const REGISTERS: [u8; 4] = [29, 30, 31, 32]; // fp, lr, sp, pc
 
 /// The registers of a 64-bit program: `PERF_SAMPLE_REGS_ABI_64`.
 const ABI_64: u64 = 2;
@@ -87,6 +88,8 @@ pub(super) struct Sample<'a> {
     pub(super) registers: [u64; REGISTERS.len()],
     /// From the stack pointer on.
     pub(super) stack: &'a [u8],
+    /// Where to note the stack pointer of the outermost function.
+    pub(super) outermost: Option<&'a AtomicU64>,
 }
 
 impl Ring {
@@ -121,7 +124,7 @@ impl Ring {
                 )
                 .read_format(ReadFormat::empty())
                 .sample_regs_user(registers)
-                .sample_stack_user(STACK_BYTES)
+                .sample_stack_user(STACK_BYTES as u32)
                 .clockid(Clock::MONOTONIC)
                 .exclude_kernel(excludes_kernel)
                 .exclude_hv(true)
@@ -156,6 +159,11 @@ impl Ring {
     pub(super) fn descriptor(&self) -> Option<RawFd> {
         let descriptor = self.sampler.as_raw_fd();
         (self.id.is_some() && id_of(descriptor) == self.id).then_some(descriptor)
+    }
+
+    /// Returns how much processor time the thread had used at its last sample, nanoseconds.
+    pub(super) fn used_ns(&self) -> u64 {
+        self.last_ns.unwrap_or(0)
     }
 
     /// Calls this with each entry, and takes them out of the ring.
@@ -253,6 +261,7 @@ fn parse(bytes: &[u8], period_ns: u64, last_ns: Option<u64>) -> Option<(Sample<'
         preempted_ns: 0,
         registers,
         stack,
+        outermost: None,
     };
     Some((sample, now_ns))
 }

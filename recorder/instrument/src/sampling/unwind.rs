@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use annals_recorder::ModuleId;
 use framehop::{
@@ -174,7 +175,12 @@ impl Files {
         loop {
             match self.rule_of(at.address_for_lookup()) {
                 Rule::Caller => {}
-                Rule::Outermost => return true,
+                Rule::Outermost => {
+                    if let Some(outermost) = sample.outermost {
+                        outermost.fetch_max(registers.sp(), Ordering::Relaxed);
+                    }
+                    return true;
+                }
                 Rule::Unknown => return false,
             }
             let unwinder = &self.unwinder;
