@@ -36,7 +36,7 @@ pub(crate) const LEAST_PERIOD: Duration = Duration::from_micros(500);
 /// Names of the recorder's threads begin so.
 const OWN_NAMES: &[u8] = b"annals-";
 
-/// After so many rounds, threads are listed even if their number has not changed.
+/// Threads are listed once in this number of rounds even if their number has not changed.
 const MOST_ROUNDS: u32 = 5;
 
 /// Percentage of a process's processor time that may be in no sample before this is noted.
