@@ -132,8 +132,8 @@ pub use read::places::{Places, StreamPlace};
 pub use read::query::{ElementHandle, Query};
 pub use read::{Origin, ReadSummary, Reader, StopFlag};
 pub use report::{
-    ClockReport, DamageOfInput, DamageReport, HostReport, InputReport, RankProcess, Report,
-    SharedRank, StreamReport, Sums, WorldReport, is_complete, missing_ranks,
+    ArchiveReport, ClockReport, DamageOfInput, DamageReport, HostReport, InputReport, RankProcess,
+    Report, SharedRank, StreamReport, Sums, WorldReport, is_complete, missing_ranks,
 };
 pub use stages::{Stage, measure_stages};
 pub use verify::{Mismatch, Verification, VerifyOptions, verify};

@@ -462,6 +462,21 @@ pub struct Report {
     pub losses: usize,
     /// Whether nothing was skipped or truncated and no rank is missing.
     pub complete: bool,
+    /// What an OTF2 archive does not have; `None` means that a trace was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub archive: Option<ArchiveReport>,
+}
+
+/// What an OTF2 archive does not have of the events that it was made of.
+#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize)]
+pub struct ArchiveReport {
+    /// Events that are left out, by type: OTF2 has no record of them.
+    pub left_out: BTreeMap<String, u64>,
+    /// Events of messages and collectives on other threads than the one that the archive names for their rank: OTF2 has
+    /// one location for each rank.
+    pub at_other_locations: u64,
+    /// Communicators in which the archive has all ranks, although only some are: which is unknown.
+    pub communicators_of_all: u64,
 }
 
 /// A process of a rank that has several.
@@ -654,6 +669,7 @@ impl Report {
             causality: None,
             totals,
             losses: losses.len(),
+            archive: None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! OTF2 against its reference library: what it writes we read, what we write it reads, event for event.
 
 mod native;
+mod ranks;
 mod reference;
 mod variants;
 

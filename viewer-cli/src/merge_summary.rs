@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use annals_format::Ended;
-use annals_merger::{CausalityReport, InputReport, Report, remove_live_file_in_memory};
+use annals_merger::{
+    ArchiveReport, CausalityReport, InputReport, Report, remove_live_file_in_memory,
+};
 
 use crate::process_end::ProcessEnd;
 use crate::table::safe;
@@ -74,7 +76,40 @@ pub fn of_merge(report: &Report, asked: Asked<'_>) -> String {
         of_messages(causality, is_filtered, &mut text);
     }
     of_losses(report, asked, &mut text);
+    if let Some(archive) = &report.archive {
+        of_archive(archive, &mut text);
+    }
     text
+}
+
+/// Describes what the archive does not have.
+fn of_archive(archive: &ArchiveReport, text: &mut String) {
+    let left_out: Vec<String> = archive
+        .left_out
+        .iter()
+        .map(|(event_type, count)| format!("{count} {}", safe(event_type)))
+        .collect();
+    if !left_out.is_empty() {
+        let left_out = left_out.join(", ");
+        let _ = writeln!(
+            text,
+            "left out, OTF2 has no record of these events: {left_out}"
+        );
+    }
+    if archive.at_other_locations != 0 {
+        let events = numbered(archive.at_other_locations, "event");
+        let _ = writeln!(
+            text,
+            "OTF2 has one location for each rank: {events} of messages and collectives are on other threads"
+        );
+    }
+    if archive.communicators_of_all != 0 {
+        let count = numbered(archive.communicators_of_all, "communicator");
+        let _ = writeln!(
+            text,
+            "{count} of some of the ranks: the archive has all ranks in them, the members are unknown"
+        );
+    }
 }
 
 /// Lists the damage of the recordings' files.

@@ -3,18 +3,20 @@
 
 use super::definitions::OutputDefinitions;
 use super::events::{EventPlan, EventRow, MarkerPlan, Rows, Translated, translate};
-use super::files::{DEFINITION_CHUNK, Files, MarkerFile, UNFINISHED};
+use super::files::{DEFINITION_CHUNK, Files, MarkerFile, UNFINISHED, Waiting};
 use super::streams::{StreamPlace, StreamTicks};
 use crate::error::{MergeError, Result};
 use crate::merge::{Merge, Merged};
 use crate::otf2::read::anchor::is_anchor;
 use crate::otf2::read::markers::{definition_record, kind_of_scope, marker_record};
+use crate::report::ArchiveReport;
 use annals_format::otf2::enums::measurement_mode;
 use annals_format::otf2::records::ids;
 use annals_format::otf2::{
     Anchor, AttributeValue, Datum, DefinitionKind, EventToWrite, RecordWriter, put_record, types,
 };
-use annals_format::{MapCursor, OrderedChunk, ProcessId, StreamId, TraceLoss};
+use annals_format::{EventTypeId, MapCursor, OrderedChunk, ProcessId, StreamId, TraceLoss};
+use std::collections::BTreeMap;
 use std::fs::{self};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -73,6 +75,8 @@ struct Converter<'a> {
     first: u64,
     last: u64,
     losses: Option<Losses>,
+    /// Events without a record, by type.
+    left_out: BTreeMap<EventTypeId, u64>,
     markers: Option<MarkerFile>,
 }
 
@@ -125,6 +129,7 @@ impl<'a> Converter<'a> {
             first: u64::MAX,
             last: 0,
             losses: None,
+            left_out: BTreeMap::new(),
             markers: None,
         }
     }
@@ -214,7 +219,7 @@ impl<'a> Converter<'a> {
             self.plans[group][event_type] = plan;
         }
         let Some(Some(plan)) = self.plans[group].get(event_type) else {
-            return Ok(());
+            return self.leave_out(columns.event_type);
         };
         let at = EventRow {
             columns: &columns.columns,
@@ -229,11 +234,11 @@ impl<'a> Converter<'a> {
                 let raw = self.streams[stream.index()].raw_tick(time_ns, residual);
                 return self.marker(plan, at, stream, time, raw);
             }
-            EventPlan::LeftOut => return Ok(()),
+            EventPlan::LeftOut => return self.leave_out(columns.event_type),
             EventPlan::Record { .. } | EventPlan::Role(_) => {}
         }
         let Some(location) = location else {
-            return Ok(());
+            return self.leave_out(columns.event_type);
         };
         let map = self.streams[stream.index()].ticks.as_ref();
         let map = map.map(|ticks| ticks.map);
@@ -254,6 +259,12 @@ impl<'a> Converter<'a> {
             payload: &translated.payload,
         };
         self.files.write(location, event)
+    }
+
+    /// Counts an event that is not written.
+    fn leave_out(&mut self, event_type: EventTypeId) -> Result<()> {
+        *self.left_out.entry(event_type).or_default() += 1;
+        Ok(())
     }
 
     /// Writes an event that was made of a marker as the marker that it was. `raw`: its tick.
@@ -403,9 +414,16 @@ impl<'a> Converter<'a> {
         file.write(marker_record(), &data)
     }
 
-    /// Writes what is known at the end: definitions, markers, and last the anchor.
-    fn finish(mut self, anchor: &Path, options: ArchiveOptions) -> Result<u64> {
-        // Locations that a message's rank asked for have come since.
+    /// Writes what is known at the end: definitions, markers, and last the anchor. Returns the size in bytes, and what
+    /// the archive does not have.
+    fn finish(mut self, anchor: &Path, options: ArchiveOptions) -> Result<(u64, ArchiveReport)> {
+        let counts = self.files.locations.iter().map(Waiting::counts);
+        let mut report = self.outgoing.settle(&counts.collect::<Vec<_>>());
+        for (event_type, count) in &self.left_out {
+            let name = self.merge.definitions.event_type_name(*event_type);
+            *report.left_out.entry(name).or_default() += count;
+        }
+        // Locations of ranks that are missing were added.
         let missing = self.files.locations.len();
         let ids: Vec<u64> = self.outgoing.locations[missing..]
             .iter()
@@ -417,6 +435,10 @@ impl<'a> Converter<'a> {
         RecordWriter::new(DEFINITION_CHUNK).finish(&mut empty);
         let mut counts = Vec::new();
         for place in 0..self.files.locations.len() {
+            if self.outgoing.locations[place].is_left_out {
+                counts.push(0);
+                continue;
+            }
             counts.push(self.files.finish(place)?);
             let definitions = self.files.locations[place].path.with_extension("def");
             fs::write(&definitions, &empty).map_err(MergeError::io("write", &definitions))?;
@@ -446,7 +468,7 @@ impl<'a> Converter<'a> {
         self.anchor(options, definition_count).encode(&mut bytes);
         self.files.put(&format!("{stem}.otf2"), &bytes)?;
         self.files.complete(anchor)?;
-        Ok(self.files.written)
+        Ok((self.files.written, report))
     }
 
     /// Returns resolution, start, length, and the wall clock at the start.
@@ -488,6 +510,7 @@ impl<'a> Converter<'a> {
             .first()
             .and_then(|i| i.anchor.as_ref());
         let incoming = incoming.filter(|_| self.outgoing.is_one_archive());
+        let locations = self.outgoing.locations.iter();
         let processes = self.merge.definitions.processes.values();
         let ids = processes.flat_map(|process| process.recording_id.0);
         // FNV-1a: the same inputs give the same archive.
@@ -500,7 +523,7 @@ impl<'a> Converter<'a> {
             version: [3, 0, 0],
             event_chunk_size: options.event_chunk_size,
             definition_chunk_size: DEFINITION_CHUNK,
-            location_count: self.outgoing.locations.len() as u64,
+            location_count: locations.filter(|location| !location.is_left_out).count() as u64,
             definition_count,
             machine: incoming.map_or_else(String::new, |anchor| anchor.machine.clone()),
             creator: format!("Annals {}", env!("CARGO_PKG_VERSION")),
@@ -556,6 +579,8 @@ pub(crate) fn write_archive(
     if let Some(what) = merged.report.gap().filter(|_| merge.is_strict) {
         return Err(MergeError::Incomplete { what });
     }
-    merged.bytes = converter.finish(&anchor, options)?;
+    let (bytes, report) = converter.finish(&anchor, options)?;
+    merged.bytes = bytes;
+    merged.report.archive = Some(report);
     Ok(merged)
 }

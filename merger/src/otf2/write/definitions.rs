@@ -2,6 +2,7 @@
 //! must be, and those made of our own.
 
 use super::inputs::{InputArchive, ParadigmLocations, UNDEFINED, bits, groups_of, renumbered};
+use super::roles::{FUNCTION, role_of_mpi};
 use crate::messages::across::AcrossWorlds;
 use crate::otf2::numbering::{self, FIRST_OF_MARKERS, FORMAT};
 use crate::otf2::read::markers::definition_record;
@@ -22,9 +23,23 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 #[derive(Clone, Debug)]
 pub(crate) struct OutputLocation {
     pub(crate) id: u64,
-    name: String,
-    group: u64,
-    location_type: u64,
+    pub(super) name: String,
+    /// Its location group; all bits set for a location of an archive, whose definition is written as it is.
+    pub(super) group: u64,
+    pub(super) location_type: u64,
+    /// Whether it is left out: it is ours, and nothing is there.
+    pub(crate) is_left_out: bool,
+}
+
+/// The group of all ranks that no archive has.
+#[derive(Debug)]
+pub(super) struct Ranks {
+    /// Its number.
+    pub(super) group: u64,
+    /// How many locations of archives are before them in the group of MPI's locations.
+    pub(super) first: u64,
+    /// By rank, the places of the locations of its processes; none for a rank that is missing.
+    pub(super) places: BTreeMap<u32, BTreeSet<usize>>,
 }
 
 /// All of them.
@@ -36,7 +51,7 @@ pub(crate) struct OutputDefinitions<'a> {
     pub(crate) has_worlds: bool,
     across: AcrossWorlds,
     /// Which of them a process is of.
-    archive_of: BTreeMap<ProcessId, usize>,
+    pub(super) archive_of: BTreeMap<ProcessId, usize>,
     /// A copy of `archive_of` as a table, because it is read for every event.
     archive_by_process: Vec<Option<usize>>,
     /// Kind and number in their archive, by object.
@@ -50,21 +65,23 @@ pub(crate) struct OutputDefinitions<'a> {
     /// Place in `locations` by stream.
     pub(crate) place_of: Vec<usize>,
     groups: BTreeMap<ProcessId, u64>,
-    own: BTreeMap<(u8, u64), Vec<Datum>>,
+    pub(super) own: BTreeMap<(u8, u64), Vec<Datum>>,
     /// By our region; all bits set: not asked for yet.
     regions: Vec<u64>,
     attributes: HashMap<(String, u8), u64>,
     parameters: HashMap<String, u64>,
-    communicators: HashMap<String, u64>,
+    pub(super) communicators: HashMap<String, u64>,
     /// Communicators by the value of an element: a reference and its number. It is read for every
     /// message.
-    communicator_of: FxHashMap<(Reference, u64), u64>,
+    pub(super) communicator_of: FxHashMap<(Reference, u64), u64>,
     /// Strings that name what elements refer to, so too.
     name_of: FxHashMap<(Reference, u64), u64>,
     metrics: HashMap<String, u64>,
-    world: Option<u64>,
+    pub(super) ranks: Option<Ranks>,
+    /// By communicator of ours that not all ranks are in: how many are, and which of them its collectives show.
+    pub(super) members: BTreeMap<u64, (u64, BTreeSet<u32>)>,
     /// By paradigm.
-    worlds: BTreeMap<u64, ParadigmLocations>,
+    pub(super) worlds: BTreeMap<u64, ParadigmLocations>,
     /// By paradigm, the group for communicators of a single process.
     selves: BTreeMap<u64, u64>,
     /// Of all archives.
@@ -80,7 +97,7 @@ fn record(name: &str) -> &'static Record {
 }
 
 /// The order in which definitions are written: after all definitions that they refer to.
-const ORDER: [&str; 11] = [
+const ORDER: [&str; 12] = [
     "SystemTreeNode",
     "LocationGroup",
     "Location",
@@ -92,10 +109,11 @@ const ORDER: [&str; 11] = [
     "Group",
     "Comm",
     "RmaWin",
+    "Paradigm",
 ];
 
 /// Returns the place of a kind in that order; kinds that are not in it are last.
-fn order_of(name: &str) -> u8 {
+pub(super) fn order_of(name: &str) -> u8 {
     let place = ORDER.iter().position(|known| *known == name);
     place.unwrap_or(ORDER.len()) as u8
 }
@@ -180,7 +198,8 @@ impl<'a> OutputDefinitions<'a> {
             communicator_of: FxHashMap::default(),
             name_of: FxHashMap::default(),
             metrics: HashMap::new(),
-            world: None,
+            ranks: None,
+            members: BTreeMap::new(),
             worlds: BTreeMap::new(),
             selves: BTreeMap::new(),
             marker_definitions: Vec::new(),
@@ -429,7 +448,7 @@ impl<'a> OutputDefinitions<'a> {
         archive.maps = Some(maps);
     }
 
-    fn new_id(&mut self, kind: DefinitionKind) -> u64 {
+    pub(super) fn new_id(&mut self, kind: DefinitionKind) -> u64 {
         let id = self.next[kind as usize];
         self.next[kind as usize] += 1;
         id
@@ -487,7 +506,7 @@ impl<'a> OutputDefinitions<'a> {
         Some(number)
     }
 
-    fn add(&mut self, name: &str, id: u64, data: Vec<Datum>) {
+    pub(super) fn add(&mut self, name: &str, id: u64, data: Vec<Datum>) {
         self.own.insert((order_of(name), id), data);
     }
 
@@ -509,6 +528,7 @@ impl<'a> OutputDefinitions<'a> {
                     name: String::new(),
                     group: u64::MAX,
                     location_type: 0,
+                    is_left_out: false,
                 });
             }
         }
@@ -558,6 +578,7 @@ impl<'a> OutputDefinitions<'a> {
                         name,
                         group,
                         location_type: if is_device { 2 } else { 1 },
+                        is_left_out: false,
                     });
                     known.insert(key, self.locations.len() - 1);
                     self.locations.len() - 1
@@ -609,6 +630,7 @@ impl<'a> OutputDefinitions<'a> {
             name,
             group,
             location_type: 1,
+            is_left_out: false,
         });
         Some(self.locations.len() - 1)
     }
@@ -640,7 +662,7 @@ impl<'a> OutputDefinitions<'a> {
         id
     }
 
-    fn node(&mut self, name: &str, class: &str, parent: Option<u64>) -> u64 {
+    pub(super) fn node(&mut self, name: &str, class: &str, parent: Option<u64>) -> u64 {
         let parent = match (class, parent) {
             ("node", None) => self.node("machine", "machine", None),
             (_, parent) => parent.unwrap_or(UNDEFINED),
@@ -661,11 +683,17 @@ impl<'a> OutputDefinitions<'a> {
     }
 
     fn new_region(&mut self, name: &str, file: &str, line: u32, paradigm: u64) -> u64 {
+        let role = match paradigm {
+            PARADIGM_MPI => role_of_mpi(name),
+            _ => FUNCTION,
+        };
         let id = self.new_id(DefinitionKind::Region);
         let (name, file, empty) = (self.string(name), self.string(file), self.string(""));
         let file = if file == empty { UNDEFINED } else { file };
         let line = u64::from(line);
-        let data = [id, name, empty, 0, file, line, line, name, 1, paradigm, 0];
+        let data = [
+            id, name, empty, 0, file, line, line, name, role, paradigm, 0,
+        ];
         self.add("Region", id, data.map(bits).to_vec());
         id
     }
@@ -744,31 +772,6 @@ impl<'a> OutputDefinitions<'a> {
         id
     }
 
-    /// Returns the communicator that an element names.
-    #[inline]
-    pub(crate) fn communicator_of(&mut self, reference: Reference, value: u64) -> u64 {
-        match self.communicator_of.get(&(reference, value)) {
-            Some(id) => *id,
-            None => self.new_communicator_of(reference, value),
-        }
-    }
-
-    fn new_communicator_of(&mut self, reference: Reference, value: u64) -> u64 {
-        let ours = self.ours;
-        let number = u32::try_from(value).unwrap_or(u32::MAX);
-        let string = match reference {
-            Reference::String => Some(StringId::new(number)),
-            Reference::Object => ours.objects.get(&ObjectId::new(number)).map(|d| d.name),
-            _ => None,
-        };
-        let id = match string.map(|string| ours.string(string)) {
-            Some(name) => self.communicator(&format!("named {name}"), name),
-            None => self.communicator(&format!("{value}"), &format!("communicator {value}")),
-        };
-        self.communicator_of.insert((reference, value), id);
-        id
-    }
-
     /// Returns the rank in the run that a rank in an event of a process means: `first_rank` is that of the process's world.
     pub(crate) fn rank_in_run(
         &self,
@@ -808,113 +811,23 @@ impl<'a> OutputDefinitions<'a> {
         id
     }
 
-    /// Returns a communicator with all ranks of the run, because its members are unknown.
-    fn communicator(&mut self, key: &str, name: &str) -> u64 {
-        if let Some(id) = self.communicators.get(key) {
-            return *id;
-        }
-        let group = self.world();
-        let id = self.new_id(DefinitionKind::Comm);
-        let name = self.string(name);
-        self.add(
-            "Comm",
-            id,
-            [id, name, group, UNDEFINED, 0].map(bits).to_vec(),
-        );
-        self.communicators.insert(key.to_owned(), id);
-        id
-    }
-
-    /// Returns the group of all ranks; made when a message needs it.
-    fn world(&mut self) -> u64 {
-        if let Some(id) = self.world {
-            return id;
-        }
-        // Rank and first location of each process that no archive has.
-        let mut ranks: BTreeMap<u32, u64> = BTreeMap::new();
-        let ours = self.ours;
-        for (id, stream) in &ours.streams {
-            let process = ours
-                .sources
-                .get(&stream.source)
-                .map(|source| source.process);
-            let process = process.filter(|process| !self.archive_of.contains_key(process));
-            let rank = process.and_then(|process| ours.ranks.get(&process));
-            let place = self.place_of.get(id.index()).copied();
-            let location = place.and_then(|place| self.locations.get(place));
-            if let (Some(rank), Some(location)) = (rank, location) {
-                ranks.entry(rank.rank).or_insert(location.id);
-            }
-        }
-        // Ranks of which nothing is there have locations without events.
-        const MOST_MISSING: u32 = 1 << 16;
-        let last = ranks.keys().last().copied().unwrap_or(0);
-        let missing = (last as usize + 1).saturating_sub(ranks.len());
-        if missing <= MOST_MISSING as usize {
-            for rank in 0..=last {
-                ranks.entry(rank).or_insert_with(|| self.missing_rank(rank));
-            }
-        }
-        let group = |this: &mut Self, name: &str, group_type: u64, members: Vec<u64>| {
-            let id = this.new_id(DefinitionKind::Group);
-            let name = this.string(name);
-            let before = match group_type {
-                group_type::COMM_LOCATIONS => 6,
-                _ => 4,
-            };
-            let data = vec![
-                bits(id),
-                bits(name),
-                bits(before),
-                Datum::Numbers(members),
-                bits(group_type),
-                bits(PARADIGM_MPI),
-                bits(0),
-            ];
-            this.add("Group", id, data);
-            id
-        };
-        let count = ranks.len() as u64;
-        let locations: Vec<u64> = ranks.into_values().collect();
-        let first = match self.worlds.get_mut(&PARADIGM_MPI) {
-            Some(world) => {
-                let first = world.members.len() as u64;
-                world.members.extend(locations);
-                first
-            }
-            None => {
-                let id = group(
-                    self,
-                    "MPI locations",
-                    group_type::COMM_LOCATIONS,
-                    Vec::new(),
-                );
-                let members = locations;
-                self.worlds
-                    .insert(PARADIGM_MPI, ParadigmLocations { id, members });
-                0
-            }
-        };
-        let members = (first..first + count).collect();
-        let id = group(self, "all ranks", group_type::COMM_GROUP, members);
-        self.world = Some(id);
-        id
-    }
-
-    fn missing_rank(&mut self, rank: u32) -> u64 {
-        let node = self.node("unknown", "node", None);
-        let group = self.new_id(DefinitionKind::LocationGroup);
-        let name = self.string(&format!("rank {rank}, which is missing"));
-        let data = [group, name, 1, node, UNDEFINED].map(bits).to_vec();
-        self.add("LocationGroup", group, data);
-        let id = self.new_id(DefinitionKind::Location);
-        self.locations.push(OutputLocation {
-            id,
-            name: "missing".to_owned(),
-            group,
-            location_type: 1,
+    /// Defines MPI as a paradigm if definitions of ours are of it, and no archive has.
+    fn define_mpi(&mut self) {
+        let is_defined = self.incoming.iter().any(|archive| {
+            let mut paradigms = archive.definitions.of_record("Paradigm");
+            paradigms.any(|paradigm| paradigm.bits("paradigm") == Some(PARADIGM_MPI))
         });
-        id
+        let is_of_mpi = |((order, _), data): (&(u8, u64), &Vec<Datum>)| {
+            let record = record(ORDER[usize::from(*order)]);
+            let at = record.place("paradigm");
+            at.is_some_and(|at| data[at] == bits(PARADIGM_MPI))
+        };
+        if !is_defined && self.own.iter().any(is_of_mpi) {
+            let name = self.string("MPI");
+            // Its members are processes.
+            let data = [PARADIGM_MPI, name, 0].map(bits).to_vec();
+            self.add("Paradigm", PARADIGM_MPI, data);
+        }
     }
 
     /// Returns all definitions, in the order in which they are to be written. `counts`: events by place of the
@@ -926,7 +839,7 @@ impl<'a> OutputDefinitions<'a> {
     ) -> Vec<(&'static Record, Vec<Datum>)> {
         for place in 0..self.locations.len() {
             let location = self.locations[place].clone();
-            if location.group == u64::MAX {
+            if location.group == u64::MAX || location.is_left_out {
                 continue;
             }
             let name = self.string(&location.name);
@@ -946,6 +859,7 @@ impl<'a> OutputDefinitions<'a> {
             .zip(counts)
             .map(|(location, count)| (location.id, *count))
             .collect();
+        self.define_mpi();
         let string = record("String");
         let mut strings: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
         let mut others = vec![(record("ClockProperties"), clock.map(bits).to_vec())];

@@ -92,6 +92,7 @@ pub(crate) struct RolePlan {
     bytes_received: Option<usize>,
     request: Option<usize>,
     root: Option<usize>,
+    size: Option<usize>,
     operation: Option<usize>,
     value: Option<usize>,
     /// Of events that the role's record cannot hold.
@@ -350,6 +351,7 @@ impl RolePlan {
             bytes_received: place(element::BYTES_RECEIVED),
             request: place(element::REQUEST),
             root: place(element::ROOT),
+            size: place(element::SIZE),
             operation: place(element::OPERATION),
             value,
             parameter,
@@ -557,12 +559,9 @@ fn by_role(
     };
     let mut is_whole = true;
     match (plan.role, communicator, peer) {
-        (Role::Enter, ..) => {
-            out.id = ids::ENTER;
-            out.values.push(region(outgoing));
-        }
-        (Role::Leave, ..) => {
-            out.id = ids::LEAVE;
+        (Role::Enter | Role::Leave, ..) => {
+            let is_enter = plan.role == Role::Enter;
+            out.id = if is_enter { ids::ENTER } else { ids::LEAVE };
             out.values.push(region(outgoing));
         }
         (Role::Send | Role::Receive, Some(communicator), Some(peer)) => {
@@ -584,6 +583,9 @@ fn by_role(
             out.id = ids::MPI_COLLECTIVE_END;
             let operation = number(plan.operation).unwrap_or(0) & 0xff;
             let root = rank(plan.root).map_or(UNDEFINED, u64::from);
+            if let Some(size) = number(plan.size) {
+                outgoing.note_member(communicator, place.process, size);
+            }
             // Of a producer that only has their sum, all bytes are in the first.
             let apart = number(plan.bytes_sent).zip(number(plan.bytes_received));
             let (sent, received) = apart.unwrap_or((bytes, 0));

@@ -1,8 +1,10 @@
 //! The files of an archive under construction: events of locations piece by piece, definitions, markers, and their
 //! final names.
 
+use super::ranks::LocationCounts;
 use crate::error::{MergeError, Result};
 use crate::whole_file::{create_beside, sync_parent, sync_tree};
+use annals_format::otf2::records::ids;
 use annals_format::otf2::{Datum, EventToWrite, EventWriter, RecordWriter, put_record};
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -29,6 +31,18 @@ pub(super) struct Waiting {
     pub(super) writer: EventWriter,
     /// Bytes of the file.
     written: u64,
+    /// Events of messages and collectives.
+    communication: u64,
+}
+
+impl Waiting {
+    /// Returns how many events it has so far.
+    pub(super) fn counts(&self) -> LocationCounts {
+        LocationCounts {
+            events: self.writer.count(),
+            communication: self.communication,
+        }
+    }
 }
 
 /// The archive during its creation: in a temporary directory next to its final path.
@@ -73,6 +87,7 @@ impl Files {
                 path,
                 writer: EventWriter::new(chunk_size),
                 written: 0,
+                communication: 0,
             });
         }
     }
@@ -83,6 +98,8 @@ impl Files {
         let before = location.writer.allocated();
         let written = location.writer.write(event);
         written.map_err(MergeError::format(&location.path))?;
+        let is_communication = (ids::MPI_SEND..=ids::MPI_COLLECTIVE_END).contains(&event.id);
+        location.communication += u64::from(is_communication);
         self.allocated += location.writer.allocated() - before;
         if location.writer.pending() >= MOST_WAITING {
             self.flush(place)?;
