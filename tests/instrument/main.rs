@@ -6,6 +6,7 @@ mod endings;
 mod filters;
 mod forked;
 mod launchers;
+mod made_code;
 mod names;
 mod sampling;
 mod unwinding;

@@ -7,6 +7,7 @@
     reason = "the system is asked for the processor time of other threads"
 )]
 
+mod made_code;
 mod ring;
 mod unwind;
 
@@ -21,6 +22,7 @@ use annals_recorder::{
     SourceId, SourceSpec, ThreadStream,
 };
 
+use self::made_code::{MOST_EACH_TIME, MadeCode};
 use self::ring::{Entry, Ring, Sample};
 pub(crate) use self::unwind::Files;
 
@@ -43,6 +45,7 @@ pub(crate) struct Sampling {
     event_type: EventType<(u32, u64, u64)>,
     threads: BTreeMap<u32, Thread>,
     pub(crate) files: Files,
+    made_code: MadeCode,
     paths: HashMap<(Option<CallPathId>, CodePlace), CallPathId>,
     addresses: Vec<u64>,
     /// When sampling began, reference clock.
@@ -87,6 +90,8 @@ impl Sampling {
             .element_in(element::WEIGHT, "ns")
             .element_in(element::PREEMPTED, "ns");
         let event_type = recorder.add_event_type(&spec).map_err(defined)?;
+        let nothing = recorder.add_string("").map_err(defined)?;
+        let map = format!("/tmp/perf-{}.map", std::process::id());
         recorder.note_threads();
         let value = format!("perf-event {period_ns}");
         recorder
@@ -98,6 +103,7 @@ impl Sampling {
             event_type,
             threads: BTreeMap::new(),
             files: Files::new(),
+            made_code: MadeCode::new(map.into(), nothing),
             paths: HashMap::new(),
             addresses: Vec::new(),
             began_ns: Recorder::reference_ns() as u64,
@@ -156,6 +162,7 @@ impl Sampling {
     pub(crate) fn end(self, recorder: &Recorder) {
         let ns = processor_ns(self.reader).to_string();
         let _ = recorder.add_property(property::SAMPLING_TIME, &ns);
+        self.made_code.end(recorder);
     }
 
     fn record(
@@ -172,6 +179,7 @@ impl Sampling {
             && let Some(refresh) = refresh.take()
         {
             refresh(&mut self.files);
+            self.made_code.grow(recorder, MOST_EACH_TIME);
             is_whole = self.files.calls_of(sample, &mut addresses);
         }
         let mut path = match is_whole {
@@ -185,7 +193,7 @@ impl Sampling {
         for address in addresses[own.unwrap_or(0)..].iter().rev() {
             let place = match self.files.place_of(*address) {
                 Some((module, address)) => CodePlace::Address(Some(module), address),
-                None => CodePlace::Address(None, *address),
+                None => self.made_code.place_of(recorder, *address, sample.time_ns),
             };
             path = path.and_then(|caller| self.path(recorder, caller, place).map(Some));
         }
