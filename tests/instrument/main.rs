@@ -9,6 +9,7 @@ mod launchers;
 mod made_code;
 mod names;
 mod sampling;
+mod sampling_endings;
 mod unwinding;
 
 use annals_test_support::installation::installed;
