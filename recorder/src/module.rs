@@ -3,6 +3,7 @@
 
 use annals_format::{
     CallPath, CallPathId, CodePlace, Definition, Function, Module, ModuleId, Region, RegionId,
+    StringId,
 };
 
 use crate::builtin::PROCESS;
@@ -48,6 +49,15 @@ impl Recorder {
         })
     }
 
+    /// Adds a string, or finds it: for a [`CodePlace::Line`].
+    ///
+    /// # Errors
+    /// `RecorderError::Finished`, or `RecorderError::Full` if there is no room for another
+    /// definition.
+    pub fn add_string(&self, text: &str) -> Result<StringId> {
+        self.define(|definer| definer.string(text))
+    }
+
     /// Adds a call path: a place in code that was reached from the call path of its caller.
     ///
     /// # Errors
@@ -76,13 +86,13 @@ impl Recorder {
         self.define(|definer| definer.function(region, module, offset))
     }
 
-    /// Defines a region that was [reserved](Raiser::reserve_region) and is no function of a module.
+    /// Defines a region that was [reserved](Raiser::reserve_region) and is no function of a module, with a name and a group.
     ///
     /// # Errors
     /// `RecorderError::Finished`, or `RecorderError::Full` if there is no room for another
     /// definition.
-    pub fn define_reserved(&self, region: RegionId, name: &str) -> Result<()> {
-        self.define(|definer| definer.reserved(region, name, ""))
+    pub fn define_reserved(&self, region: RegionId, name: &str, group: &str) -> Result<()> {
+        self.define(|definer| definer.reserved(region, name, group))
     }
 }
 

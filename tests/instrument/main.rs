@@ -6,8 +6,10 @@ mod endings;
 mod filters;
 mod forked;
 mod launchers;
+mod made_code;
 mod names;
 mod sampling;
+mod sampling_endings;
 mod unwinding;
 
 use annals_test_support::installation::installed;

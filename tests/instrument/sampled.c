@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -80,6 +81,34 @@ static void threads(int number, long rounds) {
         for (int i = 0; i < 8; i++) ended += pthread_join(each[i], NULL) == 0;
     }
     printf("%d threads\n", ended);
+}
+
+static volatile int is_over;
+
+__attribute__((noinline)) void tiny(long rounds) { sink += spin(rounds, 4); }
+
+/* Writes its processor time to memory that outlasts the process. */
+static void *counted(void *time) {
+    while (!is_over) {
+        for (int i = 0; i < 20; i++) tiny(1000);
+        *(volatile double *)time = processor();
+    }
+    return NULL;
+}
+
+/* Four threads, of which the file has the processor times, seconds; then the process ends. */
+static void ends(const char *how, const char *path) {
+    pthread_t each[4];
+    int file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    if (file < 0 || ftruncate(file, sizeof(double[4]))) exit(3);
+    double *times = mmap(NULL, sizeof(double[4]), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (times == MAP_FAILED) exit(3);
+    for (int i = 0; i < 4; i++) pthread_create(&each[i], NULL, counted, &times[i]);
+    struct timespec nap = {1, 200000000};
+    nanosleep(&nap, NULL);
+    if (!strcmp(how, "kill")) kill(getpid(), SIGKILL);
+    is_over = 1;
+    for (int i = 0; i < 4; i++) pthread_join(each[i], NULL);
 }
 
 static void children(const char *self) {
@@ -293,6 +322,8 @@ int main(int count, char **arguments) {
         threads(number, 100000);
     } else if (!strcmp(mode, "long-threads")) {
         threads(8, 200000000 / 8);
+    } else if (!strcmp(mode, "ends")) {
+        ends(arguments[2], arguments[3]);
     } else if (!strcmp(mode, "children")) {
         children(arguments[0]);
     } else if (!strcmp(mode, "jumps")) {

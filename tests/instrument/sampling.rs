@@ -10,7 +10,7 @@ use crate::{ROOT, output, prefix, run, text_of, trace_cli};
 
 /// What takes the samples.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Engine {
+pub(crate) enum Engine {
     Kernel,
     /// Where the system refuses perf_event_open.
     Timers,
@@ -35,30 +35,16 @@ impl Engine {
     }
 }
 
-/// The program and two libraries, compiled without instrumentation.
-struct Sampled {
+/// A program that is compiled without instrumentation, in a separate directory.
+pub(crate) struct Sampled {
     scratch: tempfile::TempDir,
 }
 
 impl Sampled {
+    /// Compiles the program and two libraries.
     fn new() -> Self {
-        let sampled = Self {
-            scratch: tempfile::tempdir().expect("a directory"),
-        };
-        for name in ["sampled", "refuse"] {
-            let source = Path::new(ROOT).join(format!("tests/instrument/{name}.c"));
-            let mut compiler = Command::new("cc");
-            compiler.args([
-                "-O2",
-                "-g",
-                "-Wall",
-                "-Wextra",
-                "-Werror",
-                "-fomit-frame-pointer",
-            ]);
-            compiler.arg(source).arg("-o").arg(sampled.path(name));
-            output(compiler.args(["-ldl", "-pthread"]));
-        }
+        let sampled = Self::of("sampled.c", &[]);
+        sampled.compile("refuse.c", "refuse", &[]);
         for name in ["libone.so", "libtwo.so"] {
             let code = "int of_library(int n) { volatile double s = 0; for (int i = 1; i < n; i++) s += 1.0 / i; return s > 0; }";
             let source = sampled.path("library.c");
@@ -70,7 +56,31 @@ impl Sampled {
         sampled
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    /// Compiles one of the sources of these tests, with these options, too.
+    pub(crate) fn of(source: &str, options: &[&str]) -> Self {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let sampled = Self { scratch };
+        sampled.compile(source, "sampled", options);
+        sampled
+    }
+
+    fn compile(&self, source: &str, program: &str, options: &[&str]) {
+        let source = Path::new(ROOT).join("tests/instrument").join(source);
+        let mut compiler = Command::new("cc");
+        compiler.args([
+            "-O2",
+            "-g",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-fomit-frame-pointer",
+        ]);
+        compiler.args(options).arg(source);
+        compiler.arg("-o").arg(self.path(program));
+        output(compiler.args(["-ldl", "-pthread"]));
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.scratch.path().join(name)
     }
 
@@ -82,7 +92,7 @@ impl Sampled {
     }
 
     /// Records the program with samples of this engine.
-    fn record(&self, engine: Engine, mode: &str) -> Output {
+    pub(crate) fn record(&self, engine: Engine, mode: &str) -> Output {
         let record = engine.of(trace_cli(), &self.path("refuse"));
         self.record_by(record, &[], mode)
     }
@@ -97,14 +107,14 @@ impl Sampled {
         run(record.current_dir(self.scratch.path()))
     }
 
-    fn ask(&self, arguments: &[&str]) -> String {
+    pub(crate) fn ask(&self, arguments: &[&str]) -> String {
         let mut ask = trace_cli();
         ask.arg(arguments[0]).arg("run").args(&arguments[1..]);
         output(ask.current_dir(self.scratch.path()))
     }
 
     /// Returns the call paths as `--folded` has them, without the thread, and their nanoseconds.
-    fn folded(&self) -> Vec<(Vec<String>, u64)> {
+    pub(crate) fn folded(&self) -> Vec<(Vec<String>, u64)> {
         let folded = self.ask(&["samples", "--folded"]);
         let lines = folded.lines().map(|line| {
             let (path, ns) = line.rsplit_once(' ').expect("a number");

@@ -8,6 +8,7 @@
     reason = "the system is asked for the processor time of other threads"
 )]
 
+mod made_code;
 mod ring;
 mod timers;
 mod unwind;
@@ -24,6 +25,7 @@ use annals_recorder::{
     SourceId, SourceSpec, ThreadStream,
 };
 
+use self::made_code::{MOST_EACH_TIME, MadeCode};
 use self::ring::{Entry, Sample};
 pub(crate) use self::unwind::Files;
 
@@ -55,6 +57,7 @@ pub(crate) struct Sampling {
     /// Threads of the recorder.
     own: BTreeSet<u32>,
     pub(crate) files: Files,
+    made_code: MadeCode,
     paths: HashMap<(Option<CallPathId>, CodePlace), CallPathId>,
     addresses: Vec<u64>,
     /// When sampling began, reference clock.
@@ -165,6 +168,8 @@ impl Sampling {
             .element_in(element::WEIGHT, "ns")
             .element_in(element::PREEMPTED, "ns");
         let event_type = recorder.add_event_type(&spec).map_err(defined)?;
+        let nothing = recorder.add_string("").map_err(defined)?;
+        let map = format!("/tmp/perf-{}.map", std::process::id());
         recorder.note_threads();
         let value = format!("{name} {period_ns}");
         recorder
@@ -178,6 +183,7 @@ impl Sampling {
             threads: BTreeMap::new(),
             own: BTreeSet::new(),
             files: Files::new(),
+            made_code: MadeCode::new(map.into(), nothing),
             paths: HashMap::new(),
             addresses: Vec::new(),
             began_ns: Recorder::reference_ns() as u64,
@@ -258,6 +264,7 @@ impl Sampling {
         }
         let ns = processor_ns(self.reader).to_string();
         let _ = recorder.add_property(property::SAMPLING_TIME, &ns);
+        self.made_code.end(recorder);
     }
 
     fn record(
@@ -274,6 +281,7 @@ impl Sampling {
             && let Some(refresh) = refresh.take()
         {
             refresh(&mut self.files);
+            self.made_code.grow(recorder, MOST_EACH_TIME);
             is_whole = self.files.calls_of(sample, &mut addresses);
         }
         let mut path = match is_whole {
@@ -287,7 +295,7 @@ impl Sampling {
         for address in addresses[own.unwrap_or(0)..].iter().rev() {
             let place = match self.files.place_of(*address) {
                 Some((module, address)) => CodePlace::Address(Some(module), address),
-                None => CodePlace::Address(None, *address),
+                None => self.made_code.place_of(recorder, *address, sample.time_ns),
             };
             path = path.and_then(|caller| self.path(recorder, caller, place).map(Some));
         }

@@ -414,7 +414,7 @@ fn define_all_of(service: &Service, progress: &mut Progress) {
                 let offset = address.wrapping_sub(known.loaded.base) as u64;
                 recorder.define_function(region, known.id, offset)
             }
-            None => recorder.define_reserved(region, &format!("{address:#x}")),
+            None => recorder.define_reserved(region, &format!("{address:#x}"), ""),
         };
         progress.defined += 1;
         functions::set_defined(progress.defined);
