@@ -287,6 +287,38 @@ fn windows_regions_and_mpi_choose_samples() {
     }
 }
 
+/// An OTF2 archive of a run has its samples, and what they represent.
+#[test]
+fn archives_that_are_written_have_the_samples() {
+    for seed in 1..4 {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let mut ranks = random_ranks(seed, 2, 300);
+        for deeds in ranks.iter_mut().flat_map(|rank| &mut rank.threads) {
+            // In archives, losses are markers.
+            deeds.retain(|(_, deed)| !matches!(deed, Deed::Lost(_)));
+        }
+        let [_, trace] = inputs(scratch.path(), &ranks);
+        let archive = scratch.path().join("run.otf2");
+        let mut merge = Command::new(crate::trace_merge());
+        merge.arg("-q").arg(&trace).arg("-o").arg(&archive);
+        assert!(merge.status().expect("it runs").success());
+        let rows = |input: &Path| {
+            let answer = json_of(input, &["--by", "line,rank"]);
+            let rows = answer["rows"].as_array().expect("rows").clone();
+            let names = [
+                "function", "file", "line", "rank", "samples", "self_ns", "total_ns",
+            ];
+            let mut rows: Vec<_> = rows
+                .iter()
+                .map(|row| names.map(|name| row[name].to_string()))
+                .collect();
+            rows.sort();
+            (answer["samples"].clone(), answer["cut"].clone(), rows)
+        };
+        assert_eq!(rows(&archive), rows(&trace), "seed {seed}");
+    }
+}
+
 #[test]
 fn functions_of_mpi_are_known_without_calls_that_are_recorded() {
     let scratch = tempfile::tempdir().expect("a directory");

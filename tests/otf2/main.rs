@@ -3,6 +3,7 @@
 mod native;
 mod ranks;
 mod reference;
+mod samples;
 mod variants;
 
 use std::collections::BTreeMap;

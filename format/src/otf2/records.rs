@@ -36,6 +36,8 @@ pub mod ids {
     pub const METRIC: u8 = 31;
     /// `ParameterString`.
     pub const PARAMETER_STRING: u8 = 32;
+    /// `CallingContextSample`.
+    pub const CALLING_CONTEXT_SAMPLE: u8 = 68;
     /// `ProgramBegin`.
     pub const PROGRAM_BEGIN: u8 = 83;
     /// `DefMarker`, in a file of markers.

@@ -13,6 +13,9 @@ pub(crate) const FORMAT: &str = "OTF2";
 /// anchor and its other definitions.
 pub(crate) const FIRST_OF_MARKERS: u32 = 1 << 31;
 
+/// The region, in archives, of callers that are not known.
+pub(crate) const UNKNOWN_CALLER: &str = "(unknown)";
+
 /// Returns the text that replaces an undefined string.
 pub(crate) fn text_of_undefined(number: u64) -> String {
     format!("string {number}")

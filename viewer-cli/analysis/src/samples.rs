@@ -257,10 +257,11 @@ pub fn sampling(definitions: &Definitions, query: &Query) -> (Vec<Sampling>, Vec
     for ((key, value), ranks) in by_value {
         match key {
             property::SAMPLING => {
-                let (engine, period) = value.rsplit_once(' ').unwrap_or((value, ""));
+                let parts = value.rsplit_once(' ');
+                let parts = parts.and_then(|(engine, period)| Some((engine, period.parse().ok()?)));
                 sampling.push(Sampling {
-                    engine: engine.to_owned(),
-                    period_ns: period.parse().ok(),
+                    engine: parts.map_or(value, |parts| parts.0).to_owned(),
+                    period_ns: parts.map(|parts| parts.1),
                     ranks,
                 });
             }

@@ -1,5 +1,6 @@
 //! An opened archive, as its processes' recordings share it.
 
+use super::contexts::Contexts;
 use super::event_types::EventTypes;
 use super::file::LocationFile;
 use super::markers::Markers;
@@ -23,6 +24,8 @@ pub(crate) struct Archive {
     pub(crate) numberings: Numberings,
     /// The ranks in its communicators, as ranks of the run.
     pub(crate) world: World,
+    /// The call paths of its samples.
+    pub(crate) contexts: Contexts,
     /// Its locations with their files, by the location's number in the recordings.
     pub(crate) locations: Vec<LocationFile>,
     /// The markers, if it has any.

@@ -179,6 +179,21 @@ impl<'a> Decoder<'a> {
                 ElementSource::Reference(at, kind) => {
                     Some(numberings.of_kind(kind).get(values[at]).into())
                 }
+                ElementSource::CallPath(at) => {
+                    let context = self.archive.contexts.get(values[at]);
+                    context.map(|context| context.path.into())
+                }
+                ElementSource::RegionOfContext(at) => {
+                    let context = self.archive.contexts.get(values[at]);
+                    let region = context.map_or(u64::MAX, |context| context.region);
+                    Some(
+                        numberings
+                            .of_kind(DefinitionKind::Region)
+                            .get(region)
+                            .into(),
+                    )
+                }
+                ElementSource::Period(at) => self.archive.contexts.period_ns(values[at]),
                 ElementSource::Sum(a, b) => Some(values[a].saturating_add(values[b])),
                 ElementSource::Rank(rank, communicator) => {
                     let world = &self.archive.world;

@@ -3,6 +3,7 @@
 
 use super::scan::{FIRST_COMPOSITION, Key, MOST_ARGUMENTS, MOST_VALUES, Scanned};
 use crate::otf2::numbering::Strings;
+use annals_format::names::element;
 use annals_format::otf2::records::ids;
 use annals_format::otf2::{
     DefinitionKind, Enumeration, Field, FieldType, GlobalDefinitions, Record, enums, event_record,
@@ -30,6 +31,12 @@ pub(crate) enum ElementSource {
     Size(usize),
     /// The own rank in the communicator in this field.
     Place(usize),
+    /// The call path of the calling context in this field.
+    CallPath(usize),
+    /// The region of the calling context in this field.
+    RegionOfContext(usize),
+    /// The period of the generator of interrupts in this field.
+    Period(usize),
     /// The sum of two fields.
     Sum(usize, usize),
     /// A field from the end of the collective operation.
@@ -153,6 +160,8 @@ impl Elements<'_> {
                 Reference::Rank
             }
             ElementSource::TextItem(_) => Reference::String,
+            ElementSource::CallPath(_) => Reference::CallPath,
+            ElementSource::RegionOfContext(_) => Reference::Region,
             ElementSource::Collective(CollectiveField::Communicator) => Reference::Object,
             ElementSource::Attribute(_, type_code) => {
                 DefinitionKind::of_type(type_code).map_or(Reference::None, reference_of)
@@ -164,6 +173,7 @@ impl Elements<'_> {
             ElementSource::Value(_)
                 | ElementSource::Reference(..)
                 | ElementSource::Time(_)
+                | ElementSource::RegionOfContext(_)
                 | ElementSource::Sum(..)
                 | ElementSource::Payload
                 | ElementSource::Marker(
@@ -215,8 +225,9 @@ fn type_of(type_code: u8) -> (ElementType, u8) {
 
 fn role_of(record: &Record) -> Role {
     match record.name {
-        "Enter" => Role::Enter,
-        "Leave" => Role::Leave,
+        "Enter" | "CallingContextEnter" => Role::Enter,
+        "Leave" | "CallingContextLeave" => Role::Leave,
+        "CallingContextSample" => Role::Sample,
         "MpiSend" | "MpiIsend" => Role::Send,
         "MpiRecv" | "MpiIrecv" => Role::Receive,
         "MpiIsendComplete" => Role::SendEnd,
@@ -262,7 +273,7 @@ fn description_of(record: &Record) -> String {
     text
 }
 
-fn add_fields(record: &Record, arguments: usize, elements: &mut Elements<'_>) {
+fn add_fields(record: &Record, arguments: usize, has_weight: bool, elements: &mut Elements<'_>) {
     let communicator = record.place("communicator");
     if let Some(communicator) = communicator {
         let rank = ["receiver", "sender", "root"];
@@ -308,6 +319,24 @@ fn add_fields(record: &Record, arguments: usize, elements: &mut Elements<'_>) {
         for (name, of) in named {
             elements.add(name, of.element_type(), ElementSource::Collective(of));
         }
+    }
+    let generator = record.place("interrupt_generator");
+    match (record.place("calling_context"), generator) {
+        (Some(context), Some(generator)) => {
+            let path = ElementSource::CallPath(context);
+            elements.add(element::CALL_PATH, ElementType::U32, path);
+            // What we have written says it of each sample.
+            if !has_weight {
+                let unit = elements.strings.intern("ns");
+                let weight = ElementSource::Period(generator);
+                elements.add(element::WEIGHT, ElementType::U64, weight).unit = unit;
+            }
+        }
+        (Some(context), None) => {
+            let region = ElementSource::RegionOfContext(context);
+            elements.add(element::REGION, ElementType::U32, region);
+        }
+        (None, _) => {}
     }
     for (index, field) in record.fields.iter().enumerate() {
         let name = element_name(field);
@@ -413,8 +442,15 @@ impl EventTypesBuilder<'_> {
         let place = self.event_types.plans.len();
         self.event_types.by_record.insert(record, place);
         let arguments = self.found.arguments;
+        let mut attributes = self.found.attributes.get(&record).into_iter().flatten();
+        let has_weight = attributes.any(|(attribute, type_code)| {
+            let name = self
+                .definitions
+                .name(DefinitionKind::Attribute, u64::from(*attribute));
+            *type_code == types::UINT64 && name == element::WEIGHT
+        });
         self.add(record, &[], |elements| {
-            plan_record(record, arguments, elements)
+            plan_record(record, arguments, has_weight, elements)
         });
     }
 
@@ -482,6 +518,7 @@ impl EventTypesBuilder<'_> {
 fn plan_record(
     record: u8,
     arguments: usize,
+    has_weight: bool,
     elements: &mut Elements<'_>,
 ) -> (String, String, Role) {
     if record == ids::MARKER {
@@ -500,7 +537,7 @@ fn plan_record(
         elements.add("values", ElementType::Bytes, ElementSource::Rest(1));
         return ("METRIC".to_owned(), description_of(known), Role::Point);
     }
-    add_fields(known, arguments, elements);
+    add_fields(known, arguments, has_weight, elements);
     let name = known.capitals.to_owned();
     (name, description_of(known), role_of(known))
 }

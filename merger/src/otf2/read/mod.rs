@@ -1,13 +1,14 @@
 //! Archives as inputs.
 //!
 //! From the bottom up: [`scan`] reads a file of events once; [`world`] knows the ranks of
-//! communicators; [`event_types`] makes event types of what was found; [`file`] reads files of
+//! communicators, [`contexts`] calling contexts; [`event_types`] makes event types of what was found; [`file`] reads files of
 //! definitions, [`anchor`] the anchor, [`markers`] the markers. [`archive`] holds the result, by
 //! which [`decode`] and [`part`] turn parts of files into chunks; [`process`] makes the recordings,
 //! and [`open`] puts it all together.
 
 pub(crate) mod anchor;
 mod archive;
+mod contexts;
 pub(crate) mod decode;
 pub(crate) mod event_types;
 mod file;

@@ -2,6 +2,7 @@
 
 use super::anchor::{anchor_at, event_files, location_of};
 use super::archive::Archive;
+use super::contexts::Contexts;
 use super::event_types::EventTypes;
 use super::file::{LocationFile, each_record, problem_of};
 use super::markers::Markers;
@@ -81,6 +82,7 @@ pub(crate) fn open(path: &Path, jobs: usize) -> Result<Vec<InputRecording>> {
     let archive = Archive {
         path: path.to_owned(),
         anchor,
+        contexts: Contexts::of(&definitions),
         definitions,
         event_types,
         numberings,

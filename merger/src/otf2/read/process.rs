@@ -4,15 +4,19 @@ use super::archive::Archive;
 use super::file::LocationFile;
 use super::scan::FilePart;
 use super::world::World;
-use crate::otf2::numbering::{FIRST_OF_MARKERS, FORMAT, OBJECTS, Strings, text_of_undefined};
+use crate::otf2::numbering::{
+    FIRST_OF_MARKERS, FORMAT, OBJECTS, Strings, UNKNOWN_CALLER, text_of_undefined,
+};
+use annals_format::names::property;
 use annals_format::otf2::{DefinitionKind, GlobalDefinition, GlobalDefinitions, enums};
 use annals_format::wire::Put;
 use annals_format::{
-    ANY_EVENT_TYPE, CalibrationPoint, ChunkHeader, ChunkPlace, Clock, ClockId, ClockKind,
-    Cumulative, Definition, Definitions, Ended, EventTypeId, FileHeader, FileKind, ForeignRecord,
-    Location, LocationId, LocationKind, Object, ObjectId, Problem, Process, ProcessId, Property,
-    Rank, Recording, RecordingId, Reference, Region, RegionId, Source, SourceId, SourceOrder,
-    StoredChunk, Stream, StreamContents, StreamId, StreamLoss, StreamTotals, StringId,
+    ANY_EVENT_TYPE, CalibrationPoint, CallPath, CallPathId, ChunkHeader, ChunkPlace, Clock,
+    ClockId, ClockKind, CodePlace, Cumulative, Definition, Definitions, Ended, EventTypeId,
+    FileHeader, FileKind, ForeignRecord, Location, LocationId, LocationKind, Object, ObjectId,
+    Problem, Process, ProcessId, Property, Rank, Recording, RecordingId, Reference, Region,
+    RegionId, Source, SourceId, SourceOrder, StoredChunk, Stream, StreamContents, StreamId,
+    StreamLoss, StreamTotals, StringId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -561,9 +565,39 @@ impl<'a> Maker<'a> {
                 .add(Definition::String(StringId::new(strings.get(id)), text));
         }
         for id in used(DefinitionKind::Region) {
-            let number = RegionId::new(archive.numberings.of_kind(DefinitionKind::Region).get(id));
-            let region = self.region(own, number, id);
-            own.definitions.add(Definition::Region(region));
+            self.define_region(own, id);
+        }
+        for context in archive
+            .contexts
+            .with_callers(used(DefinitionKind::CallingContext).into_iter())
+        {
+            let region = self.define_region(own, context.region);
+            let file = context.file.map(|file| archive.definitions.string(file));
+            let file = self.string(own, &file.unwrap_or_default());
+            own.definitions.add(Definition::CallPath(CallPath {
+                id: CallPathId::new(context.path),
+                caller: context.caller.map(CallPathId::new),
+                place: match region {
+                    Some(region) if !self.is_unknown(context.region) => {
+                        CodePlace::Line(region, file, context.line)
+                    }
+                    _ => CodePlace::Unknown,
+                },
+            }));
+        }
+        for id in used(DefinitionKind::InterruptGenerator) {
+            let name = archive
+                .definitions
+                .name(DefinitionKind::InterruptGenerator, id);
+            let period = archive.contexts.period_ns(id);
+            let period = period.map(|period_ns| format!(" {period_ns}"));
+            let value = name + &period.unwrap_or_default();
+            let property = Property {
+                process: PROCESS,
+                key: self.string(own, property::SAMPLING),
+                value: self.string(own, &value),
+            };
+            own.definitions.add(Definition::Property(property));
         }
         self.taken_objects.clear();
         for kind in OBJECTS {
@@ -601,6 +635,26 @@ impl<'a> Maker<'a> {
             return (format!("communicator {id}"), name);
         }
         (kind.name().to_owned(), name)
+    }
+
+    /// Returns whether a region is what we have written for callers that are not known.
+    fn is_unknown(&self, region: u64) -> bool {
+        self.archive
+            .definitions
+            .name(DefinitionKind::Region, region)
+            == UNKNOWN_CALLER
+    }
+
+    /// Defines a region if it is not, and returns its number. `None` if the archive has nothing of it.
+    fn define_region(&mut self, own: &mut ProcessDefinitions, id: u64) -> Option<RegionId> {
+        let numbering = self.archive.numberings.of_kind(DefinitionKind::Region);
+        let number = Some(numbering.get(id)).filter(|number| *number != u32::MAX);
+        let number = number.map(RegionId::new)?;
+        if !own.definitions.regions.contains_key(&number) {
+            let region = self.region(own, number, id);
+            own.definitions.add(Definition::Region(region));
+        }
+        Some(number)
     }
 
     fn region(&mut self, own: &mut ProcessDefinitions, number: RegionId, id: u64) -> Region {

@@ -227,6 +227,7 @@ impl<'a> Converter<'a> {
             archive,
             first_rank: self.outgoing.ours.first_rank(process),
             process,
+            location: location.unwrap_or(usize::MAX),
         };
         match plan {
             EventPlan::Marker(plan) => {

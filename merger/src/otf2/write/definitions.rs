@@ -1,6 +1,7 @@
 //! The definitions of an archive that is written: those of archives among the inputs, numbered anew where they
 //! must be, and those made of our own.
 
+use super::contexts::Contexts;
 use super::inputs::{InputArchive, ParadigmLocations, UNDEFINED, bits, groups_of, renumbered};
 use super::roles::{FUNCTION, role_of_mpi};
 use crate::messages::across::AcrossWorlds;
@@ -77,6 +78,7 @@ pub(crate) struct OutputDefinitions<'a> {
     /// Strings that name what elements refer to, so too.
     name_of: FxHashMap<(Reference, u64), u64>,
     metrics: HashMap<String, u64>,
+    pub(super) contexts: Contexts,
     pub(super) ranks: Option<Ranks>,
     /// By communicator of ours that not all ranks are in: how many are, and which of them its collectives show.
     pub(super) members: BTreeMap<u64, (u64, BTreeSet<u32>)>,
@@ -97,7 +99,7 @@ fn record(name: &str) -> &'static Record {
 }
 
 /// The order in which definitions are written: after all definitions that they refer to.
-const ORDER: [&str; 12] = [
+const ORDER: [&str; 15] = [
     "SystemTreeNode",
     "LocationGroup",
     "Location",
@@ -110,6 +112,9 @@ const ORDER: [&str; 12] = [
     "Comm",
     "RmaWin",
     "Paradigm",
+    "SourceCodeLocation",
+    "CallingContext",
+    "InterruptGenerator",
 ];
 
 /// Returns the place of a kind in that order; kinds that are not in it are last.
@@ -198,6 +203,7 @@ impl<'a> OutputDefinitions<'a> {
             communicator_of: FxHashMap::default(),
             name_of: FxHashMap::default(),
             metrics: HashMap::new(),
+            contexts: Contexts::default(),
             ranks: None,
             members: BTreeMap::new(),
             worlds: BTreeMap::new(),
@@ -682,7 +688,7 @@ impl<'a> OutputDefinitions<'a> {
         id
     }
 
-    fn new_region(&mut self, name: &str, file: &str, line: u32, paradigm: u64) -> u64 {
+    pub(super) fn new_region(&mut self, name: &str, file: &str, line: u32, paradigm: u64) -> u64 {
         let role = match paradigm {
             PARADIGM_MPI => role_of_mpi(name),
             _ => FUNCTION,

@@ -95,6 +95,7 @@ pub(crate) struct RolePlan {
     size: Option<usize>,
     operation: Option<usize>,
     value: Option<usize>,
+    call_path: Option<usize>,
     /// Of events that the role's record cannot hold.
     parameter: u64,
     /// Column, attribute, type, and whether the role's record has it: all elements.
@@ -277,6 +278,8 @@ impl RolePlan {
         let communicator = place(element::COMMUNICATOR);
         let communicator = communicator.map(|at| (at, d.elements[at].reference));
         let value = place(element::VALUE).filter(|at| !d.elements[*at].element_type.is_variable());
+        let call_path = place(element::CALL_PATH);
+        let call_path = call_path.filter(|at| d.elements[*at].reference == Reference::CallPath);
         let is_message = communicator.is_some() && place(element::PEER).is_some();
         let role = match d.role {
             Role::Enter | Role::Leave if region.is_none() => Role::Point,
@@ -288,6 +291,7 @@ impl RolePlan {
             }
             Role::CollectiveEnd if communicator.is_none() => Role::Point,
             Role::Metric if value.is_none() => Role::Point,
+            Role::Sample if call_path.is_none() => Role::Point,
             role => role,
         };
         let name = ours.string(d.name);
@@ -324,6 +328,7 @@ impl RolePlan {
                     [place(element::REQUEST), None, None, None, None]
                 }
                 Role::Metric => [value, None, None, None, None],
+                Role::Sample => [call_path, None, None, None, None],
                 _ => [None; 5],
             };
             used.contains(&Some(index))
@@ -354,6 +359,7 @@ impl RolePlan {
             size: place(element::SIZE),
             operation: place(element::OPERATION),
             value,
+            call_path,
             parameter,
             attributes: attributes.collect(),
         }
@@ -379,6 +385,8 @@ pub(crate) struct EventRow<'a> {
     /// Whose ranks its elements have. Their numbers start at the first rank of the process's world.
     pub(crate) process: ProcessId,
     pub(crate) first_rank: u32,
+    /// Number of the location in the archive that is written.
+    pub(crate) location: usize,
 }
 
 impl EventRow<'_> {
@@ -604,6 +612,14 @@ fn by_role(
                 None => is_whole = false,
             }
         }
+        (Role::Sample, ..) => {
+            out.id = ids::CALLING_CONTEXT_SAMPLE;
+            let path = number(plan.call_path);
+            match path.and_then(|path| outgoing.sample(place.process, place.location, path)) {
+                Some(values) => out.values.extend(values),
+                None => is_whole = false,
+            }
+        }
         _ => is_whole = false,
     }
     if matches!(
@@ -716,6 +732,7 @@ impl Rows {
                         archive,
                         first_rank: 0,
                         process: ProcessId::new(0),
+                        location: 0,
                     };
                     match convert(outgoing, at, *column, *how, &|tick| tick) {
                         Some(bits) => self.scratch.push(bits),
@@ -859,6 +876,8 @@ impl Rows {
             (Role::CollectiveBegin, ..) => self.start(ids::MPI_COLLECTIVE_BEGIN, 0, count),
             // What their root is, or whether there is one, differs from one to the next.
             (Role::CollectiveEnd, ..) => return false,
+            // Each changes some of the calls of the one before.
+            (Role::Sample, ..) => return false,
             (Role::Metric, ..) => {
                 let (metric, type_code) = plan.definition;
                 self.start(ids::METRIC, 3, count);

@@ -2,10 +2,11 @@
 //!
 //! [`inputs`] holds the definitions of archives among the inputs, [`roles`] knows the roles of MPI's functions,
 //! [`definitions`] holds all definitions of the archive that is written, and [`ranks`] makes those of ranks and
-//! communicators; [`events`] turns events into records; [`files`] and [`streams`] say where they are written;
+//! communicators, [`contexts`] those of samples; [`events`] turns events into records; [`files`] and [`streams`] say where they are written;
 //! [`archive`] drives it all.
 
 pub(crate) mod archive;
+mod contexts;
 mod definitions;
 mod events;
 mod files;
