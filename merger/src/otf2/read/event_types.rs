@@ -3,6 +3,7 @@
 
 use super::scan::{FIRST_COMPOSITION, Key, MOST_ARGUMENTS, MOST_VALUES, Scanned};
 use crate::otf2::numbering::Strings;
+use annals_format::names::element;
 use annals_format::otf2::records::ids;
 use annals_format::otf2::{
     DefinitionKind, Enumeration, Field, FieldType, GlobalDefinitions, Record, enums, event_record,
@@ -22,6 +23,8 @@ pub(crate) enum ElementSource {
     Value(usize),
     /// A field that refers to something.
     Reference(usize, DefinitionKind),
+    /// The region that a leave ends.
+    Ended,
     /// A field that is a time.
     Time(usize),
     /// The rank in the run of the rank in this field, of the communicator in that.
@@ -88,6 +91,9 @@ impl CollectiveField {
     }
 }
 
+/// The region that a leave names, if that need not be the one that it ends.
+pub(crate) const NAMED_REGION: &str = "named_region";
+
 /// An event type and how its columns are filled.
 #[derive(Debug)]
 pub(crate) struct EventTypePlan {
@@ -148,6 +154,7 @@ impl Elements<'_> {
             number += 1;
         }
         let reference = match from {
+            ElementSource::Ended => Reference::Region,
             ElementSource::Reference(_, kind) => reference_of(kind),
             ElementSource::Rank(..) | ElementSource::Collective(CollectiveField::Root) => {
                 Reference::Rank
@@ -163,6 +170,7 @@ impl Elements<'_> {
             from,
             ElementSource::Value(_)
                 | ElementSource::Reference(..)
+                | ElementSource::Ended
                 | ElementSource::Time(_)
                 | ElementSource::Sum(..)
                 | ElementSource::Payload
@@ -310,7 +318,10 @@ fn add_fields(record: &Record, arguments: usize, elements: &mut Elements<'_>) {
         }
     }
     for (index, field) in record.fields.iter().enumerate() {
-        let name = element_name(field);
+        let mut name = element_name(field);
+        if name == element::REGION && elements.sources.contains(&ElementSource::Ended) {
+            name = NAMED_REGION;
+        }
         match field.what {
             FieldType::U8 | FieldType::Enum8(_) | FieldType::Type => {
                 let element = elements.add(name, ElementType::U32, ElementSource::Value(index));
@@ -372,6 +383,8 @@ struct FoundRecords<'a> {
     overflowing: BTreeSet<u8>,
     /// Most arguments of a program.
     arguments: usize,
+    /// Whether a leave names another region than the one that it ends.
+    has_renamed: bool,
 }
 
 impl<'a> FoundRecords<'a> {
@@ -392,6 +405,7 @@ impl<'a> FoundRecords<'a> {
             }
             found.overflowing.extend(&scanned.overflowing);
             found.arguments = found.arguments.max(scanned.arguments);
+            found.has_renamed |= scanned.renamed != 0;
         }
         found
     }
@@ -413,7 +427,11 @@ impl EventTypesBuilder<'_> {
         let place = self.event_types.plans.len();
         self.event_types.by_record.insert(record, place);
         let arguments = self.found.arguments;
+        let is_renamed = record == ids::LEAVE && self.found.has_renamed;
         self.add(record, &[], |elements| {
+            if is_renamed {
+                elements.add(element::REGION, ElementType::U32, ElementSource::Ended);
+            }
             plan_record(record, arguments, elements)
         });
     }
