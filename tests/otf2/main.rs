@@ -3,6 +3,7 @@
 mod native;
 mod ranks;
 mod reference;
+mod renamed;
 mod samples;
 mod variants;
 
@@ -164,7 +165,11 @@ fn check_float(expected: f64, found: &Json, text: &str) {
 fn check_event(record: &Record, line: &Line<'_>, found: &Json, text: &str) {
     let elements = &found["elements"];
     for (index, field) in record.fields.iter().enumerate() {
-        let element = &elements[element_name(field.name)];
+        let name = match &elements["named_region"] {
+            Json::String(_) if field.name == "region" => "named_region",
+            _ => element_name(field.name),
+        };
+        let element = &elements[name];
         match field.what {
             FieldType::Ref8(kind) | FieldType::Ref32(kind) | FieldType::Ref64(kind) => {
                 check_reference(kind, line.values[index], element, text);
@@ -502,12 +507,16 @@ fn check_native(programs: &Programs, inputs: &Path, anchor: &Path) {
     let back = json_lines(&["print", "--json", anchor.to_str().unwrap()]);
     assert_eq!(back.len(), ours.len());
     let key = |event: &Json, name: String| {
-        let values: BTreeMap<String, String> = event["elements"]
+        let mut values: BTreeMap<String, String> = event["elements"]
             .as_object()
             .unwrap()
             .iter()
             .map(|(name, value)| (name.clone(), value.to_string()))
             .collect();
+        // What a leave names, not what it ends.
+        if let Some(named) = values.remove("named_region") {
+            values.insert("region".to_owned(), named);
+        }
         (event["time_ns"].as_i64().unwrap(), name, values)
     };
     // Events of one moment and kind come in any order.

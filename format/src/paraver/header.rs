@@ -68,8 +68,13 @@ impl Header {
             applications: Vec::new(),
         };
         let mut tasks = 0;
-        for _ in 0..count {
-            fields.expect(b':', "a colon, and the next application")?;
+        for number in 0..count {
+            // The format's description has a colon between applications, Paraver itself writes a comma.
+            if number == 0 {
+                fields.expect(b':', "a colon, and the tasks of an application")?;
+            } else if !fields.skip(b':') {
+                fields.expect(b',', "a colon or a comma, and the next application")?;
+            }
             let application = application(&mut fields, &mut tasks)?;
             header.applications.push(application);
         }
@@ -122,8 +127,14 @@ fn application(fields: &mut Fields<'_>, tasks: &mut u64) -> Result<Application, 
         application.tasks.push(Task { threads, node });
     }
     fields.expect(b')', "a closing parenthesis")?;
-    if fields.skip(b',') {
-        application.communicators = fields.unsigned("the number of communicators")?;
+    // After a comma there may be the next application, too.
+    let mut after = fields.clone();
+    if after.skip(b',') {
+        let communicators = after.unsigned("the number of communicators")?;
+        if after.peek() != Some(b'(') {
+            application.communicators = communicators;
+            *fields = after;
+        }
     }
     Ok(application)
 }
@@ -144,6 +155,31 @@ mod tests {
         assert_eq!(tasks(1), [task(1, 0)]);
         assert_eq!(header.applications[0].communicators, 3);
         assert_eq!(header.applications[1].communicators, 0);
+    }
+
+    #[test]
+    fn applications_are_separated_by_colons_or_commas() {
+        for (line, communicators) in [
+            ("2(1:1,3:2):1(1:2):2(1:1,1:2)", [0, 0, 0]),
+            ("2(1:1,3:2),1(1:2),2(1:1,1:2)", [0, 0, 0]),
+            ("2(1:1,3:2),1(1:2),2(1:1,1:2),7", [0, 0, 7]),
+            ("2(1:1,3:2),5:1(1:2),2(1:1,1:2),7", [5, 0, 7]),
+            ("2(1:1,3:2),5,1(1:2),6,2(1:1,1:2)", [5, 6, 0]),
+        ] {
+            let line = format!("#Paraver (21/01/2022 at 16:37):2000_ns:2(4,4):3:{line}");
+            let header = Header::parse(line.as_bytes()).expect("a header");
+            let found = header.applications.iter();
+            let found: Vec<(Vec<(u32, u32)>, u64)> = found
+                .map(|application| {
+                    let tasks = application.tasks.iter();
+                    let tasks = tasks.map(|task| (task.threads, task.node));
+                    (tasks.collect(), application.communicators)
+                })
+                .collect();
+            let tasks = [vec![(1, 1), (3, 2)], vec![(1, 2)], vec![(1, 1), (1, 2)]];
+            let expected: Vec<_> = tasks.into_iter().zip(communicators).collect();
+            assert_eq!(found, expected, "{line}");
+        }
     }
 
     #[test]
@@ -170,6 +206,37 @@ mod tests {
                 "at most 2^24 tasks",
             ),
             (b"#Paraver (1:1):1:0:1:1(1:1)x", 27, "the end of the line"),
+            (
+                b"#Paraver (1:1):1:0:2",
+                20,
+                "a colon, and the tasks of an application",
+            ),
+            (
+                b"#Paraver (1:1):1:0:2:1(1:1)",
+                27,
+                "a colon or a comma, and the next application",
+            ),
+            (
+                b"#Paraver (1:1):1:0:2:1(1:1),4",
+                29,
+                "a colon or a comma, and the next application",
+            ),
+            // More applications than were announced.
+            (
+                b"#Paraver (1:1):1:0:1:1(1:1),1(1:1)",
+                27,
+                "the end of the line",
+            ),
+            (
+                b"#Paraver (1:1):1:0:2:1(1:1),",
+                28,
+                "the number of communicators",
+            ),
+            (
+                b"#Paraver (1:1):1:0:2:1(1:1),1(",
+                30,
+                "the number of threads of a task",
+            ),
             (
                 b"#Paraver (1:1):99999999999999999999",
                 34,

@@ -87,7 +87,7 @@ pub enum Record<'a> {
         /// Number of the application.
         application: u32,
         /// Number of the communicator in the application.
-        communicator: u64,
+        communicator: u32,
         /// Numbers of its tasks, by rank.
         tasks: Vec<u32>,
     },
@@ -162,7 +162,7 @@ pub fn parse_record(line: &[u8]) -> Result<Record<'_>, LineError> {
 
 fn communicator<'a>(fields: &mut Fields<'_>) -> Result<Record<'a>, LineError> {
     let application = fields.next_small("the number of an application")?;
-    let communicator = fields.next("the number of a communicator")?;
+    let communicator = fields.next_small("the number of a communicator")?;
     let count = fields.next("the number of the communicator's tasks")?;
     let mut tasks = Vec::new();
     for _ in 0..count {
@@ -242,6 +242,7 @@ mod tests {
             (b"1:2:1:2:1:0:5:1:9", 15, "the end of the line"),
             (b"3:1:1:1:1:567", 13, "a colon"),
             (b"c:1:1:3:1:2", 11, "a colon"),
+            (b"c:1:4294967296:1:1", 14, "a number below 2^32"),
             (b"1:2:4294967296:2:1:0:5:1", 14, "a number below 2^32"),
         ] {
             let error = parse_record(line).expect_err("no record");

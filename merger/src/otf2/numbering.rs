@@ -6,6 +6,9 @@ use annals_format::otf2::{DefinitionKind, GlobalDefinitions};
 use rustc_hash::FxHashMap;
 use std::collections::HashMap;
 
+/// The first word of the creator of archives that are written here.
+pub(crate) const CREATOR: &str = "Annals";
+
 /// The format's name in foreign records.
 pub(crate) const FORMAT: &str = "OTF2";
 

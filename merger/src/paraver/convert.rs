@@ -382,9 +382,16 @@ impl<'a> Conversion<'a> {
         for number in 0..threads {
             let names = self.rows.levels.get("THREAD");
             let name = names.and_then(|names| names.get(first_row + number as usize));
-            let name = name
-                .cloned()
-                .unwrap_or_else(|| format!("thread {}", number + 1));
+            let is_only = self.header.applications.len() == 1;
+            let name = name.cloned().unwrap_or_else(|| match is_only {
+                true => format!("thread {}", number + 1),
+                false => format!(
+                    "thread {}.{}.{}",
+                    thread.application,
+                    thread.task,
+                    number + 1
+                ),
+            });
             let location = builder.location(&name, LocationKind::Thread, u64::from(number) + 1);
             let stream = builder.stream(source, location, 0);
             let thread = Thread {
@@ -430,11 +437,18 @@ impl<'a> Conversion<'a> {
                 communicator,
                 tasks,
             } => {
+                let is_known = |task: &u32| self.rank(application, *task).is_some();
+                if !tasks.iter().all(is_known) {
+                    return Err(LineError {
+                        offset: 0,
+                        expected: "a communicator of tasks that its application has",
+                    });
+                }
                 self.members += 1 + tasks.len();
                 if self.members <= MOST_MEMBERS {
                     let places = tasks.into_iter().zip(0..).collect();
                     self.communicators
-                        .insert((application, communicator as i64), places);
+                        .insert((application, communicator.into()), places);
                 }
             }
             Record::State(state) => self.take_state(&state)?,

@@ -3,6 +3,7 @@
 use super::archive::Archive;
 use super::event_types::{CollectiveField, ElementSource, EventTypePlan};
 use super::file::{LocationFile, disagreement};
+use super::open_regions::OpenRegions;
 use super::scan::{Collective, FIRST_COMPOSITION, FilePart};
 use annals_format::otf2::records::ids;
 use annals_format::otf2::{
@@ -31,6 +32,9 @@ struct Decoder<'a> {
     places: FxHashMap<u64, Option<u64>>,
     scratch: Vec<u8>,
     used: Vec<bool>,
+    open: OpenRegions,
+    /// The region that a leave ends.
+    ended: u64,
 }
 
 /// Reads a part's events.
@@ -53,6 +57,8 @@ pub(crate) fn decode(archive: &Archive, location: &LocationFile, part: &FilePart
         places: FxHashMap::default(),
         scratch: Vec::new(),
         used: Vec::new(),
+        open: part.open.clone(),
+        ended: 0,
     };
     decoder.correction.set_place(part.interval);
     decoder.prepare(location, part);
@@ -131,6 +137,9 @@ impl<'a> Decoder<'a> {
                 return Err(disagreement(part.offset));
             }
             match id {
+                ids::ENTER => self.open.enter(reader.values[0]),
+                ids::LEAVE => self.ended = self.open.leave(reader.values[0]),
+                ids::MEASUREMENT_ON_OFF => self.open.note_gap(),
                 ids::BUFFER_FLUSH => reader.values[0] = self.correction.correct(reader.values[0]),
                 ids::MPI_COLLECTIVE_BEGIN => self.begins += 1,
                 ids::MPI_COLLECTIVE_END => {
@@ -194,6 +203,10 @@ impl<'a> Decoder<'a> {
                     )
                 }
                 ElementSource::Period(at) => self.archive.contexts.period_ns(values[at]),
+                ElementSource::Ended => {
+                    let numbering = numberings.of_kind(DefinitionKind::Region);
+                    Some(numbering.get(self.ended).into())
+                }
                 ElementSource::Sum(a, b) => Some(values[a].saturating_add(values[b])),
                 ElementSource::Rank(rank, communicator) => {
                     let world = &self.archive.world;

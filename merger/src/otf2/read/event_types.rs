@@ -23,6 +23,8 @@ pub(crate) enum ElementSource {
     Value(usize),
     /// A field that refers to something.
     Reference(usize, DefinitionKind),
+    /// The region that a leave ends.
+    Ended,
     /// A field that is a time.
     Time(usize),
     /// The rank in the run of the rank in this field, of the communicator in that.
@@ -95,6 +97,9 @@ impl CollectiveField {
     }
 }
 
+/// The region that a leave names, if that need not be the one that it ends.
+pub(crate) const NAMED_REGION: &str = "named_region";
+
 /// An event type and how its columns are filled.
 #[derive(Debug)]
 pub(crate) struct EventTypePlan {
@@ -155,6 +160,7 @@ impl Elements<'_> {
             number += 1;
         }
         let reference = match from {
+            ElementSource::Ended => Reference::Region,
             ElementSource::Reference(_, kind) => reference_of(kind),
             ElementSource::Rank(..) | ElementSource::Collective(CollectiveField::Root) => {
                 Reference::Rank
@@ -172,6 +178,7 @@ impl Elements<'_> {
             from,
             ElementSource::Value(_)
                 | ElementSource::Reference(..)
+                | ElementSource::Ended
                 | ElementSource::Time(_)
                 | ElementSource::RegionOfContext(_)
                 | ElementSource::Sum(..)
@@ -339,7 +346,10 @@ fn add_fields(record: &Record, arguments: usize, has_weight: bool, elements: &mu
         (None, _) => {}
     }
     for (index, field) in record.fields.iter().enumerate() {
-        let name = element_name(field);
+        let mut name = element_name(field);
+        if name == element::REGION && elements.sources.contains(&ElementSource::Ended) {
+            name = NAMED_REGION;
+        }
         match field.what {
             FieldType::U8 | FieldType::Enum8(_) | FieldType::Type => {
                 let element = elements.add(name, ElementType::U32, ElementSource::Value(index));
@@ -401,6 +411,8 @@ struct FoundRecords<'a> {
     overflowing: BTreeSet<u8>,
     /// Most arguments of a program.
     arguments: usize,
+    /// Whether a leave names another region than the one that it ends.
+    has_renamed: bool,
 }
 
 impl<'a> FoundRecords<'a> {
@@ -421,6 +433,7 @@ impl<'a> FoundRecords<'a> {
             }
             found.overflowing.extend(&scanned.overflowing);
             found.arguments = found.arguments.max(scanned.arguments);
+            found.has_renamed |= scanned.renamed != 0;
         }
         found
     }
@@ -449,7 +462,11 @@ impl EventTypesBuilder<'_> {
                 .name(DefinitionKind::Attribute, u64::from(*attribute));
             *type_code == types::UINT64 && name == element::WEIGHT
         });
+        let is_renamed = record == ids::LEAVE && self.found.has_renamed;
         self.add(record, &[], |elements| {
+            if is_renamed {
+                elements.add(element::REGION, ElementType::U32, ElementSource::Ended);
+            }
             plan_record(record, arguments, has_weight, elements)
         });
     }

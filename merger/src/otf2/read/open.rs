@@ -60,7 +60,7 @@ pub(crate) fn open(path: &Path, jobs: usize) -> Result<Vec<InputRecording>> {
             .collect()
     });
     let groups = groups_of(&definitions, &world, &mut locations);
-    let time = TimeBase::of(&definitions, &locations);
+    let time = TimeBase::of(&anchor, &definitions, &locations);
     let mut markers = Markers::of(&stem.with_added_extension("marker"), chunk_size);
     markers.take_if(|markers| !markers.is_anything());
     let files = locations

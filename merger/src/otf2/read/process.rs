@@ -5,10 +5,10 @@ use super::file::LocationFile;
 use super::scan::FilePart;
 use super::world::World;
 use crate::otf2::numbering::{
-    FIRST_OF_MARKERS, FORMAT, OBJECTS, Strings, UNKNOWN_CALLER, text_of_undefined,
+    CREATOR, FIRST_OF_MARKERS, FORMAT, OBJECTS, Strings, UNKNOWN_CALLER, text_of_undefined,
 };
 use annals_format::names::property;
-use annals_format::otf2::{DefinitionKind, GlobalDefinition, GlobalDefinitions, enums};
+use annals_format::otf2::{Anchor, DefinitionKind, GlobalDefinition, GlobalDefinitions, enums};
 use annals_format::wire::Put;
 use annals_format::{
     ANY_EVENT_TYPE, CalibrationPoint, CallPath, CallPathId, ChunkHeader, ChunkPlace, Clock,
@@ -25,6 +25,13 @@ const PROCESS: ProcessId = ProcessId::new(0);
 const CLOCK: ClockId = ClockId::new(0);
 const SOURCE: SourceId = SourceId::new(0);
 
+/// Returns whether a start of 0 means that the archive's tool has not set it, by its length and its first and last event: times are since
+/// the host was started then. Ours are since the start of the trace.
+pub(crate) fn is_start_unset(anchor: &Anchor, length: u64, first: u64, last: u64) -> bool {
+    let is_ours = anchor.creator.starts_with(CREATOR);
+    !is_ours && (last > length || first > last - first)
+}
+
 /// How an archive's clock becomes nanoseconds.
 pub(super) struct TimeBase {
     pub(super) resolution: u64,
@@ -34,12 +41,17 @@ pub(super) struct TimeBase {
 }
 
 impl TimeBase {
-    pub(super) fn of(definitions: &GlobalDefinitions, scanned: &[LocationFile]) -> Self {
+    pub(super) fn of(
+        anchor: &Anchor,
+        definitions: &GlobalDefinitions,
+        scanned: &[LocationFile],
+    ) -> Self {
         let clock = definitions.of_record("ClockProperties").next();
         let bits = |name| clock.and_then(|clock: &GlobalDefinition| clock.bits(name));
         let resolution = bits("timer_resolution").filter(|resolution| *resolution != 0);
         let parts = scanned.iter().flat_map(|location| &location.scanned.parts);
-        let least = parts.map(|part| part.least).min();
+        let least = parts.clone().map(|part| part.least).min();
+        let most = parts.map(|part| part.most).max();
         let unix = bits("realtime_timestamp").filter(|unix| *unix != u64::MAX);
         let resolution = resolution.unwrap_or(1_000_000_000);
         let told = bits("global_offset").or(least).unwrap_or(0);
@@ -49,8 +61,11 @@ impl TimeBase {
                 u128::from(least.abs_diff(told)) * 1_000_000_000 / u128::from(resolution);
             apart_ns >= 1 << 60
         };
-        let offset = least.filter(is_far).unwrap_or(told);
         let length = bits("trace_length").unwrap_or(0);
+        let is_unset =
+            |least: &u64| told == 0 && is_start_unset(anchor, length, *least, most.unwrap_or(0));
+        let start = least.filter(|least| is_far(least) || is_unset(least));
+        let offset = start.unwrap_or(told);
         Self {
             resolution,
             offset,

@@ -1,6 +1,7 @@
 //! One pass over a location's events, before any is used: which parts its file has, what types of events are in
 //! them, and what they refer to. Parts can be decoded alone then, and damage is known and counted.
 
+use super::open_regions::OpenRegions;
 use crate::input::file::FileAt;
 use annals_format::otf2::records::ids;
 use annals_format::otf2::{
@@ -61,11 +62,13 @@ pub(crate) struct FilePart {
     pub(crate) counts: Vec<(Key, u64)>,
     /// The end of the operation that begins last in it, if that end is after it.
     pub(crate) collective_behind: Option<Collective>,
+    /// The regions that are open before it. Empty if no leave of the location names another region than its enter.
+    pub(crate) open: OpenRegions,
 }
 
 impl FilePart {
     /// Returns a part without events, whose first one is of this time.
-    pub(crate) const fn starting(offset: u64, endian: Endian, time: u64) -> Self {
+    pub(crate) fn starting(offset: u64, endian: Endian, time: u64) -> Self {
         Self {
             offset,
             length: 0,
@@ -81,6 +84,7 @@ impl FilePart {
             largest_lateness: 0,
             counts: Vec::new(),
             collective_behind: None,
+            open: OpenRegions::default(),
         }
     }
 }
@@ -146,6 +150,8 @@ pub(crate) struct Scanned {
     pub(crate) compositions: Vec<(u64, Vec<u8>)>,
     /// Most arguments of a program.
     pub(crate) arguments: usize,
+    /// Leaves that name another region than the one that they end.
+    pub(crate) renamed: u64,
     /// Events by key.
     pub(crate) counts: BTreeMap<Key, u64>,
     pub(crate) bytes: u64,
@@ -162,6 +168,7 @@ impl Scanned {
             overflowing: BTreeSet::new(),
             compositions: Vec::new(),
             arguments: 0,
+            renamed: 0,
             counts: BTreeMap::new(),
             bytes: 0,
         }
@@ -228,10 +235,12 @@ struct OpenPart {
     largest_lateness: u64,
     events: u32,
     has_open_begin: bool,
+    /// Taken with its first event.
+    open: OpenRegions,
 }
 
 impl OpenPart {
-    const fn new(offset: u64, time: u64, interval: usize) -> Self {
+    fn new(offset: u64, time: u64, interval: usize) -> Self {
         Self {
             offset,
             time,
@@ -244,6 +253,7 @@ impl OpenPart {
             largest_lateness: 0,
             events: 0,
             has_open_begin: false,
+            open: OpenRegions::default(),
         }
     }
 }
@@ -266,10 +276,16 @@ struct Scan<'a> {
     waiting: Vec<usize>,
     /// Events by number, lost ones included.
     numbered: u64,
+    open: OpenRegions,
 }
 
 impl Scan<'_> {
-    fn close(&mut self, open: &OpenPart, endian: Endian, end: u64) {
+    fn count_lost(&mut self, key: Option<Key>, cause: Cause, count: u64, is_lower_bound: bool) {
+        self.open.note_gap();
+        self.found.count_lost(key, cause, count, is_lower_bound);
+    }
+
+    fn close(&mut self, open: &mut OpenPart, endian: Endian, end: u64) {
         let mut counts: Vec<(Key, u64)> = Vec::new();
         let each = self.counts.iter_mut().chain(&mut self.composition_counts);
         for (key, count) in each.enumerate() {
@@ -300,6 +316,7 @@ impl Scan<'_> {
             largest_lateness: open.largest_lateness,
             counts,
             collective_behind: None,
+            open: std::mem::take(&mut open.open),
         });
     }
 
@@ -315,6 +332,9 @@ impl Scan<'_> {
     fn event(&mut self, reader: &mut EventReader<'_>, open: &mut OpenPart) {
         let id = reader.id;
         let mut key = Key::from(id);
+        if open.events == 0 {
+            open.open = self.open.at_start_of_part();
+        }
         if let Some(record) = event_record(id) {
             self.local
                 .globalize(record, &mut reader.values, &mut reader.attributes);
@@ -330,6 +350,13 @@ impl Scan<'_> {
                         self.found.seen[DefinitionKind::String as usize].add(*argument);
                     }
                 }
+                ids::ENTER => self.open.enter(reader.values[0]),
+                ids::LEAVE => {
+                    let region = reader.values[0];
+                    self.found.renamed += u64::from(self.open.leave(region) != region);
+                }
+                // While it is off, enters and leaves are not recorded.
+                ids::MEASUREMENT_ON_OFF => self.open.note_gap(),
                 ids::MPI_COLLECTIVE_BEGIN => open.has_open_begin = true,
                 ids::MPI_COLLECTIVE_END => {
                     open.has_open_begin = false;
@@ -431,7 +458,7 @@ impl Scan<'_> {
                     let place = self.correction.place();
                     let time = self.time(reader.time);
                     if is_far(&open, time) {
-                        self.close(&open, endian, offset + before);
+                        self.close(&mut open, endian, offset + before);
                         // The part's first record is a timestamp.
                         open = OpenPart::new(offset + before, 0, place);
                     }
@@ -439,26 +466,25 @@ impl Scan<'_> {
                     self.numbered += 1;
                     before = reader.position() as u64;
                     if open.events == PART_EVENTS {
-                        self.close(&open, endian, offset + before);
+                        self.close(&mut open, endian, offset + before);
                         open = OpenPart::new(offset + before, reader.time, self.correction.place());
                     }
                 }
                 Ok(Item::Unreadable) => {
                     self.numbered += 1;
-                    self.close(&open, endian, offset + before);
+                    self.close(&mut open, endian, offset + before);
                     let what = format!(
                         "the fields of a {} contradict the format",
                         name_of(reader.id)
                     );
                     let length = reader.position() as u64 - before;
                     self.found.problem(offset + before, length, what);
-                    self.found
-                        .count_lost(Some(reader.id.into()), Cause::Skipped, 1, false);
+                    self.count_lost(Some(reader.id.into()), Cause::Skipped, 1, false);
                     before = reader.position() as u64;
                     open = OpenPart::new(offset + before, reader.time, self.correction.place());
                 }
                 Ok(end) => {
-                    self.close(&open, endian, offset + before);
+                    self.close(&mut open, endian, offset + before);
                     if reader.unreadable_lists != 0 {
                         let lists = reader.unreadable_lists;
                         let what = format!(
@@ -472,13 +498,13 @@ impl Scan<'_> {
                         let what =
                             format!("{missing} events fewer than the chunk's header declares");
                         self.found.problem(offset, bytes.len() as u64, what);
-                        self.found.count_lost(None, Cause::Skipped, missing, false);
+                        self.count_lost(None, Cause::Skipped, missing, false);
                         self.numbered += missing;
                     }
                     return Ok(end == Item::EndOfFile);
                 }
                 Err(error) => {
-                    self.close(&open, endian, offset + before);
+                    self.close(&mut open, endian, offset + before);
                     return Err((error, before));
                 }
             }
@@ -534,6 +560,10 @@ pub(crate) fn scan(
         scan.count_missing_at_end(cause, expected);
     }
     scan.found.name_file_in_problems(path);
+    if scan.found.renamed == 0 {
+        let parts = scan.found.parts.iter_mut();
+        parts.for_each(|part| part.open = OpenRegions::default());
+    }
     scan.found
 }
 
@@ -553,6 +583,7 @@ impl<'a> Scan<'a> {
             scratch: Vec::new(),
             waiting: Vec::new(),
             numbered: 0,
+            open: OpenRegions::default(),
         };
         scan.corrected.1 = scan.correction.correct(0);
         scan
@@ -609,11 +640,11 @@ impl<'a> Scan<'a> {
         let missing = header.first.wrapping_sub(1).wrapping_sub(self.numbered);
         if missing <= length {
             if missing != 0 {
-                self.found.count_lost(None, cause, missing, false);
+                self.count_lost(None, cause, missing, false);
             }
             self.numbered += missing;
         } else {
-            self.found.count_lost(None, cause, 1, true);
+            self.count_lost(None, cause, 1, true);
             self.numbered += 1;
         }
     }
@@ -622,8 +653,8 @@ impl<'a> Scan<'a> {
     fn count_missing_at_end(&mut self, cause: Cause, expected: Option<u64>) {
         match expected.and_then(|expected| expected.checked_sub(self.numbered)) {
             Some(0) => {}
-            Some(missing) => self.found.count_lost(None, cause, missing, false),
-            None => self.found.count_lost(None, cause, 1, true),
+            Some(missing) => self.count_lost(None, cause, missing, false),
+            None => self.count_lost(None, cause, 1, true),
         }
     }
 }

@@ -7,8 +7,10 @@ use super::files::{DEFINITION_CHUNK, Files, MarkerFile, UNFINISHED, Waiting};
 use super::streams::{StreamPlace, StreamTicks};
 use crate::error::{MergeError, Result};
 use crate::merge::{Merge, Merged};
+use crate::otf2::numbering::CREATOR;
 use crate::otf2::read::anchor::is_anchor;
 use crate::otf2::read::markers::{definition_record, kind_of_scope, marker_record};
+use crate::otf2::read::process::is_start_unset;
 use crate::report::ArchiveReport;
 use annals_format::otf2::enums::measurement_mode;
 use annals_format::otf2::records::ids;
@@ -491,11 +493,15 @@ impl<'a> Converter<'a> {
         }
         if let Some([resolution, offset, length, unix]) = self.outgoing.clock() {
             let end = offset.saturating_add(length).max(self.last);
+            let anchor = self.outgoing.incoming.first();
+            let anchor = anchor.and_then(|archive| archive.anchor.as_ref());
+            let is_unset = offset == 0
+                && anchor.is_some_and(|anchor| is_start_unset(anchor, length, first, self.last));
             // A wall clock is that at the start.
-            let offset = if has_events {
-                offset.min(first)
-            } else {
-                offset
+            let offset = match has_events {
+                true if is_unset => first,
+                true => offset.min(first),
+                false => offset,
             };
             return [resolution, offset, end - offset, unix];
         }
@@ -527,7 +533,7 @@ impl<'a> Converter<'a> {
             location_count: locations.filter(|location| !location.is_left_out).count() as u64,
             definition_count,
             machine: incoming.map_or_else(String::new, |anchor| anchor.machine.clone()),
-            creator: format!("Annals {}", env!("CARGO_PKG_VERSION")),
+            creator: format!("{CREATOR} {}", env!("CARGO_PKG_VERSION")),
             description: incoming.map_or_else(String::new, |anchor| anchor.description.clone()),
             properties: incoming.map_or_else(Vec::new, |anchor| anchor.properties.clone()),
             trace_id: Some(incoming.and_then(|anchor| anchor.trace_id).unwrap_or(id)),

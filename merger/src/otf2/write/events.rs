@@ -13,7 +13,7 @@ use annals_format::{
 use super::definitions::OutputDefinitions;
 use super::inputs::UNDEFINED;
 use crate::otf2::read::decode::read_attributes;
-use crate::otf2::read::event_types::element_name;
+use crate::otf2::read::event_types::{NAMED_REGION, element_name};
 use crate::otf2::read::scan::{MOST_ARGUMENTS, MOST_VALUES};
 
 /// How a value of ours becomes one of OTF2.
@@ -74,6 +74,18 @@ pub(crate) struct MarkerPlan {
     pub(crate) definition: usize,
     pub(crate) scope_type: usize,
     pub(crate) scope: usize,
+}
+
+impl MarkerPlan {
+    fn new(place: impl Fn(&str) -> Option<usize>) -> Option<Self> {
+        Some(Self {
+            text: place("text")?,
+            duration: place("duration")?,
+            definition: place("definition")?,
+            scope_type: place("scope_type")?,
+            scope: place("scope")?,
+        })
+    }
 }
 
 /// How events of our own are written.
@@ -186,13 +198,7 @@ impl EventPlan {
         let names = d.elements.iter().map(name);
         let place = |wanted: &str| names.clone().position(|name| name == wanted);
         if id == ids::MARKER {
-            return Some(Self::Marker(MarkerPlan {
-                text: place("text")?,
-                duration: place("duration")?,
-                definition: place("definition")?,
-                scope_type: place("scope_type")?,
-                scope: place("scope")?,
-            }));
+            return MarkerPlan::new(place).map(Self::Marker);
         }
         let last = d.elements.len().checked_sub(1);
         let is_more = |at: &usize| {
@@ -252,7 +258,9 @@ impl EventPlan {
                         }
                         _ => Conversion::Same,
                     };
-                    parts.push(FieldValue::Column(place(element_name(field))?, how));
+                    let named = place(NAMED_REGION).filter(|at| id == ids::LEAVE && *at < first);
+                    let column = named.or_else(|| place(element_name(field)));
+                    parts.push(FieldValue::Column(column?, how));
                 }
             }
         }
