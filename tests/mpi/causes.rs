@@ -394,3 +394,160 @@ fn why_names_the_function_and_the_line_of_a_program_that_is_sampled() {
         }
     }
 }
+
+/// A cause of waiting that is planted in a program of some language, in the lines of `file` that are marked with `extra`.
+struct Planted {
+    file: &'static str,
+    argument: &'static str,
+    late: &'static str,
+    /// Parts of names of functions, one of which is named.
+    functions: &'static [&'static str],
+}
+
+/// Without ANNALS_LONG, the first one is tried, with one library.
+const PLANTED: [Planted; 4] = [
+    Planted {
+        file: "planted.cpp",
+        argument: "message",
+        late: "Rank 2 sends",
+        functions: &["swept", "assemble"],
+    },
+    Planted {
+        file: "planted.cpp",
+        argument: "threads",
+        late: "Rank 2 enters MPI_Barrier",
+        functions: &["swept", "assemble"],
+    },
+    Planted {
+        file: "planted.F90",
+        argument: "",
+        late: "Rank 1 enters MPI_Barrier",
+        functions: &["work::assemble"],
+    },
+    Planted {
+        file: "planted.rs",
+        argument: "",
+        late: "Rank 2 sends",
+        functions: &[
+            "planted::swept",
+            "planted::assemble",
+            "Root as planted::Kernel",
+        ],
+    },
+];
+
+impl Planted {
+    /// Compiles it as users do, with the MPI of Fortran where the library has one. Rust, and Fortran without it, call MPI through C.
+    fn compiled(&self, flavour: &Flavour) -> std::path::PathBuf {
+        let directory = flavour.scratch().join(self.file.replace('.', "-"));
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let (program, through_c) = (directory.join("planted"), directory.join("through_c.o"));
+        let options = ["-O2", "-g", "-fomit-frame-pointer"];
+        if !flavour.has_fortran() {
+            let mut compile = flavour.compile();
+            compile.args(options).arg("-c").arg(source("planted_mpi.c"));
+            output(compile.arg("-o").arg(&through_c));
+        }
+        match (self.file, flavour.compile_fortran()) {
+            ("planted.cpp", _) => {
+                let mut compile = flavour.compile_cpp();
+                compile.args(options).arg("-pthread").arg(source(self.file));
+                output(compile.arg("-o").arg(&program));
+            }
+            ("planted.rs", _) => {
+                let mut linked = std::ffi::OsString::from("link-arg=");
+                linked.push(&through_c);
+                let mut linker = std::ffi::OsString::from("linker=");
+                linker.push(flavour.compile().get_program());
+                let mut compile = Command::new("rustc");
+                compile.args([
+                    "--edition",
+                    "2024",
+                    "-C",
+                    "opt-level=2",
+                    "-C",
+                    "debuginfo=2",
+                ]);
+                compile
+                    .args(["-C", "force-frame-pointers=no", "-C"])
+                    .arg(linker);
+                compile.arg("-C").arg(linked).arg(source(self.file));
+                output(compile.arg("-o").arg(&program));
+            }
+            (_, Some(mut compile)) => {
+                compile.args(options).args(["-cpp", "-DMODULE", "-J"]);
+                compile.arg(&directory).arg(source(self.file));
+                output(compile.arg("-o").arg(&program));
+            }
+            (_, None) => {
+                eprintln!(
+                    "NOT TESTED: the module `mpi` of Fortran with the wheel {}, which has none",
+                    flavour.name
+                );
+                let mut compile = Command::new("gfortran");
+                compile
+                    .args(options)
+                    .args(["-cpp", "-c", "-J"])
+                    .arg(&directory);
+                let object = directory.join("planted.o");
+                output(compile.arg(source(self.file)).arg("-o").arg(&object));
+                let mut link = flavour.compile();
+                link.arg(object).arg(&through_c).args(["-lgfortran", "-lm"]);
+                output(link.arg("-o").arg(&program));
+            }
+        }
+        program
+    }
+
+    /// Returns why the first sentence does not name the rank, the function and a line of the cause.
+    fn mistake(&self, text: &str) -> Option<String> {
+        let first = text.lines().next().unwrap_or_default();
+        let code = std::fs::read_to_string(source(self.file)).expect("the program");
+        let is_extra = |line: usize| {
+            let line = code.lines().nth(line - 1);
+            line.is_some_and(|line| line.trim_end().ends_with("extra"))
+        };
+        let place = first.split_once(&format!(" ({}:", self.file));
+        let line = place.and_then(|(_, rest)| rest.split(')').next()?.parse().ok());
+        let is_right = first.starts_with(self.late)
+            && self.functions.iter().any(|name| first.contains(name))
+            && line.is_some_and(is_extra);
+        (!is_right).then(|| format!("{} {}: {text}", self.file, self.argument))
+    }
+}
+
+/// Templates and generic functions that are inlined, modules of Fortran, threads: optimised, without frame pointers. On a busy machine, one of five
+/// runs must show the cause; with `ANNALS_LONG=1`, each, in all languages.
+#[test]
+fn why_names_what_is_planted_in_each_language() {
+    let mut wrong = Vec::new();
+    for flavour in flavours().filter(|flavour| flavour.name != "mpich-standard") {
+        for (number, planted) in PLANTED.iter().enumerate() {
+            let is_first = number == 0 && flavour.name == "mpich";
+            if !is_first && !is_long() || flavour.has_fortran() && planted.file != "planted.F90" {
+                continue;
+            }
+            let program = planted.compiled(&flavour);
+            let run = |round: u32| {
+                let name = format!("planted-{}-{number}-{round}", flavour.name);
+                let arguments = [planted.argument];
+                let arguments = if planted.argument.is_empty() {
+                    &[][..]
+                } else {
+                    &arguments
+                };
+                let (text, _) = why_of(&flavour, &program, arguments, &name, &["--sample"]);
+                let mistake = planted.mistake(&text)?;
+                Some(format!("{} {mistake}", flavour.name))
+            };
+            let mistakes: Vec<String> = match is_long() {
+                true => (0..5).filter_map(run).collect(),
+                false => (0..5).map_while(run).collect(),
+            };
+            if is_long() || mistakes.len() == 5 {
+                wrong.extend(mistakes);
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use serde_json::Value;
-use support::{Flavour, Run, flavours, names_of_calls, output, prefix, text_of};
+use support::{Flavour, Run, ask, flavours, names_of_calls, output, prefix, text_of};
 
 /// Checks that nothing in a trace contradicts its messages, and returns the number of matched
 /// messages.
@@ -299,9 +299,10 @@ fn mpi4py_finds_its_library_and_is_recorded() {
     }
 }
 
+/// A part of them, on two processes. With `ANNALS_LONG=1`, also with samples.
 #[test]
 fn the_tests_of_mpi4py_pass_as_they_do_unrecorded() {
-    // A part of them, on two processes.
+    let is_long = std::env::var_os("ANNALS_LONG").is_some();
     let tests = support::mpi4py_tests();
     for flavour in flavours() {
         let Some(python) = flavour.python() else {
@@ -324,20 +325,34 @@ fn the_tests_of_mpi4py_pass_as_they_do_unrecorded() {
         let mut two = flavour.clone();
         two.processes = 2;
         let plain = two.run(&python, &arguments);
-        let run = two.record(&python, &arguments, false);
-        let what = format!("{}: {} {}", flavour.name, plain.said, run.said);
-        assert_eq!((run.code, plain.code), (Some(0), Some(0)), "{what}");
-        let verdict = |run: &Run| {
-            // The times differ, and lines of two processes may be joined.
-            let told = run.said.split("Ran ").skip(1);
-            let counts = told.filter_map(|rest| rest.split(" in ").next().map(str::to_owned));
-            counts.collect::<BTreeSet<String>>()
-        };
-        assert_eq!(verdict(&run), verdict(&plain), "{what}");
-        assert!(!verdict(&run).is_empty(), "{what}");
-        // Cancelled, truncated, probed, persistent, partitioned: all messages that were received
-        // were sent.
-        assert!(check_messages(&run, flavour.name) > 20_000, "{what}");
+        for is_sampled in [false, true].into_iter().take(1 + usize::from(is_long)) {
+            if is_sampled {
+                two.set("ANNALS_SAMPLE", "1ms");
+            }
+            let run = two.record(&python, &arguments, false);
+            let what = format!("{}: {} {}", flavour.name, plain.said, run.said);
+            assert_eq!((run.code, plain.code), (Some(0), Some(0)), "{what}");
+            let verdict = |run: &Run| {
+                // The times differ, and lines of two processes may be joined.
+                let told = run.said.split("Ran ").skip(1);
+                let counts = told.filter_map(|rest| rest.split(" in ").next().map(str::to_owned));
+                counts.collect::<BTreeSet<String>>()
+            };
+            assert_eq!(verdict(&run), verdict(&plain), "{what}");
+            assert!(!verdict(&run).is_empty(), "{what}");
+            // Cancelled, truncated, probed, persistent, partitioned: all messages that were received
+            // were sent.
+            assert!(check_messages(&run, flavour.name) > 20_000, "{what}");
+            if is_sampled {
+                let samples = ask(&["samples"], &run.trace());
+                let samples: Value = serde_json::from_str(&samples).expect("JSON");
+                assert!(
+                    samples["samples"].as_u64() > Some(1000),
+                    "{what}: {samples}"
+                );
+                assert_eq!(samples["not_sampled"], Value::Array(vec![]), "{what}");
+            }
+        }
     }
 }
 

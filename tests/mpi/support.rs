@@ -224,6 +224,11 @@ impl Flavour {
         Command::new(self.directory.join(self.compiler))
     }
 
+    /// Returns the command of the C++ compiler, of the wheels.
+    pub(crate) fn compile_cpp(&self) -> Command {
+        Command::new(self.directory.join("mpicxx"))
+    }
+
     /// Returns the command of the Fortran compiler, if this MPI has one.
     pub(crate) fn compile_fortran(&self) -> Option<Command> {
         Some(Command::new(self.directory.join(self.fortran?)))

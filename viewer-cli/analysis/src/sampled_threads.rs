@@ -7,7 +7,7 @@ use annals_merger::{Query, Reader, Result};
 
 use crate::lost_time_rows::{CauseRow, SampledLine};
 use crate::region_statistics::Grouping;
-use crate::sampled_work::{difference_error_ns, is_module_of_program};
+use crate::sampled_work::{difference_error_ns, is_code_of_program};
 use crate::samples::{SampleBy, SampleOptions, SampleRow, Samples, samples};
 
 /// A function: its name, and the file that contains it.
@@ -74,7 +74,7 @@ impl RankWork {
         for row in samples.rows(SampleBy::Function, Grouping::Rank) {
             if let (Some(name), Some(rank)) = (&row.names.function, row.rank)
                 && !row.names.module.is_empty()
-                && is_module_of_program(&row.names.module)
+                && is_code_of_program(&row.names.module, &row.names.file)
             {
                 let key = (name.clone(), row.names.module.clone());
                 functions.entry(key).or_default().insert(rank, row);

@@ -26,6 +26,9 @@ const RUNTIME_LIBRARIES: [&str; 14] = [
     "[vdso]",
 ];
 
+/// Parts of the paths of libraries' sources that are compiled into programs: of C++, and of Rust as it is released and installed.
+const RUNTIME_SOURCES: [&str; 3] = ["/include/c++/", "/rustc/", "/rustlib/src/rust/library/"];
+
 /// A call of a sample's path: function, source file and line.
 type Call = (RegionId, StringId, u32);
 
@@ -129,7 +132,9 @@ fn main_line(samples: &[(Vec<Call>, i64)], depth: usize) -> (StringId, u32) {
 }
 
 fn is_of_program(definitions: &Definitions, function: RegionId) -> bool {
-    is_module_of_program(file_of(definitions, function))
+    let region = definitions.regions.get(&function);
+    let source = region.map_or("", |region| definitions.string(region.file));
+    is_code_of_program(file_of(definitions, function), source)
         && definitions.region_name(function) != "_start"
 }
 
@@ -139,10 +144,12 @@ fn file_of(definitions: &Definitions, function: RegionId) -> &str {
     region.map_or("", |region| definitions.string(region.group))
 }
 
-/// Returns whether a file is the program's, and not of a language or of the system.
-pub(crate) fn is_module_of_program(file: &str) -> bool {
+/// Returns whether a function in this executable or library, and with this source file, is the program's, and not of a language or of
+/// the system.
+pub(crate) fn is_code_of_program(module: &str, source: &str) -> bool {
     let mut others = RUNTIME_LIBRARIES.iter().chain(&THREAD_LIBRARIES);
-    !others.any(|start| file.starts_with(start))
+    let mut sources = RUNTIME_SOURCES.iter();
+    !others.any(|start| module.starts_with(start)) && !sources.any(|part| source.contains(part))
 }
 
 /// Returns whether the last function of the program has called a library of threads.
@@ -253,39 +260,50 @@ mod tests {
 
     use super::*;
 
-    /// Functions `main` (0), `solve` (1), `exp` (2, of libm), and `write` (3), with their paths.
+    /// Functions `main` (0), `solve` (1), `exp` (2, of libm), `write` (3), and `sum` (4, compiled into the program), with their paths.
     fn definitions() -> Definitions {
         let mut d = Definitions::default();
-        for (number, text) in ["", "main", "solve", "exp", "write", "heat.c", "libm.so.6"]
-            .into_iter()
-            .enumerate()
+        for (number, text) in [
+            "",
+            "main",
+            "solve",
+            "exp",
+            "write",
+            "sum",
+            "heat.c",
+            "libm.so.6",
+            "/rustc/5980/library/core/src/iter/traits/accum.rs",
+        ]
+        .into_iter()
+        .enumerate()
         {
             d.add(Definition::String(
                 StringId::new(number as u32),
                 text.to_owned(),
             ));
         }
-        for (id, group) in [(0, 0), (1, 0), (2, 6), (3, 0)] {
+        for (id, group, file) in [(0, 0, 6), (1, 0, 6), (2, 7, 6), (3, 0, 6), (4, 0, 8)] {
             d.add(Definition::Region(Region {
                 id: RegionId::new(id),
                 name: StringId::new(id + 1),
-                file: StringId::new(5),
+                file: StringId::new(file),
                 line: 1,
                 group: StringId::new(group),
             }));
         }
-        // main:10; main:10 > solve:61; main:10 > solve:61 > exp; main:10 > write:90; main:10 > solve:62.
+        // main:10; main:10 > solve:61; main:10 > solve:61 > exp; main:10 > write:90; main:10 > solve:62; main:10 > solve:61 > sum.
         for (id, caller, region, line) in [
             (0, None, 0, 10),
             (1, Some(0), 1, 61),
             (2, Some(1), 2, 5),
             (3, Some(0), 3, 90),
             (4, Some(0), 1, 62),
+            (5, Some(1), 4, 164),
         ] {
             d.add(Definition::CallPath(CallPath {
                 id: CallPathId::new(id),
                 caller: caller.map(CallPathId::new),
-                place: CodePlace::Line(RegionId::new(region), StringId::new(5), line),
+                place: CodePlace::Line(RegionId::new(region), StringId::new(6), line),
             }));
         }
         d
@@ -306,7 +324,7 @@ mod tests {
 
     #[test]
     fn the_innermost_function_of_the_program_with_most_of_the_work_is_named_with_its_line() {
-        let (rest, found, paths) = found(&[(1, 20), (2, 60), (4, 10), (3, 10)]);
+        let (rest, found, paths) = found(&[(1, 10), (2, 10), (5, 60), (4, 10), (3, 10)]);
         let d = definitions();
         let [most] = found.as_slice() else {
             panic!("{found:?}")
@@ -314,7 +332,7 @@ mod tests {
         assert_eq!(most.names(&d, &paths), ["main", "solve"]);
         assert_eq!((most.line, most.ns), (61, 90));
         assert_eq!(rest[&CallPaths::OUTSIDE], 10);
-        assert_eq!(most.paths(&d, &paths).count(), 3);
+        assert_eq!(most.paths(&d, &paths).count(), 4);
         assert_eq!(most.distinct(&d, &paths, 3), 1);
         let other = SampledWork {
             functions: vec![RegionId::new(3), RegionId::new(1)],
