@@ -18,7 +18,7 @@ const MOST_BYTES: usize = 2 << 20;
 /// Reference time at which runs begin, nanoseconds.
 const START_NS: u64 = 1_000_000;
 /// The sections of a run's page.
-const SECTIONS: [&str; 10] = [
+const SECTIONS: [&str; 11] = [
     "summary",
     "efficiencies",
     "waits",
@@ -27,6 +27,7 @@ const SECTIONS: [&str; 10] = [
     "messages",
     "collectives",
     "calls",
+    "samples",
     "losses",
     "timeline",
 ];
@@ -515,6 +516,7 @@ fn a_run_without_something_has_a_page_that_says_so() {
     }
     assert!(section(&empty, "efficiencies").contains("There are no efficiencies"));
     assert!(section(&empty, "calls").contains("There are no calls"));
+    assert!(section(&empty, "samples").contains("There are no samples"));
     let alone = vec![
         Row::Event(ENTER, 1_000_000, 0),
         Row::Event(LEAVE, 1_160_000, 0),

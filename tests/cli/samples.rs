@@ -287,6 +287,20 @@ fn windows_regions_and_mpi_choose_samples() {
     }
 }
 
+#[test]
+fn the_report_has_the_functions() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let [_, trace] = inputs(scratch.path(), &heat());
+    let page = scratch.path().join("heat.html");
+    let mut report = Command::new(env!("CARGO_BIN_EXE_trace-cli"));
+    report.arg("report").arg(&trace).arg("-o").arg(&page);
+    assert!(report.status().expect("it runs").success());
+    let page = std::fs::read_to_string(&page).expect("a page");
+    let (_, section) = page.split_once("id=\"samples\"").expect("a section");
+    let said = "relax took most processor time itself";
+    assert!(section.contains(said) && section.contains("130 samples"), "{section}");
+}
+
 /// An OTF2 archive of a run has its samples, and what they represent.
 #[test]
 fn archives_that_are_written_have_the_samples() {

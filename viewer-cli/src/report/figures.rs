@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use annals_analysis::{
     BinTimes, CallOverview, Collectives, Grouping, LostTime, LostTimeOptions, Messages, PartOfRun,
-    RegionTimes, bin_start, bounded, call_overview, collectives, lost_time, messages, region_times,
+    RegionTimes, SampleBy, SampleOptions, SampleRow, SampleSummary, Samples, bin_start, bounded,
+    call_overview, collectives, lost_time, messages, region_times, samples,
 };
 use annals_format::{LocationId, ProcessId, TraceLoss};
 use annals_merger::{Query, ReadSummary, Reader, Window};
@@ -103,6 +104,9 @@ pub struct RunFigures {
     pub messages: Option<Messages>,
     /// Collective operations. `None` if no event type begins one.
     pub collectives: Option<Collectives>,
+    /// Where sampled threads spent processor time, by function. `None` without samples.
+    #[serde(skip)]
+    pub samples: Option<(Vec<SampleRow>, SampleSummary)>,
     /// Rows about the losses of the most events.
     #[serde(skip)]
     pub losses: Table,
@@ -138,6 +142,7 @@ struct Others {
     regions: RegionTimes,
     messages: Option<Messages>,
     collectives: Option<Collectives>,
+    samples: Option<(Vec<SampleRow>, SampleSummary)>,
     calls: CallOverview,
     overview: Vec<OverviewRow>,
 }
@@ -145,7 +150,13 @@ struct Others {
 impl Others {
     fn of(opened: &Reader, query: &Query) -> anyhow::Result<Self> {
         let (calls, overview) = overview(opened, query)?;
+        let found = samples(opened, query, SampleOptions::default())?;
+        let of_function = |(found, _): (Samples<'_>, ReadSummary)| {
+            let rows = found.rows(SampleBy::Function, Grouping::None);
+            (rows, found.summary)
+        };
         Ok(Self {
+            samples: found.map(of_function),
             regions: region_times(opened, query, Grouping::None)?.0,
             messages: messages(opened, query)?.map(|(found, _)| found),
             collectives: collectives(opened, query)?.map(|(found, _)| found),
@@ -196,6 +207,7 @@ impl RunFigures {
             regions: others.regions,
             messages: others.messages,
             collectives: others.collectives,
+            samples: others.samples,
             losses,
             loss_rows,
             calls: others.calls,

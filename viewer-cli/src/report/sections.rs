@@ -17,7 +17,7 @@ use crate::table::{Align, Table};
 use crate::time;
 use crate::views::{
     cause_sentence, collective_sentence, counted, main_causes, message_counts_text,
-    message_sentence, other_mpi_row, why_sentence,
+    message_sentence, other_mpi_row, sample_sentence, sampling_sentences, why_sentence,
 };
 
 /// Rows of a table, at most.
@@ -52,6 +52,7 @@ pub(super) fn all(figures: &RunFigures) -> Contents {
             section("messages", "Messages", messages(figures)),
             section("collectives", "Collective operations", collectives(figures)),
             section("calls", "Slowest calls", calls(figures)),
+            section("samples", "Samples", samples(figures)),
             section("losses", "Losses", losses(figures)),
             section("timeline", "Overview of time", known(figures, timeline)),
         ],
@@ -637,6 +638,27 @@ fn calls(figures: &RunFigures) -> Markup {
         (data_table(&DataTable::whole("Slowest calls of the program", &useful)))
         (data_table(&DataTable::whole(caption, &others)))
         (data_table(&of_regions))
+    }
+}
+
+fn samples(figures: &RunFigures) -> Markup {
+    let Some((rows, summary)) = &figures.samples else {
+        return nothing("There are no samples: trace-cli record --sample records them.");
+    };
+    let shown = Table::of(&rows[..rows.len().min(MOST_ROWS)]);
+    let of_functions = DataTable {
+        total: rows.len(),
+        command: &command(figures, "samples --csv"),
+        ..DataTable::whole("Functions with the most sampled processor time", &shown)
+    };
+    let whole = match figures.choice {
+        PartOfRun::Whole => "the run",
+        PartOfRun::WithoutStartAndEnd | PartOfRun::Given => "the window",
+    };
+    html! {
+        p { (sentence(&sample_sentence(rows, summary, whole))) }
+        p { (sentence(&sampling_sentences(summary))) }
+        (data_table(&of_functions))
     }
 }
 

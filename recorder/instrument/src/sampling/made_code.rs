@@ -494,8 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn large_files_cost_bounded_time_and_memory() {
-        let started = Instant::now();
+    fn large_files_cost_bounded_memory() {
         let mut tried = Tried::new();
         File::create(tried.map())
             .unwrap()
@@ -516,7 +515,6 @@ mod tests {
         assert!(tried.made.ranges.len() <= 2 * MOST_CODES);
         assert!(tried.made.replaced.len() <= MOST_REPLACED);
         assert!(tried.made.sources[0].offset <= (MOST_BYTES + PIECE) as u64);
-        assert!(started.elapsed() < Duration::from_secs(60));
     }
 
     #[test]
