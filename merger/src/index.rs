@@ -15,9 +15,10 @@ use crate::messages::MessageLosses;
 use crate::overview::event_bins::{BinSource, EventBins};
 use crate::overview::groups::LaneGroups;
 use crate::overview::writer::OverviewWriter;
-use crate::read::{Reader, default_jobs};
+use crate::read::Reader;
 use crate::trace_file::TraceFile;
 use crate::window::Window;
+use crate::workers::default_jobs;
 
 /// Bytes that are copied in one go.
 const COPIED: usize = 1 << 20;

@@ -65,6 +65,7 @@ mod index;
 mod input;
 mod merge;
 mod messages;
+mod options;
 mod ordered_parallel;
 mod otf2;
 mod overview;
@@ -108,11 +109,10 @@ pub use input::recording::{InputRecording, MissingFile};
 pub use input::recover::{RecoverOptions, Recovered, recover, remove_live_file_in_memory};
 pub use input::symbols::Symbols;
 pub use input::trace::InputTrace;
-pub use merge::Merged;
 pub use merge::inputs::list_inputs;
 pub use merge::join::{JoinOptions, Joined, check_slice};
-pub use merge::options::{MEMORY_LIMIT_BYTES, MergeOptions, MergePlan, SliceNumber, no_progress};
 pub use merge::plan::Plan;
+pub use merge::{MEMORY_LIMIT_BYTES, Merged};
 pub use messages::causality::{
     Causality, CausalityReport, MESSAGES_IN_FLIGHT, PairReport, RepairReport, ViolationReport,
 };
@@ -123,6 +123,7 @@ pub use messages::pairs::{
     MessageExtractor, MessagePairs, MessageSide, WholeCollective,
 };
 pub use messages::peers::Peers;
+pub use options::{MergeOptions, MergePlan};
 pub use otf2::{ArchiveOptions, anchor_of};
 pub use overview::groups::LaneGroups;
 pub use read::calls::{Call, Calls};
@@ -138,7 +139,8 @@ pub use report::{
 pub use stages::{Stage, measure_stages};
 pub use verify::{Mismatch, Verification, VerifyOptions, verify};
 pub use whole_file::{OutputError, OutputKind, Replace, WholeDirectory, WholeFile};
-pub use window::Window;
+pub use window::{SliceNumber, Window};
+pub use workers::no_progress;
 
 /// The code of the README, compiled.
 #[cfg(doctest)]

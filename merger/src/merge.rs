@@ -6,7 +6,6 @@
 
 pub(crate) mod inputs;
 pub(crate) mod join;
-pub(crate) mod options;
 pub(crate) mod output;
 pub(crate) mod plan;
 pub(crate) mod runs;
@@ -43,7 +42,6 @@ use crate::input::stream::{RecordedStream, StreamReader};
 use crate::input::ticks::StreamClock;
 use crate::input::trace::{InputTrace, RenumberedTrace, TraceReader};
 use crate::input::unplaced::UnplacedStream;
-use crate::merge::options::SliceNumber;
 use crate::merge::runs::{Budget, Runs};
 use crate::merge::sweep::Sweep;
 use crate::messages::causality::{Causality, RepairReport};
@@ -53,7 +51,7 @@ use crate::ordered_parallel::{pipeline, pipeline_inline};
 use crate::overview::message_bins::{MessageCounter, Side};
 use crate::report::Report;
 use crate::stages::{self, Stage};
-use crate::window::Window;
+use crate::window::{SliceNumber, Window};
 use crate::workers::Workers;
 
 use self::causality::{MessageCheck, Moved, shifts_of};
@@ -156,8 +154,11 @@ pub struct Merged {
     pub bytes: u64,
 }
 
+/// Memory that events may take by default, bytes.
+pub const MEMORY_LIMIT_BYTES: u64 = 256 << 20;
+
 /// Events of a chunk of the trace, unless it is set otherwise.
-const CHUNK_EVENTS: usize = 1 << 16;
+pub(crate) const CHUNK_EVENTS: usize = 1 << 16;
 
 /// Times that part a run into slices, at most, about.
 const QUANTILES: u64 = 1 << 12;

@@ -41,6 +41,7 @@ pub use crate::read::work::StopFlag;
 use crate::read::work::Work;
 use crate::report::Report;
 use crate::window::Window;
+use crate::workers::default_jobs;
 
 /// Reads the events of a trace, a recording, a directory of recordings, an OTF2 archive, or of several of these, in global
 /// order. Recordings are merged while they are read.
@@ -735,11 +736,6 @@ impl Reader {
             }
         }
     }
-}
-
-/// Threads that work unless the caller says otherwise: one for each processor.
-pub(crate) fn default_jobs() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Returns `None` if the pass was stopped by its callback.

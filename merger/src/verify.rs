@@ -25,13 +25,13 @@ use crate::error::{MergeError, Result};
 use crate::filter::{EventFilter, Said, said};
 use crate::input::symbols::Symbols;
 use crate::merge::inputs::{self, Share};
-use crate::merge::options::no_progress;
 use crate::messages::causality::Causality;
 use crate::overview::event_bins::{EventBins, FoundBins};
 use crate::overview::groups::LaneGroups;
-use crate::read::{ReadSummary, Reader, default_jobs};
+use crate::read::{ReadSummary, Reader};
 use crate::report::{DamageReport, Sums};
 use crate::window::Window;
+use crate::workers::{default_jobs, no_progress};
 
 /// Something that is not as it should be.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]

@@ -1,4 +1,13 @@
-//! A window of trace time: what a question is about.
+//! A window of trace time: what a question is about; and slices of it.
+
+/// One of several slices of a merge's time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SliceNumber {
+    /// Which slice, from 1.
+    pub number: u32,
+    /// How many slices there are.
+    pub of: u32,
+}
 
 /// A window of trace time, nanoseconds: from ≤ time < to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,9 +1,21 @@
-//! The threads that work on a merge's parts.
+//! The threads that work on a merge's parts, and how their progress is reported.
+
+use std::ops::ControlFlow;
 
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
 use crate::error::{MergeError, Result};
+
+/// Threads that work unless the caller says otherwise: one for each processor.
+pub(crate) fn default_jobs() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Returns a progress callback that does nothing.
+pub const fn no_progress(_events: u64) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
 
 /// Threads that share work; the caller itself if there is one job.
 #[derive(Debug)]

@@ -1,28 +1,34 @@
 //! Circles of files that need each other.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use crate::modules::Crate;
 use crate::names::named_files;
 
-/// Returns the circles of a crate, as paths of their files. A file and those below its module may need each other.
+/// Returns the circles of a crate, as paths of their files. A file and those below its module may need each other; but of a circle
+/// with others, the arrows between them are a part. Of circles that close so, the shortest is returned.
 pub(crate) fn circles(parsed: &Crate) -> Vec<Vec<String>> {
     let named = named_files(parsed);
-    let targets: Vec<Vec<usize>> = named
-        .iter()
-        .enumerate()
-        .map(|(from, files)| {
+    let arrows = |is_kept: &dyn Fn(usize, usize) -> bool| -> Vec<Vec<usize>> {
+        let each = named.iter().enumerate().map(|(from, files)| {
             let others = files.iter().copied();
-            others
-                .filter(|to| *to != from && !are_related(parsed, from, *to))
-                .collect()
-        })
-        .collect();
+            let others = others.filter(|to| *to != from && is_kept(from, *to));
+            others.collect()
+        });
+        each.collect()
+    };
+    let unrelated = arrows(&|from, to| !are_related(parsed, from, to));
+    let mut found: Vec<BTreeSet<usize>> = strong_parts(&unrelated);
+    // The root is above all files: it is in no circle.
+    let all = arrows(&|from, to| from != 0 && to != 0);
+    for part in strong_parts(&all) {
+        if !is_family(parsed, &part) && !found.iter().any(|known| known.is_subset(&part)) {
+            found.push(shortest_circle(parsed, &all, &part));
+        }
+    }
     let path = |file: &usize| parsed.files[*file].path.clone();
-    let parts = strong_parts(&targets)
-        .into_iter()
-        .filter(|part| part.len() > 1);
-    let mut circles: Vec<Vec<String>> = parts
+    let mut circles: Vec<Vec<String>> = found
+        .iter()
         .map(|part| {
             let mut paths: Vec<String> = part.iter().map(path).collect();
             paths.sort();
@@ -33,23 +39,70 @@ pub(crate) fn circles(parsed: &Crate) -> Vec<Vec<String>> {
     circles
 }
 
+/// Returns whether all files are below one of them.
+fn is_family(parsed: &Crate, files: &BTreeSet<usize>) -> bool {
+    let is_top = |top: &usize| {
+        let mut others = files.iter().filter(|file| *file != top);
+        others.all(|file| is_above(parsed, *top, *file))
+    };
+    files.iter().any(is_top)
+}
+
+/// Returns the shortest circle of files that are no family, in a strongly connected part.
+fn shortest_circle(
+    parsed: &Crate,
+    targets: &[Vec<usize>],
+    part: &BTreeSet<usize>,
+) -> BTreeSet<usize> {
+    let arrows = part
+        .iter()
+        .flat_map(|from| targets[*from].iter().map(|to| (*from, *to)));
+    let ways = arrows.filter_map(|(from, to)| way(targets, to, from));
+    let circles = ways.map(|way| way.into_iter().collect::<BTreeSet<usize>>());
+    let others = circles.filter(|circle| !is_family(parsed, circle));
+    others.min_by_key(BTreeSet::len).unwrap_or_default()
+}
+
+/// Returns the files on a shortest way.
+fn way(targets: &[Vec<usize>], from: usize, to: usize) -> Option<Vec<usize>> {
+    let mut before = vec![None; targets.len()];
+    before[from] = Some(from);
+    let mut waiting = VecDeque::from([from]);
+    while let Some(file) = waiting.pop_front() {
+        if file == to {
+            let way = std::iter::successors(Some(to), |file| {
+                before[*file].filter(|before| before != file)
+            });
+            return Some(way.collect());
+        }
+        for next in &targets[file] {
+            if before[*next].is_none() {
+                before[*next] = Some(file);
+                waiting.push_back(*next);
+            }
+        }
+    }
+    None
+}
+
 /// Returns whether one of two files is the parent of the other's module, or its parent's parent,
 /// and so on.
 fn are_related(parsed: &Crate, a: usize, b: usize) -> bool {
-    let is_above = |above: usize, below: usize| {
-        let mut module = parsed.modules[parsed.files[below].module].parent;
-        while let Some(id) = module {
-            if parsed.modules[id].file == above {
-                return true;
-            }
-            module = parsed.modules[id].parent;
-        }
-        false
-    };
-    is_above(a, b) || is_above(b, a)
+    is_above(parsed, a, b) || is_above(parsed, b, a)
 }
 
-/// Returns the strongly connected parts of a graph (Kosaraju: a second search, over turned arrows, in the order in which the
+fn is_above(parsed: &Crate, above: usize, below: usize) -> bool {
+    let mut module = parsed.modules[parsed.files[below].module].parent;
+    while let Some(id) = module {
+        if parsed.modules[id].file == above {
+            return true;
+        }
+        module = parsed.modules[id].parent;
+    }
+    false
+}
+
+/// Returns the strongly connected parts of a graph that have several nodes (Kosaraju: a second search, over turned arrows, in the order in which the
 /// first one left its nodes).
 fn strong_parts(targets: &[Vec<usize>]) -> Vec<BTreeSet<usize>> {
     let mut sources = vec![Vec::new(); targets.len()];
@@ -68,7 +121,9 @@ fn strong_parts(targets: &[Vec<usize>]) -> Vec<BTreeSet<usize>> {
     for node in left.into_iter().rev() {
         let mut part = Vec::new();
         leave(node, &sources, &mut is_seen, &mut part);
-        parts.push(part.into_iter().collect());
+        if part.len() > 1 {
+            parts.push(part.into_iter().collect());
+        }
     }
     parts
 }

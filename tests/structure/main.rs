@@ -2,6 +2,7 @@
 //! functions take their parameters.
 
 mod columns;
+mod floors;
 mod graph;
 mod lengths;
 mod modules;
@@ -62,6 +63,17 @@ fn files_of_a_crate_do_not_need_each_other_in_circles() {
                 wrong.push(format!("{}: {}", limits.directory, circle.join(" ")));
             }
         }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn modules_import_from_the_floors_below() {
+    let mut wrong = Vec::new();
+    for limits in CRATES {
+        let found = floors::check(&read(&root().join(limits.directory)));
+        let directory = limits.directory;
+        wrong.extend(found.iter().map(|what| format!("{directory}: {what}")));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -140,15 +152,19 @@ fn names_of_columns_are_written_once() {
     );
 }
 
-/// Writes a crate of these files, and returns its circles.
-fn circles_of(files: &[(&str, &str)]) -> Vec<Vec<String>> {
+/// Returns a crate of these files.
+fn written(files: &[(&str, &str)]) -> Crate {
     let scratch = tempfile::tempdir().expect("a directory");
     for (name, text) in files {
         let path = scratch.path().join("src").join(name);
         std::fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
         std::fs::write(path, text).expect("a file");
     }
-    circles(&read(scratch.path()))
+    read(scratch.path())
+}
+
+fn circles_of(files: &[(&str, &str)]) -> Vec<Vec<String>> {
+    circles(&written(files))
 }
 
 const LIB: (&str, &str) = ("lib.rs", "mod a;\nmod b;\npub use a::A;\n");
@@ -187,6 +203,23 @@ fn a_circle_of_files_in_folders_is_found() {
 }
 
 #[test]
+fn a_circle_through_a_parent_is_found() {
+    let a = (
+        "a.rs",
+        "pub mod options;\nuse options::N;\npub struct A(N);\n",
+    );
+    let options = (
+        "a/options.rs",
+        "use crate::b::B;\npub struct N;\npub struct M(B);\n",
+    );
+    let b = ("b.rs", "use crate::a::A;\npub struct B(A);\n");
+    assert_eq!(
+        circles_of(&[LIB, a, options, b]),
+        [["a.rs", "a/options.rs", "b.rs"]]
+    );
+}
+
+#[test]
 fn a_circle_in_a_macro_is_found() {
     let a = (
         "a.rs",
@@ -206,6 +239,29 @@ fn parents_and_children_and_one_way_make_no_circle() {
     let inner = ("b/inner.rs", "use super::B;\npub struct I(B);\n");
     let nothing: [[&str; 0]; 0] = [];
     assert_eq!(circles_of(&[LIB, a, b, inner]), nothing);
+}
+
+#[test]
+fn floors_are_checked() {
+    let lib = "//! | floor | modules |\n//! |---|---|\n//! | top | `a`: does it, with all → `b`; `c` |\n\
+               //! | ground | `d` |\n\nmod a;\nmod b;\nmod c;\nmod d;\nmod e;\n";
+    let with = |module: &str, imported: &[&str]| {
+        let texts = ["a", "b", "c", "d", "e"].map(|name| {
+            let uses = imported.iter().filter(|_| name == module);
+            let uses = uses.map(|name| format!("use crate::{name}::f as _{name};\n"));
+            let file = format!("{name}.rs");
+            (file, uses.collect::<String>() + "pub fn f() {}\n")
+        });
+        let mut files = vec![("lib.rs", lib)];
+        files.extend(texts.iter().map(|(file, text)| (&**file, &**text)));
+        floors::check(&written(&files))
+    };
+    let known = "e has no floor";
+    assert_eq!(with("a", &["b", "d"]), [known]);
+    for (module, imported) in [("b", "a"), ("a", "c"), ("c", "b"), ("d", "a")] {
+        let wrong = format!("{module}.rs imports {imported}, which is not below");
+        assert_eq!(with(module, &[imported]), [known, &*wrong]);
+    }
 }
 
 #[test]

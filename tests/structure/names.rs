@@ -90,6 +90,9 @@ impl<'ast> Visit<'ast> for Paths {
         visit::visit_path(self, path);
     }
 
+    /// A `pub(super)` needs nothing of the parent.
+    fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
+
     fn visit_macro(&mut self, found: &'ast syn::Macro) {
         self.add_tokens(found.tokens.clone());
         visit::visit_macro(self, found);

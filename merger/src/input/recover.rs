@@ -10,8 +10,8 @@ use annals_format::{CompressionLevel, Ended, ReadAt, Recording};
 use crate::error::{MergeError, Result};
 use crate::input::file::FileAt;
 use crate::input::recording::{ChunkOrigin, InputRecording, live_path_in_memory};
-use crate::merge::options::no_progress;
 use crate::whole_file::{OutputError, OutputKind, Replace, WholeFile};
+use crate::workers::no_progress;
 
 /// A recording that was made whole.
 #[derive(Clone, PartialEq, Eq, Debug)]

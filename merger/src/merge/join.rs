@@ -14,10 +14,10 @@ use crate::calls::region_types::RegionTypes;
 use crate::calls::snapshots::SnapshotWriter;
 use crate::error::{MergeError, Result};
 use crate::input::trace::InputTrace;
-use crate::merge::options::SliceNumber;
 use crate::merge::output::{finish_trace, start_trace};
 use crate::report::{Sums, is_complete};
 use crate::trace_file::TraceFile;
+use crate::window::SliceNumber;
 
 /// The result of a join.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -28,11 +28,11 @@ use crate::trace_file::TraceFile;
 
 /// How a trace is written.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct OutputOptions {
+pub(crate) struct OutputOptions {
     /// Compression of chunks.
-    pub(super) compression: CompressionLevel,
+    pub(crate) compression: CompressionLevel,
     /// Threads that encode.
-    pub(super) jobs: usize,
+    pub(crate) jobs: usize,
 }
 
 /// Returns the trace's identity: a digest of its inputs', so that the same inputs give the same
@@ -125,7 +125,7 @@ impl ChunkWriter {
 /// # Errors
 /// If the output cannot be written, or must not be because it would not be complete: nothing is left under its name
 /// then.
-pub(super) fn write_trace(
+pub(crate) fn write_trace(
     merge: &Merge,
     path: &Path,
     options: OutputOptions,

@@ -115,7 +115,7 @@ fn lengths(merge: &Merge) -> impl Iterator<Item = (&Path, u64)> {
 
 impl Plan {
     /// Returns the plan of a merge. A repair must be planned before.
-    pub(super) fn of(merge: &Merge) -> Self {
+    pub(crate) fn of(merge: &Merge) -> Self {
         let shifts = merge.shifts.iter().map(|shifts| shifts.knots().to_vec());
         let repair = merge.repair.as_ref().map(|repair| PlannedRepair {
             processes: repair.processes,
@@ -181,7 +181,7 @@ impl Plan {
     }
 
     /// Returns where slices may end.
-    pub(super) fn quantiles_ns(&self) -> &[i64] {
+    pub(crate) fn quantiles_ns(&self) -> &[i64] {
         &self.quantiles_ns
     }
 
@@ -226,7 +226,7 @@ impl Plan {
     ///
     /// # Errors
     /// If the plan is of other inputs, or of another version or way to treat messages.
-    pub(super) fn apply(&self, merge: &mut Merge) -> Result<()> {
+    pub(crate) fn apply(&self, merge: &mut Merge) -> Result<()> {
         let refuse = |why: String| self.refuse(why);
         if self.version != VERSION {
             return Err(refuse(format!(

@@ -14,9 +14,8 @@ use annals_format::{
 
 use super::clock_fits::{CounterPoints, counter_points, fit_clocks};
 use super::duplicates::ChosenTraces;
-use super::options::MEMORY_LIMIT_BYTES;
 use super::ranks::{RankedProcess, assign_ranks};
-use super::{CHUNK_EVENTS, Merge, MergedProcess};
+use super::{CHUNK_EVENTS, MEMORY_LIMIT_BYTES, Merge, MergedProcess};
 use crate::axis::unify::{Numbers, Unifier, define_lost_streams};
 use crate::clocks::calibration;
 use crate::clocks::hosts::{HostFacts, Hosts};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::error::{MergeError, Result};
+use crate::workers::default_jobs;
 
 /// A flag that ends reads: those of the readers that [`Reader::stopped_by`](crate::Reader::stopped_by) returned for it.
 #[derive(Clone, Debug, Default)]
@@ -45,7 +46,7 @@ impl Work {
     /// Reads with one thread for each processor, to the end.
     pub(super) fn new() -> Self {
         Self {
-            jobs: super::default_jobs(),
+            jobs: default_jobs(),
             stop: StopFlag::default(),
             decoded: Arc::default(),
         }

@@ -12,13 +12,15 @@
 //! | floor | modules |
 //! |---|---|
 //! | what programs call | `entry_points`: a function for each of `functions.tsv`, the only place where they are named; `lookups`: `dlsym` |
-//! | what calls mean | `p2p`, `completion` → `outcome` → `collective`, `statuses`; `rma`, `files`, `communicator_calls`, `lifecycle` → `clocks` |
+//! | what calls mean | `p2p`, `completion` → `outcome` → `collective`; `lifecycle` → `rma`, `files`, `communicator_calls` → `clocks` |
+//! | what calls return | `statuses` |
 //! | one call | `call`: forwarded as machine words, entered and left → `in_progress`: those that were left by unwinding |
 //! | beginning | `start` → `begun` |
 //! | communicators | `communicators`: names that all processes agree on, and ranks → `freed` |
 //! | the library's own events and variables (MPI_T) | `events` → `performance` → `mpi_t` |
-//! | the state | `state` → `event_types`, `requests` → `communicator` → `channels`; `handles` |
-//! | the library | `callers` → `bindings`; `stack`; `pmpi`, `place` → `abi` → `library` |
+//! | the state | `state` → `event_types`, `requests` → `communicator`, `handles` → `channels` |
+//! | the library | `callers` → `bindings`; `stack`; `pmpi`, `place`, `caller_memory` → `abi` |
+//! | its symbols | `library` |
 //! | ground | `unseen`, `addresses` → `signatures`; `settings` → `sync` |
 
 mod abi;

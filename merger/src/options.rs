@@ -5,9 +5,6 @@ use std::path::{Path, PathBuf};
 
 use annals_format::{CompressionLevel, Definitions, RecordingId, Snapshot};
 
-use super::inputs::{self, PlannedInputs, Share};
-use super::plan::Plan;
-use super::{CHUNK_EVENTS, Merge, Merged, output};
 use crate::clocks::ClockFit;
 use crate::clocks::offsets::ClockOffsets;
 use crate::error::{MergeError, Result};
@@ -16,28 +13,15 @@ use crate::input::find::RejectedInput;
 use crate::input::recording::InputRecording;
 use crate::input::symbols::Symbols;
 use crate::input::trace::InputTrace;
+use crate::merge::inputs::{self, PlannedInputs, Share};
+use crate::merge::plan::Plan;
+use crate::merge::{CHUNK_EVENTS, MEMORY_LIMIT_BYTES, Merge, Merged, output};
 use crate::messages::causality::{Causality, MESSAGES_IN_FLIGHT};
 use crate::otf2::{self, ArchiveOptions};
-use crate::read::{Reader, default_jobs};
+use crate::read::Reader;
 use crate::stages::{self, Stage};
-use crate::window::Window;
-
-/// Memory that events may take by default, bytes.
-pub const MEMORY_LIMIT_BYTES: u64 = 256 << 20;
-
-/// Returns a progress callback that does nothing.
-pub const fn no_progress(_events: u64) -> ControlFlow<()> {
-    ControlFlow::Continue(())
-}
-
-/// One of several slices of a merge's time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SliceNumber {
-    /// Which slice, from 1.
-    pub number: u32,
-    /// How many slices there are.
-    pub of: u32,
-}
+use crate::window::{SliceNumber, Window};
+use crate::workers::default_jobs;
 
 /// How inputs are merged. Each field has a default; set those that differ:
 ///
