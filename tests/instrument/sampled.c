@@ -231,7 +231,7 @@ static void *exits(void *rounds) {
     pthread_exit(NULL);
 }
 
-static atomic_int ends;
+static atomic_int is_done;
 static pid_t tormented;
 
 /* Sends the signal by which samples are taken, every 20 us. It is the real-time signal that has a handler; without one, nothing is sent. */
@@ -245,7 +245,7 @@ static void *torments(void *none) {
     int signal = SIGRTMAX;
     while (signal >= SIGRTMIN && !(caught >> (signal - 1) & 1)) signal--;
     struct timespec pause = {0, 20000};
-    while (!ends && signal >= SIGRTMIN) {
+    while (!is_done && signal >= SIGRTMIN) {
         syscall(SYS_tgkill, getpid(), tormented, signal);
         nanosleep(&pause, NULL);
     }
@@ -280,7 +280,7 @@ static void forced(const char *self, int count, char **libraries) {
     }
     children(self);
     overflows(5);
-    ends = 1;
+    is_done = 1;
     pthread_join(thread, NULL);
     printf("%d jumps, %d libraries, %d threads\n", jumped, loaded, joined);
 }
