@@ -53,7 +53,7 @@ static void name_of(int page, long length, const char *name) {
 }
 
 /* Times of a map are not known: names hold from when they are read on. */
-static void wait_for_the_reader(void) { usleep(100000); }
+static void wait_for_the_reader(void) { usleep(300000); }
 
 static void load(uint64_t time, int page, const char *name) {
     uint64_t code = (uintptr_t)(pages + 4096 * page), length = 56 + strlen(name) + 1 + sizeof loop;

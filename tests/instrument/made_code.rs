@@ -24,6 +24,10 @@ fn code_that_a_program_makes_has_the_names_that_it_writes() {
         );
         remove_names(&recorded.stderr);
         let folded = sampled.folded();
+        let samples: Value =
+            serde_json::from_str(&sampled.ask(&["samples", "--json"])).expect("JSON");
+        // On a busy machine, a ring may be full before it is emptied.
+        let lost_s = samples["lost"].as_f64().expect("a number") * 1e-3;
         for pair in truth.chunks(2) {
             let (name, truth): (&str, f64) = (pair[0], pair[1].parse().expect("seconds"));
             let of_name = |path: &&(Vec<String>, u64)| {
@@ -36,9 +40,10 @@ fn code_that_a_program_makes_has_the_names_that_it_writes() {
                 .map(|path| path.1 as f64 / 1e9);
             let found: f64 = found.sum();
             let deviation = (truth * 1e-3).sqrt();
+            let error = 3.0 * deviation + 0.02 * truth;
             assert!(
-                (found - truth).abs() <= 3.0 * deviation + 0.02 * truth,
-                "{mode}: {name}: {found} s, truly {truth} s: {folded:#?}"
+                (truth - error - lost_s..=truth + error).contains(&found),
+                "{mode}: {name}: {found} s and {lost_s} s lost, truly {truth} s: {folded:#?}"
             );
             for (path, _) in folded.iter().filter(of_name) {
                 assert_eq!(path[..path.len() - 1], ["(unknown)"], "{mode}: {path:?}");

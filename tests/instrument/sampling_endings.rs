@@ -85,11 +85,10 @@ impl Ended {
         let least_s = truth_s * if is_long { 0.95 } else { 0.7 } - unread_s;
         let of = format!("{what}: {sum_s} s, truly {truth_s} s: {found}");
         assert!(least_s <= sum_s && sum_s <= 1.05 * truth_s + 0.1, "{of}");
-        assert_eq!(
-            lost > 0.02 * found["samples"].as_f64().unwrap_or(0.0),
-            is_lossy,
-            "{of}"
-        );
+        // Of each thread, some are lost before its ring is there.
+        let lost_share = lost / found["samples"].as_f64().unwrap_or(1.0);
+        let expected = if is_lossy { 0.02..f64::MAX } else { 0.0..0.1 };
+        assert!(expected.contains(&lost_share), "{of}");
         if is_lossy {
             assert!(said.contains("samples are lost"), "{what}: {said}");
         }

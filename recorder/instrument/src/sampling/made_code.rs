@@ -35,7 +35,7 @@ const MOST_REPLACED: usize = 1 << 12;
 
 /// Most addresses that wait for a name, and how long, nanoseconds, those of one address are the same, where times of names matter.
 const MOST_WAITING: usize = 1 << 16;
-const WAIT_NS: u64 = 50_000_000;
+const WAIT_NS: u64 = 10_000_000;
 
 /// How long `jit-PID.dump` is not searched for after it was not found.
 const SEARCH_PERIOD: Duration = Duration::from_millis(200);
