@@ -298,7 +298,10 @@ fn the_report_has_the_functions() {
     let page = std::fs::read_to_string(&page).expect("a page");
     let (_, section) = page.split_once("id=\"samples\"").expect("a section");
     let said = "relax took most processor time itself";
-    assert!(section.contains(said) && section.contains("130 samples"), "{section}");
+    assert!(
+        section.contains(said) && section.contains("130 samples"),
+        "{section}"
+    );
 }
 
 /// An OTF2 archive of a run has its samples, and what they represent.
