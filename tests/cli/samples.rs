@@ -304,6 +304,41 @@ fn the_report_has_the_functions() {
     );
 }
 
+/// The page shows functions of what is selected: a window, and some rows.
+#[test]
+fn functions_of_a_selection_are_served() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let [_, trace] = inputs(scratch.path(), &heat());
+    let served = crate::serve::serve(&[&trace]);
+    let functions = |query: &str| {
+        let answer = served.ask(&format!("samples?{query}"));
+        let rows = answer["functions"].as_array().expect("rows").clone();
+        let own = rows.iter().filter(|row| row["self_ns"] != 0);
+        let own = own.map(|row| (row["function"].clone(), row["self_ns"].clone()));
+        (answer["samples"].clone(), own.collect::<Vec<_>>())
+    };
+    let relax = |ms: u64| vec![(json!("relax"), json!(ms * MS))];
+    // Trace time starts at the first event.
+    assert_eq!(
+        functions("from=11000000&to=21000000"),
+        (json!(20), relax(20))
+    );
+    assert_eq!(
+        functions("from=11000000&to=21000000&lanes=t0.0"),
+        (json!(10), relax(10))
+    );
+    let plain = [SampledRank {
+        threads: vec![vec![(0, Deed::Enter("main")), (MS, Deed::Leave("main"))]],
+        properties: Vec::new(),
+        lacks_samples: true,
+    }];
+    let other = scratch.path().join("other");
+    std::fs::create_dir(&other).expect("a directory");
+    let [_, trace] = inputs(&other, &plain);
+    let served = crate::serve::serve(&[&trace]);
+    assert_eq!(served.ask("samples?from=0&to=9"), Value::Null);
+}
+
 /// An OTF2 archive of a run has its samples, and what they represent.
 #[test]
 fn archives_that_are_written_have_the_samples() {

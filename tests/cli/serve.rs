@@ -381,6 +381,7 @@ fn hostile_numbers_are_refused_and_nothing_fails() {
         "regions?from=N&to=5",
         "regions?from=0&to=N",
         "waits?from=N&to=N",
+        "samples?from=N&to=N",
         "messages?from=0&to=N",
         "metrics?from=0&to=5&columns=N",
         "message-bins?from=0&to=5&columns=N",

@@ -190,8 +190,20 @@ fn why_of(
     name: &str,
     options: &[&str],
 ) -> (String, Value) {
+    let record = Command::new(prefix().join("bin/trace-cli"));
+    why_by(record, flavour, program, arguments, name, options)
+}
+
+/// Does what [`why_of`] says, with this command in place of `trace-cli`.
+fn why_by(
+    mut record: Command,
+    flavour: &Flavour,
+    program: &std::path::Path,
+    arguments: &[&str],
+    name: &str,
+    options: &[&str],
+) -> (String, Value) {
     let recording = scratch().join(name);
-    let mut record = Command::new(prefix().join("bin/trace-cli"));
     record
         .arg("record")
         .arg("-o")
@@ -321,6 +333,63 @@ fn why_names_the_rank_the_region_and_the_cause_that_was_planted() {
             }
             assert!(mistakes.len() < 5, "{mistakes:#?}");
         }
+    }
+}
+
+/// Where the system refuses perf_event_open, timers take the samples.
+#[test]
+fn why_names_the_function_of_a_program_that_is_sampled_by_timers() {
+    let refuse = scratch().join("refuse");
+    let mut compiler = Command::new("cc");
+    compiler.arg(source("../instrument/refuse.c")).arg("-o");
+    output(compiler.arg(&refuse));
+    let planted = [
+        (
+            "../../viewer-cli/book/src/heat.c",
+            "30",
+            "Rank 2 enters MPI_Allreduce",
+            "burn (heat.c:",
+        ),
+        (
+            "causes.c",
+            "late_sender",
+            "Rank 2 sends",
+            "assemble > rest (causes.c:",
+        ),
+    ];
+    let flavours = flavours().filter(|flavour| ["mpich", "openmpi"].contains(&flavour.name));
+    let cells = flavours.flat_map(|flavour| planted.map(|planted| (flavour.clone(), planted)));
+    for (flavour, (file, argument, late, place)) in cells.take(if is_long() { 4 } else { 1 }) {
+        let program = scratch().join(format!("timed-{}-{argument}", flavour.name));
+        let mut compile = flavour.compile();
+        compile
+            .args(["-O2", "-g", "-fomit-frame-pointer", "-DBUSY"])
+            .arg(source(file));
+        output(compile.arg("-o").arg(&program).arg("-lm"));
+        let run = |round: u32| {
+            let name = format!("timed-{}-{argument}-{round}", flavour.name);
+            let mut record = Command::new(&refuse);
+            record.arg(prefix().join("bin/trace-cli"));
+            let (text, _) = why_by(
+                record,
+                &flavour,
+                &program,
+                &[argument],
+                &name,
+                &["--sample"],
+            );
+            let first = text.lines().next().unwrap_or_default();
+            let is_right = first.starts_with(late) && first.contains(place);
+            (!is_right).then(|| format!("{} {file}: {text}", flavour.name))
+        };
+        let mistakes: Vec<String> = match is_long() {
+            true => (0..5).filter_map(run).collect(),
+            false => (0..5).map_while(run).collect(),
+        };
+        assert!(
+            mistakes.len() < if is_long() { 1 } else { 5 },
+            "{mistakes:#?}"
+        );
     }
 }
 

@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use annals_analysis::{
-    Grouping, LocationNames, LostTimeOptions, PartOfRun, RegionKinds, WaitPattern,
-    for_each_collective, for_each_message, lost_time, metrics, operation_name, part_of_run,
-    referred, region_colour, region_times,
+    Grouping, LocationNames, LostTimeOptions, PartOfRun, RegionKinds, SampleBy, SampleOptions,
+    WaitPattern, for_each_collective, for_each_message, lost_time, metrics, operation_name,
+    part_of_run, referred, region_colour, region_times, samples,
 };
 use annals_format::names::element;
 use annals_format::{
@@ -213,6 +213,30 @@ pub(crate) fn regions(trace: &ServedTrace, window: Window, rows: &[RowLanes]) ->
     Ok(json!({
         "regions": regions.collect::<Vec<_>>(), "count": total, "run_ns": time(times.run_ns),
     }))
+}
+
+/// Returns in which functions the threads of a window, of some rows or all, spent processor time by samples. `null`: there are none.
+///
+/// # Errors
+/// If the storage fails.
+pub(crate) fn samples_of(
+    trace: &ServedTrace,
+    window: Window,
+    rows: &[RowLanes],
+    is_all: bool,
+) -> Result<Value> {
+    let query = query_of(trace, window, rows);
+    let before = trace.reader.events_before(window.to_ns);
+    if before > FEW_EVENTS && !is_all {
+        return Ok(json!({"events_to_read": before.to_string()}));
+    }
+    let Some((found, _)) = samples(&trace.reader, &query, SampleOptions::default())? else {
+        return Ok(Value::Null);
+    };
+    let functions = found.rows(SampleBy::Function, Grouping::None);
+    let count = functions.len();
+    let functions = functions.iter().take(MOST_ROWS).collect::<Vec<_>>();
+    Ok(json!({"functions": functions, "count": count, "samples": found.summary.samples}))
 }
 
 /// Returns the waits of a window, of some rows or all: tables, and single waits for the picture.

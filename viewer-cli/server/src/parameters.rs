@@ -49,6 +49,8 @@ pub enum Question {
     Regions(Window, Vec<RowLanes>),
     /// Waiting in a window, of some rows or all; the third value: however much must be read for it.
     Waits(Window, Vec<RowLanes>, bool),
+    /// Functions of samples in a window, of some rows or all; the third value as with waits.
+    Samples(Window, Vec<RowLanes>, bool),
     /// Messages and collective operations of a window; the second value: however much must be read for them.
     Messages(Window, bool),
     /// Metrics of a window in columns.
@@ -286,6 +288,10 @@ pub fn request(path: &str, query: &str) -> Result<Request> {
         (Some("waits"), None, ..) => {
             let (window, lanes) = (parameters.window()?, parameters.lanes_or_all()?);
             Question::Waits(window, lanes, parameters.is_all()?)
+        }
+        (Some("samples"), None, ..) => {
+            let (window, lanes) = (parameters.window()?, parameters.lanes_or_all()?);
+            Question::Samples(window, lanes, parameters.is_all()?)
         }
         (Some("messages"), None, ..) => {
             Question::Messages(parameters.window()?, parameters.is_all()?)

@@ -105,6 +105,9 @@ fn answer_of(trace: &ServedTrace, question: Question) -> Result<Answer, MergeErr
         }
         Question::Regions(window, lanes) => answers::regions(trace, window, &lanes)?,
         Question::Waits(window, lanes, is_all) => answers::waits(trace, window, &lanes, is_all)?,
+        Question::Samples(window, lanes, is_all) => {
+            answers::samples_of(trace, window, &lanes, is_all)?
+        }
         Question::Messages(window, is_all) => answers::messages(trace, window, is_all)?,
         Question::Metrics(window, columns) => answers::metric_curves(trace, window, columns)?,
         Question::MessageBins(window, columns) => event_bins::messages(trace, window, columns),

@@ -153,6 +153,14 @@ export interface WaitAnswer {
   mpi?: { unseen: string[]; unseen_others: string[]; left_out: string[] };
 }
 
+/** `null`: the trace has no samples. */
+export type SampleAnswer = {
+  events_to_read?: string;
+  functions?: { function: string | null; module: string | null; samples: number; self_ns: number; self_error_ns: number; share: number }[];
+  count?: number;
+  samples?: number;
+} | null;
+
 export interface Loss {
   location: number | null;
   from_ns: string;

@@ -215,18 +215,20 @@ export class Details {
   window(pane, { from, to, rows }) {
     const query = { from, to };
     const ofRows = rows.length ? { ...query, lanes: rows.map((row) => `${row.key}.0`).join(',') } : query;
-    /** @type {Promise<[{regions: import('./answers.js').RegionRow[], count: number}, WaitAnswer, import('./answers.js').MessageAnswer, MessageBinAnswer]>} */
+    /** @type {Promise<[{regions: import('./answers.js').RegionRow[], count: number}, WaitAnswer, import('./answers.js').MessageAnswer, MessageBinAnswer, import('./answers.js').SampleAnswer]>} */
     const answers = Promise.all([
       ask(`/${pane.trace.id}/regions`, ofRows), ask(`/${pane.trace.id}/waits`, ofRows), ask(`/${pane.trace.id}/messages`, query),
       pane.lanes.has_message_bins ? ask(`/${pane.trace.id}/message-bins`, { ...query, columns: BIN_COLUMNS }) : Promise.resolve({ level: null }),
+      ask(`/${pane.trace.id}/samples`, ofRows),
     ]);
-    this.show(`${moment(from)} to ${moment(to)}: ${duration(Number(to - from))}`, answers, ([regions, waits, messages, bins], content) => {
+    this.show(`${moment(from)} to ${moment(to)}: ${duration(Number(to - from))}`, answers, ([regions, waits, messages, bins, samples], content) => {
       action(content, 'Zoom to it (Z)', () => this.page.zoomToSelection());
       say(content, rows.length ? `Regions in the ${number(rows.length)} selected rows` : 'Regions', 'h3');
       table(content, 'Regions', ['region', 'calls', 'time in itself', 'share'], regions.regions.slice(0, MOST_ROWS).map((row) => [
         this.region(pane, row.region), { n: number(row.calls) }, { n: duration(row.exclusive_ns) }, { n: percent(row.share) },
       ]));
       if (regions.count > MOST_ROWS) say(content, `${number(regions.count - MOST_ROWS)} more.`);
+      this.samples(content, samples);
       say(content, rows.length ? 'Waiting in these rows' : 'Waiting', 'h3');
       if (waits.events_to_read) this.offerWaits(pane, content, ofRows, waits.events_to_read);
       else this.waits(content, waits);
@@ -246,6 +248,17 @@ export class Details {
         { n: duration(Number(BigInt(message.to_ns) - BigInt(message.from_ns))) },
       ]));
     });
+  }
+
+  /** Functions in which samples were taken. @param {Element} content @param {import('./answers.js').SampleAnswer} samples */
+  samples(content, samples) {
+    if (!samples?.functions?.length) return;
+    say(content, `Functions of ${counted(samples.samples ?? 0, 'sample')}`, 'h3');
+    table(content, 'Functions', ['function', 'samples', 'processor time itself', '±', 'share'], samples.functions.map((row) => [
+      row.function ?? row.module ?? '', { n: number(row.samples) }, { n: duration(row.self_ns) }, { n: duration(row.self_error_ns) }, { n: percent(row.share) },
+    ]));
+    const more = (samples.count ?? 0) - samples.functions.length;
+    if (more > 0) say(content, `${number(more)} more.`);
   }
 
   /** Messages by pair of lanes, of bins of time. @param {Pane} pane @param {Element} content @param {MessageBinAnswer} bins */
