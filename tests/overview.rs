@@ -18,7 +18,8 @@ fn expected(reader: &Reader) -> Vec<OverviewRow> {
     let calls = all_calls(reader);
     let first_ns = calls.iter().map(|call| call.from_ns).min().expect("calls");
     let last_ns = reader.last_ns();
-    let density = reader.density();
+    let locations = reader.definitions().locations.len();
+    let density = reader.trace().expect("a trace").density(locations);
     let mut by_lane: BTreeMap<LaneKey, Vec<&Call>> = BTreeMap::new();
     let lanes = lanes_of(reader.definitions());
     for call in calls.iter().filter(|call| call.depth < MAX_LANE_DEPTH) {
@@ -107,9 +108,15 @@ fn rows_of(
 }
 
 fn rows(reader: &Reader) -> Vec<OverviewRow> {
-    let blocks = reader.overview().iter();
+    let blocks = reader.trace().expect("a trace").overview().iter();
     let mut rows: Vec<OverviewRow> = blocks
-        .flat_map(|entry| reader.load_overview(entry).expect("a block"))
+        .flat_map(|entry| {
+            reader
+                .trace()
+                .expect("a trace")
+                .load_overview(entry)
+                .expect("a block")
+        })
         .collect();
     rows.sort_by_key(OverviewRow::key);
     rows
@@ -163,13 +170,17 @@ fn an_overview_is_the_same_for_any_jobs_and_verified() {
     assert_eq!(found.mismatches, []);
     // Without one, the same events.
     let without = merged(&inputs, &path("none.annals"), 2, false);
-    assert_eq!(without.overview(), []);
+    assert_eq!(without.trace().expect("a trace").overview(), []);
     let found = verify(&path("none.annals"), &[]).expect("a trace");
     assert_eq!(found.mismatches, []);
 
     // A value that is not what the calls add up to.
-    let entry = reader.overview()[0];
-    let mut wrong = reader.load_overview(&entry).expect("a block");
+    let entry = reader.trace().expect("a trace").overview()[0];
+    let mut wrong = reader
+        .trace()
+        .expect("a trace")
+        .load_overview(&entry)
+        .expect("a block");
     wrong[3].busy_ns += 1;
     let (mut head, mut body) = (Vec::new(), Vec::new());
     encode_overview_head(&wrong, &mut head);

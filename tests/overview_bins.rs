@@ -130,10 +130,20 @@ fn expected(reader: &Reader, messages: &[Message]) -> (Vec<(LaneKind, u8)>, Vec<
 }
 
 fn rows(reader: &Reader) -> Vec<MessageRow> {
-    let overview = reader.message_overview().expect("messages");
+    let overview = reader
+        .trace()
+        .expect("a trace")
+        .message_overview()
+        .expect("messages");
     let blocks = overview.blocks.iter();
     blocks
-        .flat_map(|entry| reader.load_messages(entry).expect("a block"))
+        .flat_map(|entry| {
+            reader
+                .trace()
+                .expect("a trace")
+                .load_messages(entry)
+                .expect("a block")
+        })
         .collect()
 }
 
@@ -190,7 +200,7 @@ proptest! {
         );
         let (messages, totals) = messages(&reader);
         let (levels, wanted) = expected(&reader, &messages);
-        let overview = reader.message_overview().expect("messages");
+        let overview = reader.trace().expect("a trace").message_overview().expect("messages");
         prop_assert_eq!(overview.totals, totals);
         prop_assert_eq!(&overview.least_levels, &levels);
         prop_assert_eq!(rows(&reader), wanted);
@@ -201,7 +211,7 @@ proptest! {
         let options = IndexOptions::new();
         options.write(path("none.annals"), path("after.annals"), no_progress).expect("an overview");
         let after = Reader::open(path("after.annals")).expect("a trace");
-        let of_after = after.message_overview().expect("messages");
+        let of_after = after.trace().expect("a trace").message_overview().expect("messages");
         prop_assert_eq!((of_after.totals, &of_after.least_levels), (totals, &levels));
         prop_assert_eq!(rows(&after), rows(&reader));
     }
@@ -215,7 +225,12 @@ fn wrong_and_damaged_messages_are_found() {
     let sent: Vec<Sent> = (0..600).map(|at| (at % 4, at / 3, 20, 300)).collect();
     script(&sent, 1).write(&path("run"), &[]);
     let reader = merged(&path("run"), &path("run.annals"), 2, true);
-    let entry = reader.message_overview().expect("messages").blocks[0];
+    let entry = reader
+        .trace()
+        .expect("a trace")
+        .message_overview()
+        .expect("messages")
+        .blocks[0];
     let bytes = std::fs::read(path("run.annals")).expect("a trace");
 
     // A count that is not what the events add up to.
@@ -293,9 +308,21 @@ fn metric_rows(values: &[(StreamId, EventTypeId, i64, f64)], level: u8) -> Vec<M
 }
 
 fn stored_metrics(reader: &Reader) -> Vec<MetricRow> {
-    let blocks = reader.metric_overview().expect("metrics").blocks.iter();
+    let blocks = reader
+        .trace()
+        .expect("a trace")
+        .metric_overview()
+        .expect("metrics")
+        .blocks
+        .iter();
     blocks
-        .flat_map(|entry| reader.load_metrics(entry).expect("a block"))
+        .flat_map(|entry| {
+            reader
+                .trace()
+                .expect("a trace")
+                .load_metrics(entry)
+                .expect("a block")
+        })
         .collect()
 }
 
@@ -333,21 +360,21 @@ proptest! {
         let most = (reader.events_before(i64::MAX) / 256).clamp(256, 65_536) as usize;
         let count = |least: usize| levels[least..].iter().map(Vec::len).sum::<usize>();
         let least = (0..levels.len()).find(|least| count(*least) <= most).expect("a level");
-        match reader.metric_overview() {
+        match reader.trace().expect("a trace").metric_overview() {
             None => prop_assert!(values.is_empty()),
             Some(overview) => {
                 prop_assert_eq!(usize::from(overview.least_level), least);
                 prop_assert_eq!(stored_metrics(&reader), levels[least..].concat());
             }
         }
-        prop_assert!(reader.message_overview().is_none());
+        prop_assert!(reader.trace().expect("a trace").message_overview().is_none());
         prop_assert_eq!(verify(&path("one.annals"), &[]).expect("a trace").mismatches, []);
         merged(&path("run"), &path("none.annals"), 2, false);
         let options = IndexOptions::new();
         options.write(path("none.annals"), path("after.annals"), no_progress).expect("an overview");
         let after = Reader::open(path("after.annals")).expect("a trace");
-        prop_assert_eq!(after.metric_overview().is_some(), reader.metric_overview().is_some());
-        if after.metric_overview().is_some() {
+        prop_assert_eq!(after.trace().expect("a trace").metric_overview().is_some(), reader.trace().expect("a trace").metric_overview().is_some());
+        if after.trace().expect("a trace").metric_overview().is_some() {
             prop_assert_eq!(stored_metrics(&after), stored_metrics(&reader));
         }
     }

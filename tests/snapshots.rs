@@ -78,8 +78,12 @@ fn open_before_chunks(opened: &Reader) -> Vec<Open> {
 fn check(path: &Path) -> (usize, usize) {
     let opened = Reader::open(path).expect("a trace");
     let expected = open_before_chunks(&opened);
-    for at in opened.snapshots() {
-        let found = opened.load_snapshot(at).expect("a snapshot");
+    for at in opened.trace().expect("a trace").snapshots() {
+        let found = opened
+            .trace()
+            .expect("a trace")
+            .load_snapshot(at)
+            .expect("a snapshot");
         let found = found.locations.iter().map(|state| {
             let calls = state.steps.iter().map(|step| match step {
                 Step::Enter {
@@ -102,7 +106,10 @@ fn check(path: &Path) -> (usize, usize) {
     let open = expected
         .iter()
         .map(|open| open.values().map(|(calls, _)| calls.len()).sum());
-    (opened.snapshots().len(), open.max().unwrap_or(0))
+    (
+        opened.trace().expect("a trace").snapshots().len(),
+        open.max().unwrap_or(0),
+    )
 }
 
 /// Bytes of the snapshot blocks of a trace, and all of them.
@@ -110,10 +117,15 @@ fn snapshot_bytes(path: &Path) -> (u64, u64) {
     use annals_format::{BLOCK_HEADER_LEN, BlockHeader};
     let bytes = std::fs::read(path).expect("a trace");
     let opened = Reader::open(path).expect("a trace");
-    let each = opened.snapshots().iter().map(|at| {
-        let header = &bytes[at.entry.offset as usize..][..BLOCK_HEADER_LEN];
-        BlockHeader::decode(header).expect("a block").block_len()
-    });
+    let each = opened
+        .trace()
+        .expect("a trace")
+        .snapshots()
+        .iter()
+        .map(|at| {
+            let header = &bytes[at.entry.offset as usize..][..BLOCK_HEADER_LEN];
+            BlockHeader::decode(header).expect("a block").block_len()
+        });
     (each.sum(), bytes.len() as u64)
 }
 
@@ -297,10 +309,9 @@ fn verification_compares_snapshots_and_statistics_with_the_events() {
     let mut damaged = file.clone();
     damaged[statistics_offset as usize + 50] ^= 1;
     std::fs::write(&path, &damaged).expect("a file");
-    assert_eq!(
-        Reader::open(&path).expect("a trace").region_statistics(),
-        None
-    );
+    let opened = Reader::open(&path).expect("a trace");
+    let stored = opened.trace().expect("a trace").region_statistics();
+    assert!(stored.is_err(), "{stored:?}");
     let found = verify(&path, &[]).expect("a trace");
     assert_eq!(found.mismatches.len(), 1, "{:?}", found.mismatches);
     let said = found

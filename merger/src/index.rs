@@ -16,7 +16,7 @@ use crate::overview::event_bins::{BinSource, EventBins};
 use crate::overview::groups::LaneGroups;
 use crate::overview::writer::OverviewWriter;
 use crate::read::Reader;
-use crate::trace_file::TraceFile;
+use crate::trace_writer::TraceWriter;
 use crate::window::Window;
 use crate::workers::default_jobs;
 
@@ -96,7 +96,7 @@ fn write(
     if options.with_events && end.is_none() {
         return refused("is damaged: merge its recordings again, or use it as it is");
     }
-    let mut file = TraceFile::create(output, options.force, 1)?;
+    let mut file = TraceWriter::create(output, options.force, 1)?;
     let level = options.compression;
     let mut footer = Footer::default();
     match end.filter(|_| options.with_events) {
@@ -122,7 +122,7 @@ fn write(
 }
 
 /// Copies all blocks before the footer: they stay where they are.
-fn copy(input: &InputTrace, end: u64, file: &mut TraceFile) -> Result<()> {
+fn copy(input: &InputTrace, end: u64, file: &mut TraceWriter) -> Result<()> {
     let mut bytes = vec![0; COPIED];
     while file.offset() < end {
         let length = (end - file.offset()).min(COPIED as u64) as usize;
@@ -140,7 +140,7 @@ fn build(
     path: &Path,
     options: &IndexOptions,
     output: &Path,
-    written: (&mut TraceFile, &mut Footer),
+    written: (&mut TraceWriter, &mut Footer),
     mut progress: impl FnMut(u64) -> ControlFlow<()>,
 ) -> Result<()> {
     let (file, footer) = written;
@@ -155,8 +155,10 @@ fn build(
     let source = BinSource::of(definitions, losses);
     let mut bins = EventBins::new(&source);
     let mut events = 0_u64;
-    if let Some(at) = reader.snapshots().first().filter(|at| at.before == 0) {
-        calls.begin(&types, &reader.load_snapshot(at)?);
+    if let Some(trace) = reader.trace()
+        && let Some(at) = trace.snapshots().first().filter(|at| at.before == 0)
+    {
+        calls.begin(&types, &trace.load_snapshot(at)?);
     }
     reader.for_each_chunk(Window::ALL, |chunk: TraceChunk| {
         let span = ChunkSpan::of(&chunk);

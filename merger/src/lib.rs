@@ -73,7 +73,7 @@ mod paraver;
 mod read;
 mod report;
 mod stages;
-mod trace_file;
+mod trace_writer;
 mod verify;
 mod whole_file;
 mod window;
@@ -131,6 +131,7 @@ pub use read::chunk_events::{ChunkEvents, EventRange, NumberColumn};
 pub use read::event::{Event, Item, OwnedEvent};
 pub use read::places::{Places, StreamPlace};
 pub use read::query::{ElementHandle, Query};
+pub use read::trace_file::TraceFile;
 pub use read::{Origin, ReadSummary, Reader, StopFlag};
 pub use report::{
     ArchiveReport, ClockReport, DamageOfInput, DamageReport, HostReport, InputReport, RankProcess,

@@ -6,7 +6,7 @@ pub(crate) mod event;
 pub(crate) mod places;
 pub(crate) mod query;
 mod slices;
-mod trace;
+pub(crate) mod trace_file;
 mod work;
 
 use std::collections::BTreeSet;
@@ -16,9 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use annals_format::{
-    BinBlock, Definitions, EventTypeId, MessageOverview, MessageRow, MetricOverview, MetricRow,
-    OrderedChunk, OverviewDensity, OverviewEntry, OverviewRow, Problem, RegionStatistics, Snapshot,
-    StreamId, StreamTotals, TraceChunk, TraceLoss, TraceSnapshot,
+    Definitions, EventTypeId, OrderedChunk, Problem, Snapshot, StreamId, StreamTotals, TraceChunk,
+    TraceLoss,
 };
 
 use crate::analysis::{Analysis, Pass, SliceLength};
@@ -36,7 +35,7 @@ use crate::messages::causality::Causality;
 use crate::read::calls::{Call, CallVisitor, Calls};
 use crate::read::event::{Batch, BatchEvents, Event, Item, OwnedEvent, Scope};
 use crate::read::query::Query;
-use crate::read::trace::OpenedTrace;
+use crate::read::trace_file::TraceFile;
 pub use crate::read::work::StopFlag;
 use crate::read::work::Work;
 use crate::report::Report;
@@ -55,7 +54,7 @@ pub struct Reader {
 
 #[derive(Clone, Debug)]
 enum Content {
-    Trace(Arc<OpenedTrace>),
+    Trace(Arc<TraceFile>),
     Recordings(Arc<Merge>),
 }
 
@@ -386,7 +385,7 @@ impl Reader {
     }
 
     fn open_trace(path: &Path) -> Result<Self> {
-        let (definitions, opened) = OpenedTrace::open(path)?;
+        let (definitions, opened) = TraceFile::open(path)?;
         Ok(Self {
             definitions: Arc::new(definitions),
             rejected: Vec::new(),
@@ -449,130 +448,12 @@ impl Reader {
         Ok(open)
     }
 
-    /// Returns the snapshots, from which reading can start, in order. Recordings have none.
-    pub fn snapshots(&self) -> &[TraceSnapshot] {
+    /// Returns what only a trace has. `None` of recordings and archives.
+    pub fn trace(&self) -> Option<&TraceFile> {
         match &self.content {
-            Content::Trace(opened) => &opened.trace.snapshots,
-            Content::Recordings(_) => &[],
-        }
-    }
-
-    /// Reads one of the [snapshots](Reader::snapshots).
-    ///
-    /// # Errors
-    /// If it cannot be read or is damaged.
-    pub fn load_snapshot(&self, at: &TraceSnapshot) -> Result<Snapshot> {
-        match &self.content {
-            Content::Trace(opened) => {
-                let loaded = opened.trace.load_snapshot(&opened.file, at);
-                loaded.map_err(MergeError::format(&opened.path))
-            }
-            Content::Recordings(_) => Ok(Snapshot::default()),
-        }
-    }
-
-    /// Returns the stored statistics of all calls. `None` if there are none, if they are damaged, or if the input is
-    /// not one whole trace: they can be computed from the events.
-    pub fn region_statistics(&self) -> Option<RegionStatistics> {
-        self.load_region_statistics().ok()?
-    }
-
-    /// Loads the stored statistics of all calls. `None` if there are none, or the input is not one whole trace.
-    ///
-    /// # Errors
-    /// If they cannot be read or are damaged.
-    pub fn load_region_statistics(&self) -> Result<Option<RegionStatistics>> {
-        let Content::Trace(opened) = &self.content else {
-            return Ok(None);
-        };
-        if !opened.trace.has_footer || !opened.trace.problems.is_empty() {
-            return Ok(None);
-        }
-        let loaded = opened.trace.load_statistics(&opened.file);
-        loaded.map_err(MergeError::format(&opened.path))
-    }
-
-    /// Returns the blocks of the overview. Recordings have none, and traces of slices.
-    pub fn overview(&self) -> &[OverviewEntry] {
-        match &self.content {
-            Content::Trace(opened) => &opened.trace.overview,
-            Content::Recordings(_) => &[],
-        }
-    }
-
-    /// Returns how dense the trace is: see [`Reader::overview`]. Recordings have no chunks of a trace.
-    pub fn density(&self) -> OverviewDensity {
-        let mut density = OverviewDensity::new(self.definitions.locations.len());
-        if let Content::Trace(opened) = &self.content {
-            for chunk in &opened.trace.chunks {
-                density.take(chunk.first_ns, chunk.last_ns, chunk.event_count);
-            }
-        }
-        density
-    }
-
-    /// Reads one of the blocks of the [overview](Reader::overview).
-    ///
-    /// # Errors
-    /// If it cannot be read or is damaged.
-    pub fn load_overview(&self, at: &OverviewEntry) -> Result<Vec<OverviewRow>> {
-        let Content::Trace(opened) = &self.content else {
-            return Ok(Vec::new());
-        };
-        let loaded = opened.trace.load_overview(&opened.file, at);
-        loaded.map_err(MergeError::format(&opened.path))
-    }
-
-    /// Returns the messages of the overview: how many there are, and the blocks of their rows. `None` if it has none.
-    pub fn message_overview(&self) -> Option<&MessageOverview> {
-        match &self.content {
-            Content::Trace(opened) => opened.trace.messages.as_ref(),
+            Content::Trace(opened) => Some(opened),
             Content::Recordings(_) => None,
         }
-    }
-
-    /// Reads one of the blocks of the [overview of messages](Reader::message_overview).
-    ///
-    /// # Errors
-    /// If it cannot be read or is damaged.
-    pub fn load_messages(&self, at: &BinBlock) -> Result<Vec<MessageRow>> {
-        let Content::Trace(opened) = &self.content else {
-            return Ok(Vec::new());
-        };
-        let loaded = opened.trace.load_messages(&opened.file, at);
-        loaded.map_err(MergeError::format(&opened.path))
-    }
-
-    /// Returns the metrics of the overview: the blocks of their rows. `None` if it has none.
-    pub fn metric_overview(&self) -> Option<&MetricOverview> {
-        match &self.content {
-            Content::Trace(opened) => opened.trace.metrics.as_ref(),
-            Content::Recordings(_) => None,
-        }
-    }
-
-    /// Reads one of the blocks of the [overview of metrics](Reader::metric_overview).
-    ///
-    /// # Errors
-    /// If it cannot be read or is damaged.
-    pub fn load_metrics(&self, at: &BinBlock) -> Result<Vec<MetricRow>> {
-        let Content::Trace(opened) = &self.content else {
-            return Ok(Vec::new());
-        };
-        let loaded = opened.trace.load_metrics(&opened.file, at);
-        loaded.map_err(MergeError::format(&opened.path))
-    }
-
-    /// Returns what is damaged in the parts of a trace that questions do not read.
-    ///
-    /// # Errors
-    /// If the storage fails.
-    pub(crate) fn check_rest(&self) -> Result<Vec<Problem>> {
-        let Content::Trace(opened) = &self.content else {
-            return Ok(Vec::new());
-        };
-        let checked = opened.trace.check_rest(&opened.file);
-        checked.map_err(MergeError::format(&opened.path))
     }
 
     /// Returns the number of events in chunks that begin before a time; for recordings of all
@@ -586,25 +467,6 @@ impl Reader {
             }
             Content::Recordings(merge) => merge.expected_events(),
         }
-    }
-
-    /// Returns times that cut a trace into parts of `part_bytes` bytes each, in whole chunks. `None` means that the
-    /// input is not one trace.
-    pub fn cuts(&self, part_bytes: u64) -> Option<Vec<i64>> {
-        let Content::Trace(opened) = &self.content else {
-            return None;
-        };
-        let chunks = &opened.trace.chunks;
-        let (mut start, mut cuts) = (chunks.first().map_or(0, |first| first.offset), Vec::new());
-        for (chunk, next) in chunks.iter().zip(chunks.iter().skip(1)) {
-            // Chunks that begin at the same moment stay together: a window cannot separate them.
-            let is_full = next.offset.saturating_sub(start) >= part_bytes;
-            if is_full && next.first_ns > chunk.first_ns {
-                cuts.push(next.first_ns);
-                start = next.offset;
-            }
-        }
-        Some(cuts)
     }
 
     /// Returns when the last process ends, or the last event is if that is later: trace time,

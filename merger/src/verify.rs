@@ -28,6 +28,7 @@ use crate::merge::inputs::{self, Share};
 use crate::messages::causality::Causality;
 use crate::overview::event_bins::{EventBins, FoundBins};
 use crate::overview::groups::LaneGroups;
+use crate::read::trace_file::TraceFile;
 use crate::read::{ReadSummary, Reader};
 use crate::report::{DamageReport, Sums};
 use crate::window::Window;
@@ -226,7 +227,7 @@ fn verify_with(
 ) -> Result<Verification> {
     let mut opened = Reader::open(path)?;
     opened.set_jobs(options.jobs);
-    let definitions = opened.definitions();
+    let (definitions, trace) = (opened.definitions(), opened.trace());
     let Replay {
         outcome,
         tally,
@@ -245,7 +246,7 @@ fn verify_with(
         mismatches.push(mismatch(definitions, None, what, expected, found));
     }
     let mut unreadable = unreadable_snapshots;
-    match opened.load_region_statistics() {
+    match trace.map_or(Ok(None), TraceFile::region_statistics) {
         Ok(Some(stored)) if !outcome.has_skipped_now && Some(&stored) != statistics.as_ref() => {
             let (what, expected) = ("region statistics", "the result of counting the calls");
             mismatches.push(mismatch(definitions, None, what, expected, "others"));
@@ -259,15 +260,20 @@ fn verify_with(
         Ok(_) => {}
     }
     let damaged = unreadable.len();
-    let stored = stored_overview(&opened, &mut unreadable);
+    let has_overview = trace.is_some_and(|trace| !trace.overview().is_empty());
+    let stored = trace.map_or_else(RowSum::default, |of| stored_overview(of, &mut unreadable));
     let is_whole = damaged == unreadable.len() && !outcome.has_skipped_now;
-    if is_whole && !opened.overview().is_empty() && stored != overview {
+    if is_whole && has_overview && stored != overview {
         let expected = "values that the calls add up to";
         let found = format!("others, in {} rows", stored.rows);
         mismatches.push(mismatch(definitions, None, "overview", expected, found));
     }
-    let of_events = bins::differences(&opened, &bins, &mut unreadable);
-    for what in of_events.into_iter().filter(|_| !outcome.has_skipped_now) {
+    let of_events = trace.map(|of| bins::differences(of, &bins, &mut unreadable));
+    for what in of_events
+        .into_iter()
+        .flatten()
+        .filter(|_| !outcome.has_skipped_now)
+    {
         let expected = "values that the events add up to";
         mismatches.push(mismatch(definitions, None, what, expected, "others"));
     }
@@ -278,8 +284,7 @@ fn verify_with(
     }
     check_counts(definitions, &outcome, &tally, &mut mismatches);
     let proved_streams = check_hashes(definitions, &outcome, &tally, &mut mismatches);
-    let is_trace = opened.origin().kind == "trace";
-    if is_trace && !outcome.has_skipped_now && tally.losses != outcome.losses {
+    if trace.is_some() && !outcome.has_skipped_now && tally.losses != outcome.losses {
         let (expected, found) = (outcome.losses.len(), tally.losses.len());
         mismatches.push(mismatch(definitions, None, "losses", expected, found));
     }
@@ -326,10 +331,10 @@ impl RowSum {
 }
 
 /// Returns the sum of the overview that a trace has. Blocks that cannot be read are added to `unreadable`.
-fn stored_overview(opened: &Reader, unreadable: &mut Vec<DamageReport>) -> RowSum {
+fn stored_overview(trace: &TraceFile, unreadable: &mut Vec<DamageReport>) -> RowSum {
     let mut sum = RowSum::default();
-    for entry in opened.overview() {
-        match opened.load_overview(entry) {
+    for entry in trace.overview() {
+        match trace.load_overview(entry) {
             Ok(rows) => rows.iter().for_each(|row| sum.add(row)),
             // It costs no event: readers read calls.
             Err(error) => unreadable.push(DamageReport {
@@ -364,7 +369,8 @@ fn replay(opened: &Reader, mut progress: impl FnMut(u64) -> ControlFlow<()>) -> 
     let mut tally = Tally::default();
     let types = RegionTypes::of(definitions);
     let mut stacks = Stacks::new(&types, definitions.slice.is_some());
-    let has_overview = !opened.overview().is_empty();
+    let trace = opened.trace();
+    let has_overview = trace.is_some_and(|trace| !trace.overview().is_empty());
     let groups = has_overview.then(|| LaneGroups::of(definitions));
     let mut calls = TraceCalls::new(&types, 1, groups)?;
     let mut overview = RowSum::default();
@@ -373,15 +379,19 @@ fn replay(opened: &Reader, mut progress: impl FnMut(u64) -> ControlFlow<()>) -> 
     let (mut chunks, mut wrong_snapshot) = (0, None);
     let mut unreadable_snapshots = Vec::new();
     // What a trace that was cut out of a longer one begins with, nothing in it can contradict.
-    if let Some(at) = opened.snapshots().first().filter(|at| at.before == 0)
-        && let Ok(open) = opened.load_snapshot(at)
+    if let Some(trace) = trace
+        && let Some(at) = trace.snapshots().first().filter(|at| at.before == 0)
+        && let Ok(open) = trace.load_snapshot(at)
     {
         stacks.follow(&types, &open);
         calls.begin(&types, &open);
     }
     let mut compare_snapshot = |chunks: usize, stacks: &Stacks| {
-        let at = opened.snapshots().iter().find(|at| at.before == chunks);
-        match at.map(|at| (at.entry, opened.load_snapshot(at))) {
+        let at = trace.and_then(|trace| {
+            let at = trace.snapshots().iter().find(|at| at.before == chunks)?;
+            Some((at.entry, trace.load_snapshot(at)))
+        });
+        match at {
             Some((entry, Ok(found))) if found != stacks.snapshot(&types) => {
                 wrong_snapshot.get_or_insert(entry);
             }
@@ -429,7 +439,9 @@ fn damage_of(
     unreadable: Vec<DamageReport>,
 ) -> Result<Vec<DamageReport>> {
     let is_reported = |problem: &&Problem| unreadable.iter().any(|d| d.offset == problem.offset);
-    let rest = opened.check_rest()?;
+    let rest = opened
+        .trace()
+        .map_or(Ok(Vec::new()), TraceFile::check_rest)?;
     let rest = rest.iter().filter(|problem| !is_reported(problem));
     let damaged = outcome.damage.iter().map(|(_, problem)| problem);
     let damage = damaged.chain(rest).map(|problem| DamageReport {

@@ -603,8 +603,14 @@ fn an_overview_is_added_to_whole_traces_only() {
     let merged = trace(scratch.path(), "merged.annals", 2, 20_000, true);
     let opened = [&indexed, &merged].map(|path| Reader::open(path).expect("a trace"));
     let [of_index, of_merge] = opened.each_ref().map(|reader| {
-        let blocks = reader.overview().iter();
-        let rows = blocks.flat_map(|entry| reader.load_overview(entry).expect("a block"));
+        let blocks = reader.trace().expect("a trace").overview().iter();
+        let rows = blocks.flat_map(|entry| {
+            reader
+                .trace()
+                .expect("a trace")
+                .load_overview(entry)
+                .expect("a block")
+        });
         rows.collect::<Vec<_>>()
     });
     assert!(!of_index.is_empty());
@@ -655,7 +661,7 @@ fn joined_slices_may_have_an_overview() {
     let files = [&joined, &slices[1], &slices[0]].map(|file| file.as_os_str());
     merge(&[flags, files].concat());
     let reader = Reader::open(&joined).expect("a trace");
-    assert!(!reader.overview().is_empty());
+    assert!(!reader.trace().expect("a trace").overview().is_empty());
     // The overview agrees with the events.
     let verified = annals_merger::verify(&joined, &[]).expect("a trace");
     assert_eq!((verified.mismatches, verified.damage.len()), (vec![], 0));
@@ -855,7 +861,13 @@ fn all_values_are_those_of_the_events() {
     // Of one half of the blocks of the overview, the second trace has nothing that can be read.
     let damaged = scratch.path().join("damaged.annals");
     let mut bytes = std::fs::read(&run).expect("a trace");
-    for entry in reader.overview().iter().step_by(2) {
+    for entry in reader
+        .trace()
+        .expect("a trace")
+        .overview()
+        .iter()
+        .step_by(2)
+    {
         bytes[entry.offset as usize + 60] ^= 1;
     }
     std::fs::write(&damaged, bytes).expect("a file");

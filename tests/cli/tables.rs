@@ -335,7 +335,12 @@ fn check_stored(trace: &Path) {
     let counted = json(&["regions", "--from", "-1ns", "--to", "1000000ns"], trace);
     assert_eq!(stored["regions"], counted["regions"]);
     let opened = annals_merger::Reader::open(trace).expect("a trace");
-    assert!(opened.region_statistics().is_some());
+    let trace = opened.trace().expect("a trace");
+    assert!(
+        trace
+            .region_statistics()
+            .is_ok_and(|stored| stored.is_some())
+    );
 }
 
 /// By path of names: calls, inclusive and exclusive time.

@@ -599,6 +599,7 @@ pub fn request(bytes: &[u8]) {
         }
         Question::Regions(window, _)
         | Question::Waits(window, _, _)
+        | Question::Samples(window, _, _)
         | Question::Messages(window, _)
         | Question::Metrics(window, _)
         | Question::MessageBins(window, _)

@@ -11,7 +11,7 @@ use crate::calls::region_types::RegionTypes;
 use crate::calls::stacks::Stacks;
 use crate::calls::statistics::{ChunkSpan, TraceCalls};
 use crate::error::{MergeError, Result};
-use crate::trace_file::TraceFile;
+use crate::trace_writer::TraceWriter;
 
 /// At most one of this number of a trace's bytes belongs to a snapshot.
 const BYTES_PER_SNAPSHOT_BYTE: u64 = 20;
@@ -57,7 +57,7 @@ impl<'a> SnapshotWriter<'a> {
     }
 
     /// Begins with regions open, and writes them down before the first chunk.
-    pub(crate) fn begin(&mut self, open: &Snapshot, file: &mut TraceFile) -> Result<()> {
+    pub(crate) fn begin(&mut self, open: &Snapshot, file: &mut TraceWriter) -> Result<()> {
         self.follow(open);
         if self.is_lost || open.locations.is_empty() {
             return Ok(());
@@ -79,19 +79,19 @@ impl<'a> SnapshotWriter<'a> {
         self.is_lost = true;
     }
 
-    fn may_cost(&self, bytes: u64, file: &TraceFile) -> bool {
+    fn may_cost(&self, bytes: u64, file: &TraceWriter) -> bool {
         let all = self.written.saturating_add(bytes);
         all.saturating_mul(BYTES_PER_SNAPSHOT_BYTE) <= file.offset()
     }
 
-    fn is_due(&self, chunk: u64, size: usize, file: &TraceFile) -> bool {
+    fn is_due(&self, chunk: u64, size: usize, file: &TraceWriter) -> bool {
         let is_new = self.entries.last().is_none_or(|last| last.chunk < chunk);
         let expected = (size as u64).saturating_mul(self.rate) >> 8;
         !self.is_lost && is_new && self.may_cost(expected, file)
     }
 
     /// Writes the snapshot before a chunk, if it may cost as much.
-    pub(crate) fn before_chunk(&mut self, chunk: u64, file: &mut TraceFile) -> Result<()> {
+    pub(crate) fn before_chunk(&mut self, chunk: u64, file: &mut TraceWriter) -> Result<()> {
         if chunk == 0 || !self.is_due(chunk, self.stacks.size(), file) {
             return Ok(());
         }
@@ -107,7 +107,7 @@ impl<'a> SnapshotWriter<'a> {
         moves: ChunkMoves,
         span: ChunkSpan,
         calls: &mut TraceCalls,
-        file: &mut TraceFile,
+        file: &mut TraceWriter,
     ) -> Result<()> {
         if self.is_slice {
             self.before_chunk(chunk, file)?;
@@ -127,7 +127,7 @@ impl<'a> SnapshotWriter<'a> {
         &mut self,
         chunk: u64,
         calls: &mut TraceCalls,
-        file: &mut TraceFile,
+        file: &mut TraceWriter,
     ) -> Result<()> {
         if chunk == 0 || !self.is_due(chunk, calls.size(), file) {
             return Ok(());
@@ -146,7 +146,7 @@ impl<'a> SnapshotWriter<'a> {
         &mut self,
         chunk: u64,
         later: &Snapshot,
-        file: &mut TraceFile,
+        file: &mut TraceWriter,
     ) -> Result<()> {
         let size = later.locations.iter().map(|state| state.steps.len() + 1);
         if !self.is_due(chunk, self.stacks.size() + size.sum::<usize>(), file) {
@@ -166,7 +166,7 @@ impl<'a> SnapshotWriter<'a> {
         chunk: u64,
         snapshot: &Snapshot,
         must_be: bool,
-        file: &mut TraceFile,
+        file: &mut TraceWriter,
     ) -> Result<()> {
         let header = snapshot.header(chunk);
         let (mut head, mut body) = (Vec::new(), Vec::new());
@@ -196,7 +196,7 @@ impl<'a> SnapshotWriter<'a> {
         mut self,
         chunks: u64,
         calls: Option<&mut TraceCalls>,
-        file: &mut TraceFile,
+        file: &mut TraceWriter,
     ) -> Result<Vec<SnapshotEntry>> {
         match calls {
             _ if self.is_slice && !self.is_lost => {

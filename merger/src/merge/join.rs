@@ -16,7 +16,7 @@ use crate::error::{MergeError, Result};
 use crate::input::trace::InputTrace;
 use crate::merge::output::{finish_trace, start_trace};
 use crate::report::{Sums, is_complete};
-use crate::trace_file::TraceFile;
+use crate::trace_writer::TraceWriter;
 use crate::window::SliceNumber;
 
 /// The result of a join.
@@ -248,7 +248,7 @@ fn join(
         return Err(MergeError::NoRecordings { path });
     };
     check(&slices, first_path)?;
-    let mut file = TraceFile::create(output, options.force, 1)?;
+    let mut file = TraceWriter::create(output, options.force, 1)?;
     start_trace(
         &mut file,
         first.input.trace.header.recording_id,

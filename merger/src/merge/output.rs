@@ -24,7 +24,7 @@ use crate::overview::groups::LaneGroups;
 use crate::overview::message_bins::{MessageCounter, MessageSource};
 use crate::overview::writer::OverviewWriter;
 use crate::stages::{self, Stage};
-use crate::trace_file::TraceFile;
+use crate::trace_writer::TraceWriter;
 
 /// How a trace is written.
 #[derive(Clone, Copy, Debug)]
@@ -108,7 +108,7 @@ impl ChunkWriter {
         &mut self,
         header: &TraceChunkHeader,
         body: &StoredBody,
-        file: &mut TraceFile,
+        file: &mut TraceWriter,
     ) -> Result<()> {
         self.head.clear();
         header.encode(&mut self.head);
@@ -134,7 +134,7 @@ pub(crate) fn write_trace(
 ) -> Result<Merged> {
     let io = MergeError::io("write", path);
     let level = options.compression;
-    let mut file = TraceFile::create(path, merge.force, options.jobs)?;
+    let mut file = TraceWriter::create(path, merge.force, options.jobs)?;
     start_trace(&mut file, trace_id(merge), &merge.definitions, level)?;
     let mut chunks = ChunkWriter::default();
     let mut events = 0;
@@ -259,7 +259,7 @@ fn found_bins(
 
 /// Writes a trace's header and definitions.
 pub(crate) fn start_trace(
-    file: &mut TraceFile,
+    file: &mut TraceWriter,
     id: RecordingId,
     definitions: &Definitions,
     level: CompressionLevel,
@@ -275,7 +275,7 @@ pub(crate) fn start_trace(
 /// Writes a trace's footer and renames the file to its final name. `footer` has the positions of its chunks, snapshots
 /// and statistics. Returns the length of the trace in bytes.
 pub(crate) fn finish_trace(
-    mut file: TraceFile,
+    mut file: TraceWriter,
     definitions: &Definitions,
     footer: Footer,
     totals: &[StreamTotals],

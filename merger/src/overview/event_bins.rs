@@ -9,7 +9,7 @@ use crate::messages::MessageLosses;
 use crate::overview::message_bins::{Batch, MessageBins, MessageSource};
 use crate::overview::metric_bins::{MetricBins, MetricSource, MetricValue};
 use crate::overview::writer::OverviewWriter;
-use crate::trace_file::TraceFile;
+use crate::trace_writer::TraceWriter;
 
 /// Extracts from chunks what bins have values of. All threads share it.
 #[derive(Debug, Default)]
@@ -69,7 +69,7 @@ impl FoundBins {
     pub(crate) fn write(
         self,
         overview: &mut OverviewWriter,
-        file: &mut TraceFile,
+        file: &mut TraceWriter,
         footer: &mut Footer,
     ) -> Result<()> {
         if let Some((mut messages, rows)) = self.messages {

@@ -7,7 +7,7 @@ use annals_format::{
 };
 
 use crate::error::{MergeError, Result};
-use crate::trace_file::TraceFile;
+use crate::trace_writer::TraceWriter;
 
 /// Number of rows from which on they are written.
 const MOST_ROWS: usize = 1 << 18;
@@ -35,7 +35,7 @@ impl OverviewWriter {
     pub(crate) fn take(
         &mut self,
         rows: impl Iterator<Item = OverviewRow>,
-        file: &mut TraceFile,
+        file: &mut TraceWriter,
     ) -> Result<()> {
         self.rows.extend(rows);
         if self.rows.len() < MOST_ROWS {
@@ -48,7 +48,7 @@ impl OverviewWriter {
     pub(crate) fn write_messages(
         &mut self,
         rows: &[MessageRow],
-        file: &mut TraceFile,
+        file: &mut TraceWriter,
     ) -> Result<Vec<BinBlock>> {
         let (mut head, mut body, mut block) = (Vec::new(), Vec::new(), Vec::new());
         let mut entries = Vec::new();
@@ -71,7 +71,7 @@ impl OverviewWriter {
     pub(crate) fn write_metrics(
         &mut self,
         rows: &[MetricRow],
-        file: &mut TraceFile,
+        file: &mut TraceWriter,
     ) -> Result<Vec<BinBlock>> {
         let (mut head, mut body, mut block) = (Vec::new(), Vec::new(), Vec::new());
         let mut entries = Vec::new();
@@ -91,12 +91,12 @@ impl OverviewWriter {
     }
 
     /// Writes what is left. Returns the list of blocks.
-    pub(crate) fn finish(mut self, file: &mut TraceFile) -> Result<Vec<OverviewEntry>> {
+    pub(crate) fn finish(mut self, file: &mut TraceWriter) -> Result<Vec<OverviewEntry>> {
         self.write(file)?;
         Ok(self.entries)
     }
 
-    fn write(&mut self, file: &mut TraceFile) -> Result<()> {
+    fn write(&mut self, file: &mut TraceWriter) -> Result<()> {
         self.rows.sort_unstable_by_key(sort_key);
         let (mut head, mut body, mut block) = (Vec::new(), Vec::new(), Vec::new());
         for rows in self.rows.chunks(BLOCK_ROWS) {

@@ -13,11 +13,11 @@ use crate::error::{MergeError, Result};
 use crate::ordered_parallel::map_ordered;
 use crate::read::ReadSummary;
 use crate::read::calls::Calls;
-use crate::read::trace::OpenedTrace;
+use crate::read::trace_file::TraceFile;
 use crate::read::work::Work;
 use crate::window::Window;
 
-impl OpenedTrace {
+impl TraceFile {
     /// Runs an analysis of `count` slices, with several threads: `add` adds the slice with a number to a state. States are merged in
     /// order, unless the analysis says that any order will do.
     fn run_slices<'a, A: Analysis + Send>(

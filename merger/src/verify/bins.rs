@@ -9,13 +9,17 @@ use crate::error::Result;
 use crate::messages::MessageLosses;
 use crate::overview::event_bins::{BinSource, FoundBins};
 use crate::read::Reader;
+use crate::read::trace_file::TraceFile;
 use crate::report::DamageReport;
 
 /// Returns what extracts the values of bins that a trace has: nothing if it has none.
 pub(super) fn source_of(opened: &Reader) -> Result<BinSource> {
+    let Some(trace) = opened.trace() else {
+        return Ok(BinSource::default());
+    };
     let has = (
-        opened.message_overview().is_some(),
-        opened.metric_overview().is_some(),
+        trace.message_overview().is_some(),
+        trace.metric_overview().is_some(),
     );
     if has == (false, false) {
         return Ok(BinSource::default());
@@ -34,16 +38,16 @@ pub(super) fn source_of(opened: &Reader) -> Result<BinSource> {
 
 /// Returns what of the stored values is not what the events add up to. Blocks that cannot be read are added to `unreadable`.
 pub(super) fn differences(
-    opened: &Reader,
+    trace: &TraceFile,
     found: &FoundBins,
     unreadable: &mut Vec<DamageReport>,
 ) -> Vec<&'static str> {
     let mut differences = Vec::new();
-    if let Some(stored) = opened.message_overview() {
+    if let Some(stored) = trace.message_overview() {
         let mut rows = ListSum::default();
         let is_whole = each_row(
             &stored.blocks,
-            |at| opened.load_messages(at),
+            |at| trace.load_messages(at),
             unreadable,
             |row| {
                 rows.add(row);
@@ -57,9 +61,9 @@ pub(super) fn differences(
             differences.push("messages of the overview");
         }
     }
-    if let Some(stored) = opened.metric_overview() {
+    if let Some(stored) = trace.metric_overview() {
         let mut rows = ListSum::default();
-        let load = |at: &BinBlock| opened.load_metrics(at);
+        let load = |at: &BinBlock| trace.load_metrics(at);
         let is_whole = each_row(&stored.blocks, load, unreadable, |row| rows.add(row));
         let is_same = found.metrics.as_ref().is_some_and(|(overview, found)| {
             overview.least_level == stored.least_level && (!is_whole || ListSum::of(found) == rows)

@@ -106,7 +106,12 @@ fn messages_of_bins_are_those_of_the_events() {
     assert!(all.len() > 1_000, "{} messages", all.len());
     let damaged = scratch.path().join("damaged.annals");
     let mut bytes = std::fs::read(&run).expect("a trace");
-    let blocks = &reader.message_overview().expect("messages").blocks;
+    let blocks = &reader
+        .trace()
+        .expect("a trace")
+        .message_overview()
+        .expect("messages")
+        .blocks;
     bytes[blocks[0].offset as usize + 60] ^= 1;
     std::fs::write(&damaged, bytes).expect("a file");
     let end_ns = reader.end_ns();
@@ -215,7 +220,13 @@ fn metrics_of_bins_are_those_of_the_events() {
     merged(&path("none.annals"), false);
     let reader = Reader::open(path("run.annals")).expect("a trace");
     let mut bytes = std::fs::read(path("run.annals")).expect("a trace");
-    for entry in &reader.metric_overview().expect("metrics").blocks {
+    for entry in &reader
+        .trace()
+        .expect("a trace")
+        .metric_overview()
+        .expect("metrics")
+        .blocks
+    {
         bytes[entry.offset as usize + 60] ^= 1;
     }
     std::fs::write(path("damaged.annals"), bytes).expect("a file");

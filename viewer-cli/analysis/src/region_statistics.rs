@@ -180,7 +180,8 @@ fn stored(reader: &Reader, query: &Query, grouping: Grouping) -> Option<(Statist
     if !is_whole || !streams.all(|stream| query.takes_stream(*stream)) {
         return None;
     }
-    let stored = reader.region_statistics()?.regions.into_iter();
+    let stored = reader.trace()?.region_statistics().ok()??;
+    let stored = stored.regions.into_iter();
     let stored = stored.map(|(region, calls)| ((Group::All, region), RegionStats::of(calls, 0)));
     Some((stored.collect(), reader.summary().ok()?))
 }

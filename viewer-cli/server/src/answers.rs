@@ -110,6 +110,7 @@ pub(crate) fn lanes(trace: &ServedTrace) -> Result<Value> {
     let (part, chosen) = part_of_run(&trace.reader, &Query::new(), trace.shows_all)?;
     let part = (chosen == PartOfRun::WithoutStartAndEnd)
         .then(|| [time(part.window().from_ns), time(part.window().to_ns)]);
+    let overview = trace.overview();
     let damage = summary.damage.iter().take(20);
     let damage = damage.map(|(_, problem)| format!("byte {}: {}", problem.offset, problem.what));
     let damage = damage.chain(of_overview);
@@ -125,8 +126,8 @@ pub(crate) fn lanes(trace: &ServedTrace) -> Result<Value> {
         "groups": groups.collect::<Vec<Value>>(),
         "regions": regions.collect::<Vec<Value>>(),
         "metrics": metrics.collect::<Vec<Value>>(),
-        "has_message_bins": trace.overview().message_overview().is_some(),
-        "has_metric_bins": trace.overview().metric_overview().is_some(),
+        "has_message_bins": overview.is_some_and(|of| of.message_overview().is_some()),
+        "has_metric_bins": overview.is_some_and(|of| of.metric_overview().is_some()),
     }))
 }
 
@@ -400,7 +401,10 @@ pub(crate) fn metric_curves(trace: &ServedTrace, window: Window, columns: u32) -
 pub(crate) fn search(trace: &ServedTrace, text: &str) -> Result<Value> {
     let definitions = trace.reader.definitions();
     let text = text.to_lowercase();
-    let statistics = trace.reader.region_statistics();
+    let statistics = trace
+        .reader
+        .trace()
+        .and_then(|of| of.region_statistics().ok()?);
     let statistics =
         statistics.map(|statistics| statistics.regions.into_iter().collect::<BTreeMap<_, _>>());
     let found = definitions.regions.keys().filter_map(|id| {

@@ -7,7 +7,7 @@ use annals_format::names::element;
 use annals_format::{
     BinBlock, EventTypeId, LaneKind, MAX_BIN_LEVEL, MessageRow, NO_LOCATION, StreamId,
 };
-use annals_merger::{ExactSum, Places, Query, Result, Window};
+use annals_merger::{ExactSum, Places, Query, Result, TraceFile, Window};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Value, json};
 
@@ -75,13 +75,13 @@ fn is_fine(trace: &ServedTrace, window: Window, range: BinRange) -> bool {
 
 /// Returns the rows of messages of some bins. `None` if a block of them is damaged.
 fn message_rows(trace: &ServedTrace, kind: LaneKind, range: BinRange) -> Option<Vec<MessageRow>> {
-    let reader = trace.overview();
+    let overview = trace.overview()?;
     let end = range.first.saturating_add(range.count.into());
     let bins = range.first..end;
-    let blocks = reader.message_overview()?.blocks.iter();
+    let blocks = overview.message_overview()?.blocks.iter();
     let mut found = Vec::new();
     for entry in blocks.filter(|of| of.may_have(range.level, kind, range.first, end)) {
-        let loaded = reader.load_messages(entry);
+        let loaded = overview.load_messages(entry);
         let rows = trace.overview_damage().rows(entry.offset, loaded)?;
         let rows = rows.into_iter();
         found.extend(
@@ -96,7 +96,7 @@ fn message_rows(trace: &ServedTrace, kind: LaneKind, range: BinRange) -> Option<
 /// Returns the messages of a window from the overview: of the finest groups whose bins fit, by pair, and by pair and bin.
 /// Without an overview that fits, the level is null.
 pub(crate) fn messages(trace: &ServedTrace, window: Window, columns: u32) -> Value {
-    let Some(overview) = trace.overview().message_overview() else {
+    let Some(overview) = trace.overview().and_then(TraceFile::message_overview) else {
         return json!({"level": null, "damage": []});
     };
     let top = overview.blocks.last().map_or(0, |last| last.last.0);
@@ -197,7 +197,7 @@ fn stored_curves(trace: &ServedTrace, blocks: &[BinBlock], range: BinRange) -> O
     let near = |of: &&BinBlock| of.may_have(range.level, LaneKind::Location, bins.start, end);
     let mut curves = Curves::new();
     for entry in blocks.iter().filter(near) {
-        let loaded = trace.overview().load_metrics(entry);
+        let loaded = trace.overview()?.load_metrics(entry);
         let rows = trace.overview_damage().rows(entry.offset, loaded)?;
         let rows = rows.into_iter();
         for row in rows.filter(|row| row.level == range.level && bins.contains(&row.bin)) {
@@ -228,7 +228,8 @@ pub(crate) fn metric_curves(
     columns: u32,
     types: &FxHashMap<EventTypeId, usize>,
 ) -> Result<Value> {
-    let stored = trace.overview().metric_overview().and_then(|overview| {
+    let overview = trace.overview().and_then(TraceFile::metric_overview);
+    let stored = overview.and_then(|overview| {
         let top = overview.blocks.last()?.last.0;
         let range = range_of(trace, window, columns, (overview.least_level, top))?;
         let fine = Some(range).filter(|range| is_fine(trace, window, *range))?;

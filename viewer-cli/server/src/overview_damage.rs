@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use annals_merger::{Reader, Result};
+use annals_merger::{Result, TraceFile};
 
 /// Blocks that are checked before the first answer. Those of longer traces are checked when an answer needs them.
 const MOST_CHECKED: usize = 512;
@@ -28,18 +28,18 @@ impl OverviewDamage {
     }
 
     /// Reads the blocks once, and returns what is wrong with those that were read so far.
-    pub(crate) fn check(&self, reader: &Reader) -> Vec<String> {
+    pub(crate) fn check(&self, trace: &TraceFile) -> Vec<String> {
         self.checked.get_or_init(|| {
-            let messages = reader.message_overview().map(|of| &of.blocks[..]);
-            let metrics = reader.metric_overview().map(|of| &of.blocks[..]);
-            for entry in reader.overview().iter().take(MOST_CHECKED) {
-                self.rows(entry.offset, reader.load_overview(entry));
+            let messages = trace.message_overview().map(|of| &of.blocks[..]);
+            let metrics = trace.metric_overview().map(|of| &of.blocks[..]);
+            for entry in trace.overview().iter().take(MOST_CHECKED) {
+                self.rows(entry.offset, trace.load_overview(entry));
             }
             for entry in messages.unwrap_or_default().iter().take(MOST_CHECKED) {
-                self.rows(entry.offset, reader.load_messages(entry));
+                self.rows(entry.offset, trace.load_messages(entry));
             }
             for entry in metrics.unwrap_or_default().iter().take(MOST_CHECKED) {
-                self.rows(entry.offset, reader.load_metrics(entry));
+                self.rows(entry.offset, trace.load_metrics(entry));
             }
         });
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use annals_format::{LaneKey, LaneKind, OverviewEntry, OverviewRow};
-use annals_merger::Reader;
+use annals_merger::TraceFile;
 use quick_cache::sync::Cache;
 use rustc_hash::FxHashMap;
 
@@ -39,27 +39,35 @@ impl OverviewRows {
     }
 
     /// Returns a block's rows. `None` if it is damaged: its bins are read from the calls then.
-    fn block(&self, reader: &Reader, entry: &OverviewEntry) -> Option<Arc<Vec<OverviewRow>>> {
+    fn block(&self, trace: &TraceFile, entry: &OverviewEntry) -> Option<Arc<Vec<OverviewRow>>> {
         if let Some(rows) = self.cache.get(&entry.offset) {
             return Some(rows).filter(|rows| !rows.is_empty());
         }
         // An empty one means a damaged one.
-        let rows = self.damage.rows(entry.offset, reader.load_overview(entry));
+        let rows = self.damage.rows(entry.offset, trace.load_overview(entry));
         let rows = Arc::new(rows.unwrap_or_default());
         self.cache.insert(entry.offset, Arc::clone(&rows));
         Some(rows).filter(|rows| !rows.is_empty())
     }
 
     /// Returns the rows of lanes, which are in ascending order, in bins.
-    pub(crate) fn of(&self, reader: &Reader, lanes: &[LaneKey], range: BinRange) -> Vec<LaneRows> {
+    pub(crate) fn of(
+        &self,
+        trace: Option<&TraceFile>,
+        lanes: &[LaneKey],
+        range: BinRange,
+    ) -> Vec<LaneRows> {
+        let blocks = trace.map_or(&[][..], TraceFile::overview);
         let none = LaneRows {
-            is_damaged: reader.overview().is_empty(),
+            is_damaged: blocks.is_empty(),
             ..LaneRows::default()
         };
         let mut found = vec![none; lanes.len()];
         let end = range.first.saturating_add(range.count.into());
-        let top = reader.overview().iter().map(|entry| entry.last.0).max();
-        let top = top.unwrap_or(range.level);
+        let top = blocks.iter().map(|entry| entry.last.0).max();
+        let (Some(trace), Some(top)) = (trace, top) else {
+            return found;
+        };
         for (level, is_own) in [(range.level, true), (range.level + 1, false)] {
             let up = level - range.level;
             let bins = (range.first >> up, ((end - 1) >> up) + 1);
@@ -69,7 +77,7 @@ impl OverviewRows {
                 0 => bins,
                 _ => (i64::MIN >> top, i64::MAX >> top),
             };
-            self.visit(reader, lanes, (level - more, stored), &mut |lane, row| {
+            self.visit(trace, lanes, (level - more, stored), &mut |lane, row| {
                 let rows = &mut found[lane];
                 let Some(mut row) = row else {
                     rows.is_damaged = true;
@@ -91,13 +99,14 @@ impl OverviewRows {
     }
 
     /// Returns the number of depths that each group or location has, as far as bins of the highest levels say.
-    pub(crate) fn depths(&self, reader: &Reader) -> FxHashMap<(LaneKind, u32), u32> {
+    pub(crate) fn depths(&self, trace: Option<&TraceFile>) -> FxHashMap<(LaneKind, u32), u32> {
         let mut depths: FxHashMap<(LaneKind, u32), u32> = FxHashMap::default();
-        let top = reader.overview().iter().map(|entry| entry.last.0).max();
+        let Some(trace) = trace else { return depths };
+        let top = trace.overview().iter().map(|entry| entry.last.0).max();
         let Some(top) = top else { return depths };
         // A lane has a row of the top level if it has one at all.
-        for entry in reader.overview().iter().filter(|entry| entry.last.0 == top) {
-            let rows = self.block(reader, entry).unwrap_or_default();
+        for entry in trace.overview().iter().filter(|entry| entry.last.0 == top) {
+            let rows = self.block(trace, entry).unwrap_or_default();
             for row in rows.iter().filter(|row| row.level == top) {
                 let known = depths.entry((row.lane.kind, row.lane.id)).or_default();
                 *known = (*known).max(row.lane.depth + 1);
@@ -109,13 +118,13 @@ impl OverviewRows {
     /// Calls `take` with the rows of lanes in bins of a level, from one to before another; with `None` for lanes of which a block is damaged.
     fn visit(
         &self,
-        reader: &Reader,
+        trace: &TraceFile,
         lanes: &[LaneKey],
         bins: (u8, (i64, i64)),
         take: &mut dyn FnMut(usize, Option<OverviewRow>),
     ) {
         let (level, (from, to)) = bins;
-        for entry in reader.overview() {
+        for entry in trace.overview() {
             // Only if it has rows of one of the lanes: those in between may be thousands.
             let before = lanes.partition_point(|lane| (level, *lane) < entry.first);
             let until = lanes.partition_point(|lane| (level, *lane) <= entry.last);
@@ -124,7 +133,7 @@ impl OverviewRows {
             if !is_near {
                 continue;
             }
-            let rows = self.block(reader, entry);
+            let rows = self.block(trace, entry);
             for (number, lane) in lanes.iter().enumerate().take(until).skip(before) {
                 let key = (level, *lane);
                 let Some(rows) = &rows else {

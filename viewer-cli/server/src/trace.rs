@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use annals_format::{LaneKey, LaneKind, OverviewDensity};
-use annals_merger::{LaneGroups, Reader, Result, StopFlag, Symbols};
+use annals_merger::{LaneGroups, Reader, Result, StopFlag, Symbols, TraceFile};
 use quick_cache::sync::Cache;
 use sha2::{Digest as _, Sha256};
 
@@ -118,6 +118,11 @@ impl ServedTrace {
             .zip(identity.clone())
             .map(|(named, identity)| (named.to_owned(), identity));
         let groups = LaneGroups::of(reader.definitions());
+        let locations = reader.definitions().locations.len();
+        let density = match reader.trace() {
+            Some(trace) => trace.density(locations),
+            None => OverviewDensity::new(locations),
+        };
         let damage = Arc::new(OverviewDamage::default());
         let digest = Sha256::digest(format!("{path:?} {identity:?}").as_bytes());
         let id = digest
@@ -129,7 +134,7 @@ impl ServedTrace {
             id,
             name,
             groups: Arc::new(groups),
-            density: Arc::new(reader.density()),
+            density: Arc::new(density),
             reader: Arc::new(reader),
             overview: overview.map(Arc::new),
             file,
@@ -156,9 +161,9 @@ impl ServedTrace {
         Identity::at(path).as_ref() != Some(identity)
     }
 
-    /// Returns the reader of the overview.
-    pub(crate) fn overview(&self) -> &Reader {
-        self.overview.as_deref().unwrap_or(&self.reader)
+    /// Returns the file that has the overview. `None` of recordings without one.
+    pub(crate) fn overview(&self) -> Option<&TraceFile> {
+        self.overview.as_deref().unwrap_or(&self.reader).trace()
     }
 
     /// Returns the damaged blocks of the overview that were read.
@@ -168,7 +173,8 @@ impl ServedTrace {
 
     /// Returns what is wrong with the blocks of the overview that were read.
     pub(crate) fn damage(&self) -> Vec<String> {
-        self.damage.check(self.overview())
+        let overview = self.overview();
+        overview.map_or_else(Vec::new, |trace| self.damage.check(trace))
     }
 
     /// Returns the lanes of rows, as the overview has them, and what the user asked for: groups with the same locations share lanes.

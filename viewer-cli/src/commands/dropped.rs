@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use annals_format::{ANY_EVENT_TYPE, Cause, EventTypeId, StreamId, TraceChunk, TraceLoss};
-use annals_merger::{Places, Query, ReadSummary, Reader, Sums, Window};
+use annals_merger::{Places, Query, ReadSummary, Reader, Sums, TraceFile, Window};
 use clap::Args;
 use serde::Serialize;
 
@@ -132,7 +132,7 @@ fn check(opened: &Reader) -> anyhow::Result<(CheckResult, ReadSummary)> {
 /// Returns the number of sends and receives whose peer is not known. `None` if there are no messages, or if all events would have to
 /// be read for it and are not.
 fn without_peer(opened: &Reader, is_read: bool) -> anyhow::Result<Option<u64>> {
-    if let Some(overview) = opened.message_overview() {
+    if let Some(overview) = opened.trace().and_then(TraceFile::message_overview) {
         return Ok(Some(overview.totals.without_peer));
     }
     if !is_read {

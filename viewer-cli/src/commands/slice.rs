@@ -227,7 +227,8 @@ fn cuts(opened: &Reader, arguments: &SplitArguments) -> anyhow::Result<Vec<i64>>
             is_few.then(|| (1..=count).map(|number| number * every_ns).collect())
         }
         Every::Bytes(bytes) => {
-            let cuts = opened.cuts(bytes).with_context(|| {
+            let cuts = opened.trace().map(|trace| trace.cuts(bytes));
+            let cuts = cuts.with_context(|| {
                 format!(
                     "{}: only one trace has bytes in the order of time: merge first (trace-merge), or give a time",
                     arguments.input.input.display()

@@ -178,7 +178,11 @@ impl Work {
     /// Draws; whether to the end, or until something else was wanted.
     fn draw(&mut self, view: View) -> anyhow::Result<bool> {
         if events_in(&self.shown.opened, view.window) > self.shown.most_events
-            && !self.shown.opened.snapshots().is_empty()
+            && self
+                .shown
+                .opened
+                .trace()
+                .is_some_and(|trace| !trace.snapshots().is_empty())
         {
             return self.draw_places(view);
         }

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use annals_format::{
-    Cause, Definitions, EventTypeId, FormatError, Problem, ReadAt, Snapshot, StreamId, Trace,
-    TraceChunk, TraceChunkHeader, TraceIndexEntry, TraceLoss,
+    BinBlock, Cause, Definitions, EventTypeId, FormatError, MessageOverview, MessageRow,
+    MetricOverview, MetricRow, OverviewDensity, OverviewEntry, OverviewRow, Problem, ReadAt,
+    RegionStatistics, Snapshot, StreamId, Trace, TraceChunk, TraceChunkHeader, TraceIndexEntry,
+    TraceLoss, TraceSnapshot,
 };
 
 use crate::calls::region_types::RegionTypes;
@@ -18,8 +20,9 @@ use crate::read::{Reach, ReadSummary};
 use crate::report::is_complete;
 use crate::window::Window;
 
+/// What only a trace has: snapshots, statistics and an overview.
 #[derive(Debug)]
-pub(super) struct OpenedTrace {
+pub struct TraceFile {
     pub(super) path: PathBuf,
     pub(super) file: FileAt,
     pub(super) bytes: u64,
@@ -44,7 +47,108 @@ pub(super) struct RegionPlan {
     pub(super) damage: Vec<(u64, FormatError)>,
 }
 
-impl OpenedTrace {
+impl TraceFile {
+    /// Returns the snapshots, from which reading can start, in order.
+    pub fn snapshots(&self) -> &[TraceSnapshot] {
+        &self.trace.snapshots
+    }
+
+    /// Reads one of the [snapshots](TraceFile::snapshots).
+    ///
+    /// # Errors
+    /// If it cannot be read or is damaged.
+    pub fn load_snapshot(&self, at: &TraceSnapshot) -> Result<Snapshot> {
+        self.named(self.trace.load_snapshot(&self.file, at))
+    }
+
+    /// Returns the stored statistics of all calls. `None` if there are none, or the trace is not whole: they can be computed from the
+    /// events.
+    ///
+    /// # Errors
+    /// If they cannot be read or are damaged.
+    pub fn region_statistics(&self) -> Result<Option<RegionStatistics>> {
+        if !self.trace.has_footer || !self.trace.problems.is_empty() {
+            return Ok(None);
+        }
+        self.named(self.trace.load_statistics(&self.file))
+    }
+
+    /// Returns the blocks of the overview. Traces of slices have none.
+    pub fn overview(&self) -> &[OverviewEntry] {
+        &self.trace.overview
+    }
+
+    /// Reads one of the blocks of the [overview](TraceFile::overview).
+    ///
+    /// # Errors
+    /// If it cannot be read or is damaged.
+    pub fn load_overview(&self, at: &OverviewEntry) -> Result<Vec<OverviewRow>> {
+        self.named(self.trace.load_overview(&self.file, at))
+    }
+
+    /// Returns the messages of the overview: how many there are, and the blocks of their rows. `None` if it has none.
+    pub fn message_overview(&self) -> Option<&MessageOverview> {
+        self.trace.messages.as_ref()
+    }
+
+    /// Reads one of the blocks of the [overview of messages](TraceFile::message_overview).
+    ///
+    /// # Errors
+    /// If it cannot be read or is damaged.
+    pub fn load_messages(&self, at: &BinBlock) -> Result<Vec<MessageRow>> {
+        self.named(self.trace.load_messages(&self.file, at))
+    }
+
+    /// Returns the metrics of the overview: the blocks of their rows. `None` if it has none.
+    pub fn metric_overview(&self) -> Option<&MetricOverview> {
+        self.trace.metrics.as_ref()
+    }
+
+    /// Reads one of the blocks of the [overview of metrics](TraceFile::metric_overview).
+    ///
+    /// # Errors
+    /// If it cannot be read or is damaged.
+    pub fn load_metrics(&self, at: &BinBlock) -> Result<Vec<MetricRow>> {
+        self.named(self.trace.load_metrics(&self.file, at))
+    }
+
+    /// Returns how dense the trace is, which has this number of locations.
+    pub fn density(&self, locations: usize) -> OverviewDensity {
+        let mut density = OverviewDensity::new(locations);
+        for chunk in &self.trace.chunks {
+            density.take(chunk.first_ns, chunk.last_ns, chunk.event_count);
+        }
+        density
+    }
+
+    /// Returns times that cut the trace into parts of `part_bytes` bytes each, in whole chunks.
+    pub fn cuts(&self, part_bytes: u64) -> Vec<i64> {
+        let chunks = &self.trace.chunks;
+        let (mut start, mut cuts) = (chunks.first().map_or(0, |first| first.offset), Vec::new());
+        for (chunk, next) in chunks.iter().zip(chunks.iter().skip(1)) {
+            // Chunks that begin at the same moment stay together: a window cannot separate them.
+            let is_full = next.offset.saturating_sub(start) >= part_bytes;
+            if is_full && next.first_ns > chunk.first_ns {
+                cuts.push(next.first_ns);
+                start = next.offset;
+            }
+        }
+        cuts
+    }
+
+    /// Returns what is damaged in the parts that questions do not read.
+    ///
+    /// # Errors
+    /// If the storage fails.
+    pub(crate) fn check_rest(&self) -> Result<Vec<Problem>> {
+        self.named(self.trace.check_rest(&self.file))
+    }
+
+    /// Names the file in an error.
+    fn named<T>(&self, loaded: annals_format::Result<T>) -> Result<T> {
+        loaded.map_err(MergeError::format(&self.path))
+    }
+
     /// Opens a trace. Returns its definitions apart.
     pub(super) fn open(path: &Path) -> Result<(Definitions, Self)> {
         let format = MergeError::format(path);

@@ -22,13 +22,13 @@ enum Output {
 
 /// The trace under construction.
 #[derive(Debug)]
-pub(crate) struct TraceFile {
+pub(crate) struct TraceWriter {
     path: PathBuf,
     output: Output,
     offset: u64,
 }
 
-impl TraceFile {
+impl TraceWriter {
     /// Begins the file of a trace. `force`: a file of another kind is replaced, too. With several jobs, a separate thread
     /// writes it.
     pub(crate) fn create(path: &Path, force: bool, jobs: usize) -> Result<Self> {
