@@ -15,7 +15,7 @@ const { chromium } = require('playwright-core');
 const axeSource = fs.readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
 
 const SECTIONS = {
-  run: ['summary', 'efficiencies', 'waits', 'critical-path', 'balance', 'messages', 'collectives', 'calls', 'losses', 'timeline'],
+  run: ['summary', 'efficiencies', 'waits', 'critical-path', 'balance', 'messages', 'collectives', 'calls', 'samples', 'losses', 'timeline'],
   comparison: ['summary', 'efficiencies', 'waits', 'regions', 'balance', 'losses'],
 };
 const WIDTHS = [1280, 400];

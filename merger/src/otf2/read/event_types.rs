@@ -280,6 +280,28 @@ fn description_of(record: &Record) -> String {
     text
 }
 
+/// Adds what a calling context says: the call path of a sample, or the region that is entered or left. `has_weight`: an additional
+/// value says what each sample represents, as in what we have written.
+fn add_context(record: &Record, has_weight: bool, elements: &mut Elements<'_>) {
+    let generator = record.place("interrupt_generator");
+    match (record.place("calling_context"), generator) {
+        (Some(context), Some(generator)) => {
+            let path = ElementSource::CallPath(context);
+            elements.add(element::CALL_PATH, ElementType::U32, path);
+            if !has_weight {
+                let unit = elements.strings.intern("ns");
+                let weight = ElementSource::Period(generator);
+                elements.add(element::WEIGHT, ElementType::U64, weight).unit = unit;
+            }
+        }
+        (Some(context), None) => {
+            let region = ElementSource::RegionOfContext(context);
+            elements.add(element::REGION, ElementType::U32, region);
+        }
+        (None, _) => {}
+    }
+}
+
 fn add_fields(record: &Record, arguments: usize, has_weight: bool, elements: &mut Elements<'_>) {
     let communicator = record.place("communicator");
     if let Some(communicator) = communicator {
@@ -327,24 +349,7 @@ fn add_fields(record: &Record, arguments: usize, has_weight: bool, elements: &mu
             elements.add(name, of.element_type(), ElementSource::Collective(of));
         }
     }
-    let generator = record.place("interrupt_generator");
-    match (record.place("calling_context"), generator) {
-        (Some(context), Some(generator)) => {
-            let path = ElementSource::CallPath(context);
-            elements.add(element::CALL_PATH, ElementType::U32, path);
-            // What we have written says it of each sample.
-            if !has_weight {
-                let unit = elements.strings.intern("ns");
-                let weight = ElementSource::Period(generator);
-                elements.add(element::WEIGHT, ElementType::U64, weight).unit = unit;
-            }
-        }
-        (Some(context), None) => {
-            let region = ElementSource::RegionOfContext(context);
-            elements.add(element::REGION, ElementType::U32, region);
-        }
-        (None, _) => {}
-    }
+    add_context(record, has_weight, elements);
     for (index, field) in record.fields.iter().enumerate() {
         let mut name = element_name(field);
         if name == element::REGION && elements.sources.contains(&ElementSource::Ended) {

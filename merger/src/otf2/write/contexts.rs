@@ -6,19 +6,6 @@ use crate::otf2::numbering::UNKNOWN_CALLER;
 use annals_format::names::property;
 use annals_format::otf2::DefinitionKind;
 use annals_format::{CallPathId, CodePlace, Definitions, ProcessId, StringId};
-use rustc_hash::FxHashMap;
-use std::collections::BTreeMap;
-
-/// What was defined for samples.
-#[derive(Default, Debug)]
-pub(super) struct Contexts {
-    by_path: FxHashMap<CallPathId, u64>,
-    places: FxHashMap<(StringId, u32), u64>,
-    unknown: Option<u64>,
-    generators: BTreeMap<ProcessId, u64>,
-    /// By location, the call path of its last sample.
-    last: FxHashMap<usize, CallPathId>,
-}
 
 impl OutputDefinitions<'_> {
     /// Returns calling context, unwind distance and generator of interrupts of a sample. `None` if its call path is lost.

@@ -1,7 +1,6 @@
 //! The definitions of an archive that is written: those of archives among the inputs, numbered anew where they
 //! must be, and those made of our own.
 
-use super::contexts::Contexts;
 use super::inputs::{InputArchive, ParadigmLocations, UNDEFINED, bits, groups_of, renumbered};
 use super::roles::{FUNCTION, role_of_mpi};
 use crate::messages::across::AcrossWorlds;
@@ -14,8 +13,8 @@ use annals_format::otf2::{
 };
 use annals_format::wire::Wire;
 use annals_format::{
-    BootId, Definitions, EventTypeId, FIRST_REMOTE, LocationId, LocationKind, ObjectId, ProcessId,
-    Reference, RegionId, SourceId, SourceOrder, StreamId, StringId,
+    BootId, CallPathId, Definitions, EventTypeId, FIRST_REMOTE, LocationId, LocationKind, ObjectId,
+    ProcessId, Reference, RegionId, SourceId, SourceOrder, StreamId, StringId,
 };
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -41,6 +40,17 @@ pub(super) struct Ranks {
     pub(super) first: u64,
     /// By rank, the places of the locations of its processes; none for a rank that is missing.
     pub(super) places: BTreeMap<u32, BTreeSet<usize>>,
+}
+
+/// What was defined for samples.
+#[derive(Default, Debug)]
+pub(super) struct Contexts {
+    pub(super) by_path: FxHashMap<CallPathId, u64>,
+    pub(super) places: FxHashMap<(StringId, u32), u64>,
+    pub(super) unknown: Option<u64>,
+    pub(super) generators: BTreeMap<ProcessId, u64>,
+    /// By location, the call path of its last sample.
+    pub(super) last: FxHashMap<usize, CallPathId>,
 }
 
 /// All of them.

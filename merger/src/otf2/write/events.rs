@@ -549,6 +549,16 @@ fn put_part(
     }
 }
 
+/// Returns the record of a message.
+const fn message_record(is_send: bool, has_request: bool) -> u8 {
+    match (is_send, has_request) {
+        (true, false) => ids::MPI_SEND,
+        (true, true) => ids::MPI_ISEND,
+        (false, false) => ids::MPI_RECV,
+        (false, true) => ids::MPI_IRECV,
+    }
+}
+
 fn by_role(
     outgoing: &mut OutputDefinitions<'_>,
     plan: &RolePlan,
@@ -581,13 +591,7 @@ fn by_role(
             out.values.push(region(outgoing));
         }
         (Role::Send | Role::Receive, Some(communicator), Some(peer)) => {
-            let is_send = plan.role == Role::Send;
-            out.id = match (is_send, request) {
-                (true, None) => ids::MPI_SEND,
-                (true, Some(_)) => ids::MPI_ISEND,
-                (false, None) => ids::MPI_RECV,
-                (false, Some(_)) => ids::MPI_IRECV,
-            };
+            out.id = message_record(plan.role == Role::Send, request.is_some());
             out.values.extend([peer.into(), communicator, tag, bytes]);
             out.values.extend(request);
         }
@@ -623,19 +627,17 @@ fn by_role(
         (Role::Sample, ..) => {
             out.id = ids::CALLING_CONTEXT_SAMPLE;
             let path = number(plan.call_path);
-            match path.and_then(|path| outgoing.sample(place.process, place.location, path)) {
-                Some(values) => out.values.extend(values),
-                None => is_whole = false,
-            }
+            let sample = path.and_then(|path| outgoing.sample(place.process, place.location, path));
+            is_whole = sample.is_some();
+            out.values.extend(sample.into_iter().flatten());
         }
         _ => is_whole = false,
     }
-    if matches!(
+    let is_of_request = matches!(
         out.id,
         ids::MPI_ISEND_COMPLETE | ids::MPI_IRECV_REQUEST | ids::MPI_REQUEST_CANCELLED
-    ) && out.values.is_empty()
-        && is_whole
-    {
+    );
+    if is_of_request && out.values.is_empty() && is_whole {
         out.values.extend(request);
     }
     if !is_whole {
@@ -643,10 +645,8 @@ fn by_role(
         out.values.clear();
         out.values.extend([plan.parameter, plan.text]);
     }
-    for (column, attribute, type_code, how, is_told) in &plan.attributes {
-        if *is_told && is_whole {
-            continue;
-        }
+    let attributes = plan.attributes.iter();
+    for (column, attribute, type_code, how, _) in attributes.filter(|of| !(of.4 && is_whole)) {
         if let Some(bits) = convert(outgoing, place, *column, *how, ticks) {
             out.attributes.push(AttributeValue {
                 attribute: *attribute,
@@ -845,12 +845,7 @@ impl Rows {
             // Where a rank is in the archive differs from one process to the next.
             (Role::Send | Role::Receive, Some(_), _) if outgoing.has_worlds => return false,
             (Role::Send | Role::Receive, Some((of, reference)), request) => {
-                let id = match (plan.role, request.is_some()) {
-                    (Role::Send, false) => ids::MPI_SEND,
-                    (Role::Send, true) => ids::MPI_ISEND,
-                    (_, false) => ids::MPI_RECV,
-                    (_, true) => ids::MPI_IRECV,
-                };
+                let id = message_record(plan.role == Role::Send, request.is_some());
                 self.start(id, if request.is_some() { 5 } else { 4 }, count);
                 let mut is_peer = true;
                 let peer = |peer| {
