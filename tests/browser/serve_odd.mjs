@@ -81,6 +81,9 @@ export const answersOf = (odd) => (url) => {
     losses: () => json({ losses, count: losses.length }),
     messages: () => json({ messages, message_count: String(messages.length), operations: [], operation_count: '0' }),
     waits: () => json({ waits: [], wait_states: [], causes: [] }),
+    samples: () => json({
+      functions: rows.map(({ name }) => ({ function: name, module: HOSTILE, samples: 3, self_ns: 5, self_error_ns: 2, share: 1 })), count: rows.length, samples: 9,
+    }),
     regions: () => json({ regions: rows, count: rows.length, run_ns: '1000' }),
     search: () => json({
       regions: rows.map((row, at) => ({ region: at, name: row.name, calls: '1' })), region_count: rows.length,
