@@ -46,6 +46,8 @@ pub(super) struct Ring {
     /// Processor time of the thread at the last sample. `None` after a loss.
     last_ns: Option<u64>,
     preemption: Preemption,
+    /// State of a generator of random numbers.
+    random: u64,
 }
 
 /// How long a thread did not run although it could, since its last sample.
@@ -142,6 +144,7 @@ impl Ring {
                         period_ns,
                         last_ns: None,
                         preemption: Preemption::default(),
+                        random: super::time_ns(libc::CLOCK_MONOTONIC) << 16 | u64::from(thread) | 1,
                     });
                 }
                 Err(error) => last = Some(error),
@@ -166,8 +169,27 @@ impl Ring {
         self.last_ns.unwrap_or(0)
     }
 
+    /// Chooses another period, at random, a fifth shorter or longer at most: programs repeat themselves, and samples in equal steps would
+    /// meet the same places again and again.
+    fn vary(&mut self) {
+        // `_IOW('$', 4, __u64)` of `linux/perf_event.h`.
+        const PERF_EVENT_IOC_PERIOD: libc::Ioctl = 0x4008_2404;
+        let Some(descriptor) = self.descriptor() else {
+            return;
+        };
+        // Xorshift (Marsaglia, Journal of Statistical Software 8 (14), 2003).
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        let fifth_ns = self.period_ns / 5;
+        let period_ns = self.period_ns - fifth_ns + self.random % (2 * fifth_ns + 1);
+        // SAFETY: the descriptor is that of an event of ours, and the call reads the period only.
+        unsafe { libc::ioctl(descriptor, PERF_EVENT_IOC_PERIOD, &raw const period_ns) };
+    }
+
     /// Calls this with each entry, and takes them out of the ring.
     pub(super) fn take_all(&mut self, mut each: impl FnMut(Entry<'_>)) {
+        let mut has_samples = false;
         let Self {
             sampler,
             period_ns,
@@ -187,6 +209,7 @@ impl Ring {
                 record::FORK => each(Entry::NewThread),
                 record::SAMPLE => {
                     if let Some((mut sample, now_ns)) = parse(&bytes, *period_ns, *last_ns) {
+                        has_samples = true;
                         *last_ns = Some(now_ns);
                         sample.preempted_ns = std::mem::take(&mut preemption.sum_ns);
                         each(Entry::Sample(sample));
@@ -200,6 +223,9 @@ impl Ring {
                 }
                 _ => {}
             }
+        }
+        if has_samples {
+            self.vary();
         }
     }
 }
