@@ -53,8 +53,9 @@ __attribute__((noinline)) void deeper(int depth, long rounds) {
 
 static void shares(int turns) {
     double sums[3] = {0};
-    long unit = 20000;
     for (int turn = 0; turn < turns; turn++) {
+        // Of different lengths: timers are bound to the tick of the kernel.
+        long unit = 10000 + turn * 7919L % 20011;
         double times[4];
         times[0] = processor();
         small(2 * unit);

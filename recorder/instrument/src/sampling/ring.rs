@@ -169,7 +169,7 @@ impl Ring {
         self.last_ns.unwrap_or(0)
     }
 
-    /// Chooses another period, at random, a fifth shorter or longer at most: programs repeat themselves, and samples in equal steps would
+    /// Chooses another period, at random, half shorter or longer at most: programs repeat themselves, and samples in equal steps would
     /// meet the same places again and again.
     fn vary(&mut self) {
         // `_IOW('$', 4, __u64)` of `linux/perf_event.h`.
@@ -181,8 +181,7 @@ impl Ring {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
-        let fifth_ns = self.period_ns / 5;
-        let period_ns = self.period_ns - fifth_ns + self.random % (2 * fifth_ns + 1);
+        let period_ns = self.period_ns / 2 + self.random % (self.period_ns + 1);
         // SAFETY: the descriptor is that of an event of ours, and the call reads the period only.
         unsafe { libc::ioctl(descriptor, PERF_EVENT_IOC_PERIOD, &raw const period_ns) };
     }
