@@ -54,22 +54,22 @@ impl TimeBase {
         let most = parts.map(|part| part.most).max();
         let unix = bits("realtime_timestamp").filter(|unix| *unix != u64::MAX);
         let resolution = resolution.unwrap_or(1_000_000_000);
-        let told = bits("global_offset").or(least).unwrap_or(0);
+        let stated = bits("global_offset").or(least).unwrap_or(0);
         // A start that is decades before or after the first event is invalid, and times since it would overflow.
         let is_far = |least: &u64| {
             let apart_ns =
-                u128::from(least.abs_diff(told)) * 1_000_000_000 / u128::from(resolution);
+                u128::from(least.abs_diff(stated)) * 1_000_000_000 / u128::from(resolution);
             apart_ns >= 1 << 60
         };
         let length = bits("trace_length").unwrap_or(0);
         let is_unset =
-            |least: &u64| told == 0 && is_start_unset(anchor, length, *least, most.unwrap_or(0));
+            |least: &u64| stated == 0 && is_start_unset(anchor, length, *least, most.unwrap_or(0));
         let start = least.filter(|least| is_far(least) || is_unset(least));
-        let offset = start.unwrap_or(told);
+        let offset = start.unwrap_or(stated);
         Self {
             resolution,
             offset,
-            length: told.saturating_add(length).saturating_sub(offset),
+            length: stated.saturating_add(length).saturating_sub(offset),
             unix_ns: unix.and_then(|unix| i64::try_from(unix).ok()),
         }
     }
