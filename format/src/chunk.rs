@@ -12,6 +12,7 @@ pub use row::{
 pub(crate) use row_chunk::read_row_chunk;
 pub use row_chunk::{RowScanner, put_before_rows};
 
+use crate::block::{BlockKind, BlockWriter};
 use crate::column::Column;
 use crate::definitions::MAX_ELEMENTS;
 use crate::error::{FormatError, Result};
@@ -363,6 +364,14 @@ impl Chunk {
     /// Returns what the body has beyond its bytes.
     pub fn content(&self) -> Content {
         content_of(self.ticks.len(), &self.types)
+    }
+
+    /// Appends the whole block of the chunk, which has this head, to `out`.
+    pub fn put_block(&self, header: &ChunkHeader, blocks: &mut BlockWriter, out: &mut Vec<u8>) {
+        let (mut head, mut body) = (Vec::new(), Vec::new());
+        header.encode(&mut head);
+        self.encode(&mut body);
+        blocks.write_with(BlockKind::Chunk, &head, &body, self.content(), out);
     }
 
     /// Reads the body of a chunk with this head.

@@ -75,7 +75,8 @@ impl FormatError {
         Self::Foreign { expected, found }
     }
 
-    pub(crate) fn invalid(offset: usize, expected: &'static str, found: impl ToString) -> Self {
+    /// Returns the error of bytes that are not what they should be.
+    pub fn invalid(offset: usize, expected: &'static str, found: impl ToString) -> Self {
         Self::Invalid {
             offset: offset as u64,
             expected,

@@ -46,9 +46,7 @@ mod message_rows;
 mod metric_rows;
 pub mod names;
 mod order;
-pub mod otf2;
 mod overview;
-pub mod paraver;
 mod proof;
 mod read;
 mod recording;
@@ -114,7 +112,7 @@ pub use overview::{
     encode_overview_head, overview_content,
 };
 pub use proof::{EventHasher, OrderHash};
-pub use read::ReadAt;
+pub use read::{ReadAt, open_regular};
 pub use recording::{ChunkPlace, Recording, StoredChunk, StreamContents, StreamLoss};
 pub use recording_builder::{ChunkRows, ClockSpec, ElementSpec, ProcessSpec, RecordingBuilder};
 pub use recover::Recovery;

@@ -1,7 +1,8 @@
 //! Where parsers get their bytes: anything that can be read at an offset.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::fs::{File, Metadata};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::Path;
 
 use crate::error::{FormatError, Result};
 
@@ -26,6 +27,29 @@ pub trait ReadAt: Send + Sync {
     /// # Errors
     /// If the storage fails, or ends before the buffer is full.
     fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
+}
+
+/// Opens a file that can be read at any offset. Opening a pipe would wait for a writer, perhaps for ever.
+///
+/// # Errors
+/// If it cannot be opened, or is a directory, a pipe or a device.
+pub fn open_regular(path: &Path) -> std::io::Result<(File, Metadata)> {
+    let mut options = File::options();
+    let file = options
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)?;
+    let metadata = file.metadata()?;
+    if metadata.is_file() {
+        return Ok((file, metadata));
+    }
+    let what = match () {
+        () if metadata.is_dir() => "a directory",
+        () if metadata.file_type().is_fifo() => "a pipe",
+        () => "a device or socket",
+    };
+    let why = format!("it is {what}, not a file");
+    Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why))
 }
 
 impl ReadAt for [u8] {

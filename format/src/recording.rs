@@ -37,9 +37,6 @@ pub enum ChunkPlace {
     Cut,
     /// In the live file: index of the page.
     Live(usize),
-    /// In a file of another format, which the code that created this recording has to read: number
-    /// of the part.
-    Foreign(usize),
 }
 
 /// A chunk of a stream.
@@ -210,31 +207,6 @@ impl Recording {
             _ => None,
         });
         check_rest(file, &self.header, footer, &in_file.collect())
-    }
-
-    /// Returns a recording made of another format's files: its chunks are [`ChunkPlace::Foreign`].
-    pub fn of_foreign(
-        header: FileHeader,
-        definitions: Definitions,
-        streams: BTreeMap<StreamId, Box<StreamContents>>,
-    ) -> Self {
-        Self {
-            header,
-            definitions: Arc::new(definitions),
-            streams,
-            ended: Ended::Finished,
-            has_footer: true,
-            last_reference_ns: None,
-            end_error_ns: 0,
-            problems: Vec::new(),
-            tail_footer: None,
-            cut_at: None,
-            footer_without_tail: None,
-            live_loss: LiveLoss::default(),
-            pages: Vec::new(),
-            overwritten: BTreeMap::new(),
-            schema: Schema::default(),
-        }
     }
 
     /// Returns the damage of the file: [`Recording::problems`] without the block that is cut off by the file's end,
@@ -684,11 +656,6 @@ impl Recording {
                 chunk.dropped.splice(0..0, overwritten);
                 Ok(chunk)
             }
-            ChunkPlace::Foreign(_) => Err(FormatError::Invalid {
-                offset: 0,
-                expected: "a chunk of a recording",
-                found: "one of another format".to_owned(),
-            }),
         }
     }
 }

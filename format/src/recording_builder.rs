@@ -201,6 +201,41 @@ impl RecordingBuilder {
         Ok(builder)
     }
 
+    /// Starts a recording whose definitions, streams among them, are complete. Its chunks are written as
+    /// [blocks](RecordingBuilder::block).
+    ///
+    /// # Errors
+    /// If the compressor cannot be set up.
+    pub fn with_definitions(
+        id: RecordingId,
+        definitions: Definitions,
+        level: CompressionLevel,
+    ) -> std::io::Result<Self> {
+        let header = FileHeader::new(FileKind::Recording, id);
+        let mut builder = Self {
+            id,
+            strings: FxHashMap::default(),
+            definitions,
+            schema: None,
+            blocks: BlockWriter::new(level)?,
+            streams: Vec::new(),
+            index: Vec::new(),
+            bytes: header.encode().to_vec(),
+            taken: 0,
+        };
+        builder.write_definitions();
+        Ok(builder)
+    }
+
+    /// Appends the [block](crate::Chunk::put_block) of a chunk with this head. Without a block, the chunk is in the index only: a
+    /// recording whose events are not read.
+    pub fn block(&mut self, header: ChunkHeader, block: &[u8]) {
+        self.write_definitions();
+        let offset = self.taken + self.bytes.len() as u64;
+        self.index.push((offset, header));
+        self.bytes.extend_from_slice(block);
+    }
+
     /// Returns the id of a string, which is defined if it is new.
     pub fn string(&mut self, text: &str) -> StringId {
         let next = StringId::new(self.strings.len() as u32);
@@ -400,12 +435,19 @@ impl RecordingBuilder {
 
     /// Writes the footer, and returns the bytes that [`RecordingBuilder::write_to`] has not taken.
     pub fn finish(mut self) -> Vec<u8> {
+        let streams = std::mem::take(&mut self.streams).into_iter();
+        let totals: Vec<StreamTotals> = streams.map(|stream| stream.totals).collect();
+        self.finish_with(totals)
+    }
+
+    /// Does what [`RecordingBuilder::finish`] does, with these totals of the streams.
+    pub fn finish_with(mut self, totals: Vec<StreamTotals>) -> Vec<u8> {
         self.write_definitions();
         let offset = self.taken + self.bytes.len() as u64;
         let footer = Footer {
             definitions: self.definitions,
             chunks: self.index,
-            totals: self.streams.into_iter().map(|s| s.totals).collect(),
+            totals,
             ..Footer::default()
         };
         let mut body = Vec::new();
@@ -549,18 +591,9 @@ impl ChunkRows<'_> {
         if !is_written {
             return Ok(());
         }
-        let (mut head, mut body) = (Vec::new(), Vec::new());
-        header.encode(&mut head);
-        chunk.encode(&mut body);
         let offset = recording.taken + recording.bytes.len() as u64;
+        chunk.put_block(&header, &mut recording.blocks, &mut recording.bytes);
         recording.index.push((offset, header));
-        recording.blocks.write_with(
-            BlockKind::Chunk,
-            &head,
-            &body,
-            chunk.content(),
-            &mut recording.bytes,
-        );
         Ok(())
     }
 }

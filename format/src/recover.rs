@@ -124,10 +124,7 @@ impl Recording {
             }
             _ => {
                 let events = self.load(file, chunk)?;
-                let (mut head, mut body) = (Vec::new(), Vec::new());
-                chunk.header.encode(&mut head);
-                events.encode(&mut body);
-                blocks.write_with(BlockKind::Chunk, &head, &body, events.content(), &mut out);
+                events.put_block(&chunk.header, blocks, &mut out);
             }
         }
         Ok(out)
@@ -193,7 +190,7 @@ impl Recording {
                     blocks.write(BlockKind::Chunk, &head, &[], &mut recovery.bytes);
                     chunks.insert(offset, header.clone());
                 }
-                ChunkPlace::Live(_) | ChunkPlace::Foreign(_) => {
+                ChunkPlace::Live(_) => {
                     let chunk = self.load(file, stored)?;
                     // Pages that were overwritten are no gap: chunks are numbered in their order here, as a recorder
                     // does it.
@@ -217,12 +214,8 @@ impl Recording {
                         Some(previous) if !is_gap => previous.counts.clone(),
                         _ => Vec::new(),
                     };
-                    let (mut head, mut body) = (Vec::new(), Vec::new());
-                    header.encode(&mut head);
-                    chunk.encode(&mut body);
                     let offset = recovery.kept + recovery.bytes.len() as u64;
-                    let content = chunk.content();
-                    blocks.write_with(BlockKind::Chunk, &head, &body, content, &mut recovery.bytes);
+                    chunk.put_block(&header, blocks, &mut recovery.bytes);
                     recovery.events = recovery.events.saturating_add(header.event_count);
                     chunks.insert(offset, header.clone());
                 }

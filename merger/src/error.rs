@@ -4,6 +4,7 @@ use std::error::Error as _;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use annals_foreign::ForeignError;
 use annals_format::{FormatError, StreamId};
 
 /// The result of merging or opening.
@@ -175,9 +176,34 @@ pub enum MergeError {
     /// Only a trace can be read so.
     #[error("not a trace: recordings are merged while they are read")]
     NotTrace,
+    /// A trace of another format could not be converted: its recordings could not be written, perhaps.
+    #[error(
+        "cannot convert it to recordings, which takes up to a fifth of its bytes: set TMPDIR to a directory with room"
+    )]
+    NotConverted(#[source] ForeignError),
     /// The consumer of the merged events stopped.
     #[error("stopped by the consumer")]
     Stopped,
+}
+
+impl From<ForeignError> for MergeError {
+    fn from(error: ForeignError) -> Self {
+        match error {
+            ForeignError::Io {
+                action,
+                path,
+                source,
+            } => Self::Io {
+                action,
+                path,
+                source,
+            },
+            ForeignError::Format { path, error } => Self::Format { path, error },
+            ForeignError::Threads { source } => Self::Threads { source },
+            ForeignError::Stopped => Self::Stopped,
+            other => Self::NotConverted(other),
+        }
+    }
 }
 
 impl MergeError {

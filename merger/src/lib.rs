@@ -69,7 +69,6 @@ mod options;
 mod ordered_parallel;
 mod otf2;
 mod overview;
-mod paraver;
 mod read;
 mod report;
 mod stages;

@@ -122,8 +122,7 @@ impl Reader {
             definitions.apply_symbols();
             return Ok(opened);
         }
-        let has_others =
-            !found.recordings.is_empty() || !found.archives.is_empty() || !found.paraver.is_empty();
+        let has_others = !found.recordings.is_empty() || !found.foreign.is_empty();
         if !has_others && found.traces.len() > 1 && paths.len() == 1 {
             return Err(MergeError::IsTrace {
                 path: found.traces[0].clone(),
@@ -515,7 +514,7 @@ impl Reader {
                 has_footer: opened.trace.has_footer,
             },
             Content::Recordings(merge) => Origin {
-                kind: match merge.inputs().all(InputRecording::is_of_archive) {
+                kind: match merge.inputs().all(InputRecording::is_converted) {
                     true => "archive",
                     false => "recordings",
                 },

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use annals_format::otf2::{Anchor, DefinitionKind, FieldType, Record, records};
+use annals_foreign::otf2::{Anchor, DefinitionKind, FieldType, Record, records};
 use annals_merger::{ArchiveOptions, MergeOptions, MergePlan, no_progress};
 use proptest::prelude::*;
 use reference::Programs;

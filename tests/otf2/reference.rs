@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use annals_format::otf2::{FieldType, Record, list_of, records};
+use annals_foreign::otf2::{FieldType, Record, list_of, records};
 
 /// The last record that every version of the library since 3.0 knows.
 const LAST_KNOWN: u8 = 88;

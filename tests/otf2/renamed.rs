@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use annals_format::otf2::records::{self, ids};
-use annals_format::otf2::{Anchor, Datum, EventToWrite, EventWriter, RecordWriter, put_record};
+use annals_foreign::otf2::records::{self, ids};
+use annals_foreign::otf2::{Anchor, Datum, EventToWrite, EventWriter, RecordWriter, put_record};
 use annals_merger::{Close, Query, Reader};
 use proptest::prelude::*;
 

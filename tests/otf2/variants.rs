@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use annals_format::otf2::{
+use annals_foreign::otf2::{
     Anchor, Datum, Field, FieldType, Frame, RawRecords, Record, RecordWriter, event_record,
     put_record, read_fields, records,
 };

@@ -542,7 +542,7 @@ pub fn live(bytes: &[u8]) {
 
 /// Every parser of OTF2 archives, on any bytes: as they are, and with a chunk's header before them.
 pub fn otf2(bytes: &[u8]) {
-    annals_format::otf2::exercise(bytes);
+    annals_foreign::otf2::exercise(bytes);
     let mut chunk = vec![
         3,
         if bytes.len().is_multiple_of(2) {
@@ -553,7 +553,7 @@ pub fn otf2(bytes: &[u8]) {
     ];
     chunk.resize(18, 0);
     chunk.extend_from_slice(bytes);
-    annals_format::otf2::exercise(&chunk);
+    annals_foreign::otf2::exercise(&chunk);
 }
 
 /// Reads a trace of the Paraver format: its records, the names of its states and events, and the names of its threads, with a

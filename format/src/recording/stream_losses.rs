@@ -148,8 +148,16 @@ impl FoundStream {
         } else {
             self.lose(losses, tail, self.chunks.len());
         }
+        if totals.rows.iter().any(|row| row.truncated != 0) {
+            let at_end = |loss: &&mut StreamLoss| loss.before_chunk == self.chunks.len();
+            let at_end = losses.iter_mut().filter(at_end);
+            at_end.for_each(|loss| loss.cause = Cause::Truncated);
+        }
         for (event_type, count) in missing {
-            totals.row(event_type).add_loss(Cause::Skipped, count);
+            let row = totals.row(event_type);
+            // What a conversion of another format has missed is counted already.
+            let counted = row.skipped.saturating_add(row.truncated);
+            row.add_loss(Cause::Skipped, count.saturating_sub(counted));
         }
     }
 

@@ -9,7 +9,7 @@ use annals_format::{
 use rayon::prelude::*;
 
 use crate::error::{MergeError, Result};
-use crate::input::recording::{ChunkOrigin, InputRecording};
+use crate::input::recording::InputRecording;
 use crate::whole_file::{OutputError, OutputKind, Replace, WholeFile, remove_abandoned};
 
 /// What a compression has done.
@@ -41,9 +41,7 @@ pub fn compress(
     mut progress: impl FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Option<Compressed>> {
     let recording = &input.recording;
-    let ChunkOrigin::File(file) = &input.origin else {
-        return Ok(None);
-    };
+    let file = &input.file;
     let is_whole = recording.has_footer && recording.problems.is_empty();
     if !is_whole || recording.ended == Ended::Running {
         return Ok(None);

@@ -1,11 +1,11 @@
 //! Files that are read at offsets; only a limited number of them is open at a time.
 
 use crate::error::{MergeError, Result};
-use annals_format::{FormatError, ReadAt};
+use annals_format::{FormatError, ReadAt, open_regular};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
@@ -85,26 +85,6 @@ impl OpenFiles {
             self.by_use.remove(&used);
         }
     }
-}
-
-/// Opens a file that can be read at any offset. Opening a pipe would wait for a writer, perhaps for ever.
-fn open_regular(path: &Path) -> std::io::Result<(File, fs::Metadata)> {
-    let mut options = File::options();
-    let file = options
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(path)?;
-    let metadata = file.metadata()?;
-    if metadata.is_file() {
-        return Ok((file, metadata));
-    }
-    let what = match () {
-        () if metadata.is_dir() => "a directory",
-        () if metadata.file_type().is_fifo() => "a pipe",
-        () => "a device or socket",
-    };
-    let why = format!("it is {what}, not a file");
-    Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why))
 }
 
 impl FileAt {

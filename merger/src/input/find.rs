@@ -2,6 +2,7 @@
 
 use super::file::FileAt;
 use crate::error::{MergeError, Result};
+use annals_foreign::Foreign;
 use annals_format::{FileHeader, FileKind, ReadAt};
 use std::fs::{self};
 use std::path::{Path, PathBuf};
@@ -22,10 +23,8 @@ pub struct Found {
     pub recordings: Vec<PathBuf>,
     /// Traces.
     pub traces: Vec<PathBuf>,
-    /// Anchors of OTF2 archives.
-    pub archives: Vec<PathBuf>,
-    /// Traces of the Paraver format.
-    pub paraver: Vec<PathBuf>,
+    /// Traces of other formats.
+    pub foreign: Vec<Foreign>,
     /// Files that are neither, or cannot be read.
     pub rejected: Vec<RejectedInput>,
 }
@@ -33,8 +32,7 @@ pub struct Found {
 impl Found {
     /// Returns the trace, if nothing else was found.
     pub fn only_trace(&self) -> Option<&Path> {
-        let has_others =
-            !self.recordings.is_empty() || !self.archives.is_empty() || !self.paraver.is_empty();
+        let has_others = !self.recordings.is_empty() || !self.foreign.is_empty();
         match &self.traces[..] {
             [only] if !has_others => Some(only),
             _ => None,
@@ -44,7 +42,7 @@ impl Found {
 
 /// Finds inputs among files and directories. In a directory, these are the files named `*.annals` (and `*.annals-live`
 /// of killed processes) except `skip`, which is the output. In a directory without them, these are
-/// archives (`*.otf2`), or else traces of the Paraver format (`*.prv`, `*.prv.gz`).
+/// traces of another format.
 ///
 /// # Errors
 /// If a path does not exist or a directory cannot be listed.
@@ -56,14 +54,15 @@ pub fn find(paths: &[PathBuf], skip: Option<&Path>) -> Result<Found> {
         let io = MergeError::io("open", path);
         let metadata = match fs::metadata(path) {
             Ok(metadata) => metadata,
-            // An archive whose anchor is missing is listed under the anchor's name.
-            Err(_) if crate::otf2::anchor_for(path).is_some() => {
-                if seen.insert(path.clone()) {
-                    found.archives.push(path.clone());
+            // An archive whose anchor is missing is there all the same.
+            Err(error) => match Foreign::at(path) {
+                Some(foreign) if seen.insert(path.clone()) => {
+                    found.foreign.push(foreign);
+                    continue;
                 }
-                continue;
-            }
-            Err(error) => return Err(io(error)),
+                Some(_) => continue,
+                None => return Err(io(error)),
+            },
         };
         let mut files = Vec::new();
         if metadata.is_dir() {
@@ -74,25 +73,17 @@ pub fn find(paths: &[PathBuf], skip: Option<&Path>) -> Result<Found> {
                 }
             }
             if files.is_empty() {
-                files = anchors_in(path).map_err(io)?;
-            }
-            if files.is_empty() {
-                files = crate::paraver::traces_in(path).map_err(io)?;
-            }
-            if files.is_empty() {
-                let anchors = archives_without_anchor(path).map_err(io)?;
-                if !anchors.is_empty() {
-                    let new = anchors
-                        .into_iter()
-                        .filter(|anchor| seen.insert(anchor.clone()));
-                    found.archives.extend(new);
-                    continue;
+                let foreign = Foreign::in_directory(path).map_err(io)?;
+                if foreign.is_empty() {
+                    return Err(MergeError::NoRecordings { path: path.clone() });
                 }
+                let new = foreign
+                    .into_iter()
+                    .filter(|foreign| seen.insert(identity_of(foreign.path())));
+                found.foreign.extend(new);
+                continue;
             }
             files.sort();
-            if files.is_empty() {
-                return Err(MergeError::NoRecordings { path: path.clone() });
-            }
         } else {
             files.push(path.clone());
         }
@@ -103,27 +94,23 @@ pub fn find(paths: &[PathBuf], skip: Option<&Path>) -> Result<Found> {
             } else {
                 file
             };
-            let identity = fs::canonicalize(&file).unwrap_or_else(|_| file.clone());
+            let identity = identity_of(&file);
             // Named itself, what the output will replace is read first.
             let is_output = metadata.is_dir() && skip.as_ref() == Some(&identity);
             if is_output || !seen.insert(identity) {
                 continue;
             }
-            if crate::otf2::is_anchor(&file) || crate::otf2::anchor_for(&file).is_some() {
-                found.archives.push(file);
-                continue;
-            }
-            if crate::paraver::is_trace(&file) {
-                found.paraver.push(file);
+            if let Some(foreign) = Foreign::at(&file) {
+                found.foreign.push(foreign);
                 continue;
             }
             match kind_of(&file) {
                 Ok(FileKind::Recording) => found.recordings.push(file),
                 Ok(FileKind::Trace) => found.traces.push(file),
                 Err(error) => found.rejected.push(RejectedInput {
-                    why: match &error {
-                        MergeError::Format { .. } if is_named_archive(&file) => {
-                            "at byte 0: the anchor of an OTF2 archive expected".to_owned()
+                    why: match (&error, Foreign::expected(&file)) {
+                        (MergeError::Format { .. }, Some(expected)) => {
+                            format!("at byte 0: {expected} expected")
                         }
                         _ => error.without_path(),
                     },
@@ -140,49 +127,9 @@ fn is_live(path: &Path) -> bool {
         .is_some_and(|extension| extension == "annals-live")
 }
 
-/// Returns the anchors of OTF2 archives that a directory has.
-fn anchors_in(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let file = entry?.path();
-        if file
-            .extension()
-            .is_some_and(|extension| extension == "otf2")
-            && file.is_file()
-        {
-            files.push(file);
-        }
-    }
-    Ok(files)
-}
-
-/// Returns the anchors that archives in a directory should have, or the one that the directory is a part of.
-fn archives_without_anchor(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
-    if let Some(anchor) = crate::otf2::anchor_for(directory) {
-        return Ok(vec![anchor]);
-    }
-    let mut anchors = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        let is_part = path.is_dir() || path.extension().is_some_and(|e| e == "def");
-        let stem = if path.is_dir() {
-            path.clone()
-        } else {
-            path.with_extension("")
-        };
-        let anchor = stem.with_added_extension("otf2");
-        if is_part && stem.is_dir() && crate::otf2::anchor_for(&anchor).is_some() {
-            anchors.push(anchor);
-        }
-    }
-    anchors.sort();
-    anchors.dedup();
-    Ok(anchors)
-}
-
-fn is_named_archive(path: &Path) -> bool {
-    path.extension()
-        .is_some_and(|extension| extension == "otf2")
+/// Returns what is the same for all names of a file.
+fn identity_of(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
 pub(crate) fn kind_of(path: &Path) -> Result<FileKind> {

@@ -1,8 +1,9 @@
-//! An opened recording: its file, or an archive's, and its live file.
+//! An opened recording: its file and its live file.
 
 use super::file::FileAt;
 use super::host::{is_alive, reference_ns};
 use super::rank_claim::RankClaim;
+use annals_foreign::{ConversionDirectory, Converted};
 use serde::Serialize;
 
 use crate::clocks::hosts::HostFacts;
@@ -10,8 +11,8 @@ use crate::error::{MergeError, Result};
 use annals_format::live::layout::IN_MEMORY;
 use annals_format::names;
 use annals_format::{
-    Chunk, ChunkPlace, Definitions, Ended, FormatError, LiveImage, Problem, ProcessId, ReadAt,
-    Recording, RecordingId, StoredChunk,
+    Chunk, Definitions, Ended, FormatError, LiveImage, Problem, ProcessId, ReadAt, Recording,
+    RecordingId, StoredChunk,
 };
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -39,9 +40,9 @@ pub struct InputRecording {
     packed: Option<Box<Packed>>,
     /// What the others need of it, if another process merges it.
     left_out: Option<Box<LeftOut>>,
-    pub(crate) origin: ChunkOrigin,
-    /// The temporary directory of a recording that was converted; it is removed with the last of them.
-    pub(crate) directory: Option<Arc<tempfile::TempDir>>,
+    pub(crate) file: FileAt,
+    /// Where it is, if it was converted from another format; removed with the last of them.
+    conversion: Option<Arc<ConversionDirectory>>,
 }
 
 /// Definitions as they are in a file. The rank's claim is needed before they are unpacked.
@@ -71,15 +72,6 @@ pub(crate) struct LeftOut {
 
 /// Recordings of a merge. Boxed: a list that grows would have room for twice as many of them.
 pub(crate) type Inputs = Vec<Box<InputRecording>>;
-
-/// Where the chunks of a recording are.
-#[derive(Debug)]
-pub(crate) enum ChunkOrigin {
-    /// In its file.
-    File(FileAt),
-    /// In the files of an OTF2 archive that it is a process of.
-    Archive(crate::otf2::ArchivePart),
-}
 
 /// A file that is not there.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -135,12 +127,9 @@ impl InputRecording {
 
     /// Returns whether the file that was opened is still the one of that name.
     fn has_its_name(&self) -> bool {
-        let ChunkOrigin::File(file) = &self.origin else {
-            return true;
-        };
         let metadata = fs::metadata(&self.path);
         metadata.map_or(true, |metadata| {
-            (metadata.dev(), metadata.ino()) == file.identity
+            (metadata.dev(), metadata.ino()) == self.file.identity
         })
     }
 
@@ -193,8 +182,8 @@ impl InputRecording {
             recording,
             packed: None,
             left_out: None,
-            origin: ChunkOrigin::File(file),
-            directory: None,
+            file,
+            conversion: None,
         })
     }
 
@@ -206,8 +195,7 @@ impl InputRecording {
         process: ProcessId,
     ) -> Option<MissingFile> {
         let is_here = self.live_path.is_some() || self.unusable_live.is_some();
-        let is_file = matches!(self.origin, ChunkOrigin::File(_));
-        if is_here || !is_file || self.recording.ended != Ended::Truncated {
+        if is_here || self.is_converted() || self.recording.ended != Ended::Truncated {
             return None;
         }
         let of = definitions.processes.get(&process);
@@ -253,10 +241,7 @@ impl InputRecording {
     /// # Errors
     /// If the storage fails.
     pub(crate) fn check_rest(&mut self) -> Result<()> {
-        let ChunkOrigin::File(file) = &self.origin else {
-            return Ok(());
-        };
-        let damaged = self.recording.check_rest(file);
+        let damaged = self.recording.check_rest(&self.file);
         let damaged = damaged.map_err(MergeError::format(&self.path))?;
         self.recording.problems.extend(damaged);
         Ok(())
@@ -362,11 +347,10 @@ impl InputRecording {
         let Some(name) = live.as_os_str().as_bytes().strip_suffix(b"-live") else {
             return true;
         };
-        let ChunkOrigin::File(file) = &self.origin else {
-            return true;
-        };
         let beside = fs::metadata(OsStr::from_bytes(name));
-        beside.map_or(true, |beside| (beside.dev(), beside.ino()) == file.identity)
+        beside.map_or(true, |beside| {
+            (beside.dev(), beside.ino()) == self.file.identity
+        })
     }
 
     /// Returns the live file of a recording that has its footer, if its process, or a recovery, was killed before it
@@ -387,37 +371,32 @@ impl InputRecording {
         })
     }
 
-    /// Opens one of the processes of an archive.
-    pub(crate) fn of_archive(
+    /// Opens a recording that a trace of another format was converted to, which has this path.
+    ///
+    /// # Errors
+    /// Those of [`InputRecording::open`].
+    pub(crate) fn of_foreign(
         path: &Path,
-        recording: Recording,
-        file_bytes: u64,
-        part: crate::otf2::ArchivePart,
-    ) -> Self {
-        Self {
-            path: path.to_owned(),
-            live_path: None,
-            unusable_live: None,
-            file_bytes,
-            recording,
-            packed: None,
-            left_out: None,
-            origin: ChunkOrigin::Archive(part),
-            directory: None,
-        }
+        converted: Converted,
+        conversion: &Arc<ConversionDirectory>,
+    ) -> Result<Self> {
+        let mut input = Self::open(&converted.path)?;
+        path.clone_into(&mut input.path);
+        input.file_bytes = converted.bytes;
+        input.recording.has_footer = converted.problems.is_empty();
+        input.recording.problems.extend(converted.problems);
+        input.conversion = Some(Arc::clone(conversion));
+        Ok(input)
     }
 
-    /// Returns whether it is a process of an OTF2 archive.
-    pub const fn is_of_archive(&self) -> bool {
-        matches!(self.origin, ChunkOrigin::Archive(_))
+    /// Returns whether it was converted from another format.
+    pub const fn is_converted(&self) -> bool {
+        self.conversion.is_some()
     }
 
     /// Returns how many bytes the body of a chunk has, decompressed, if that can be known without decoding it.
     pub(crate) fn body_len(&self, chunk: &StoredChunk) -> Option<u64> {
-        match &self.origin {
-            ChunkOrigin::File(file) => self.recording.body_len(file, chunk).ok().flatten(),
-            ChunkOrigin::Archive(_) => None,
-        }
+        self.recording.body_len(&self.file, chunk).ok().flatten()
     }
 
     /// Decodes the events of a chunk.
@@ -425,17 +404,7 @@ impl InputRecording {
     /// # Errors
     /// If it cannot be read or is damaged.
     pub(crate) fn load(&self, chunk: &StoredChunk) -> annals_format::Result<Chunk> {
-        match (&self.origin, chunk.place) {
-            (ChunkOrigin::File(file), _) => self.recording.load(file, chunk),
-            (ChunkOrigin::Archive(part), ChunkPlace::Foreign(number)) => {
-                part.load(chunk.header.stream, number)
-            }
-            (ChunkOrigin::Archive(_), _) => Err(FormatError::Invalid {
-                offset: 0,
-                expected: "a part of an archive",
-                found: "a chunk of a recording".to_owned(),
-            }),
-        }
+        self.recording.load(&self.file, chunk)
     }
 }
 

@@ -9,7 +9,7 @@ use annals_format::{CompressionLevel, Ended, ReadAt, Recording};
 
 use crate::error::{MergeError, Result};
 use crate::input::file::FileAt;
-use crate::input::recording::{ChunkOrigin, InputRecording, live_path_in_memory};
+use crate::input::recording::{InputRecording, live_path_in_memory};
 use crate::whole_file::{OutputError, OutputKind, Replace, WholeFile};
 use crate::workers::no_progress;
 
@@ -89,9 +89,7 @@ fn recover_with(
     if input.recording.ended == Ended::Running && !as_it_is_now {
         return Ok(None);
     }
-    let ChunkOrigin::File(from) = &input.origin else {
-        return Ok(None);
-    };
+    let from = &input.file;
     let missing = input.recording.describe_missing();
     if directory.is_none()
         && missing.is_none()

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use annals_foreign::{ConversionDirectory, Foreign, ForeignError};
 use annals_format::{Definitions, FileKind, ReadAt};
 
 use crate::allocator::give_freed_memory_back;
@@ -82,23 +83,26 @@ pub(crate) fn open(
     let traces = named_traces(paths, &found);
     let Found {
         recordings,
-        archives,
-        paraver,
+        foreign,
         mut rejected,
         ..
     } = found;
-    let are_others = !archives.is_empty() || !paraver.is_empty();
-    if recordings.is_empty() && traces.is_empty() && !are_others && rejected.is_empty() {
+    if [
+        recordings.len(),
+        traces.len(),
+        foreign.len(),
+        rejected.len(),
+    ] == [0; 4]
+    {
         return Err(MergeError::NoRecordings {
             path: paths.first().cloned().unwrap_or_default(),
         });
     }
     let mut inputs = open_recordings(&recordings, symbols, share, jobs, &mut rejected)?;
     let copies = reject_without_process(&mut inputs, &mut rejected);
-    let archives = open_archives(archives, symbols, jobs, &mut rejected);
-    inputs.extend(archives.into_iter().map(Box::new));
-    let paraver = open_paraver(paraver, &mut rejected);
-    inputs.extend(paraver.into_iter().map(Box::new));
+    for foreign in foreign {
+        inputs.extend(open_foreign(&foreign, symbols, jobs, &mut rejected)?);
+    }
     let traces = open_traces(traces, symbols, &mut rejected);
     if inputs.is_empty() && traces.is_empty() {
         return Err(nothing_readable(&rejected));
@@ -123,8 +127,12 @@ pub fn list_inputs(paths: &[PathBuf], output: Option<&Path>) -> Result<Vec<PathB
     let found = find(paths, output)?;
     let traces = named_traces(paths, &found);
     let rejected = found.rejected.into_iter().map(|input| input.path);
-    let files = found.recordings.into_iter().chain(found.archives);
-    let files = files.chain(found.paraver).chain(traces).chain(rejected);
+    let foreign = found
+        .foreign
+        .iter()
+        .map(|foreign| foreign.path().to_owned());
+    let files = found.recordings.into_iter().chain(foreign);
+    let files = files.chain(traces).chain(rejected);
     let files: Vec<PathBuf> = files.collect();
     if files.is_empty() {
         return Err(MergeError::NoRecordings {
@@ -137,10 +145,10 @@ pub fn list_inputs(paths: &[PathBuf], output: Option<&Path>) -> Result<Vec<PathB
 /// Returns the traces that are inputs. In a directory, a trace next to recordings is an earlier merge of them; it is an
 /// input if it is named itself, or is next to traces only.
 fn named_traces(paths: &[PathBuf], found: &Found) -> Vec<PathBuf> {
-    let others = found.recordings.iter().chain(&found.archives);
-    let others = others.chain(&found.paraver);
-    let others = others.chain(found.rejected.iter().map(|input| &input.path));
-    let with_others: BTreeSet<_> = others.filter_map(|path| path.parent()).collect();
+    let others = found.recordings.iter().map(PathBuf::as_path);
+    let others = others.chain(found.foreign.iter().map(Foreign::path));
+    let others = others.chain(found.rejected.iter().map(|input| input.path.as_path()));
+    let with_others: BTreeSet<_> = others.filter_map(Path::parent).collect();
     let is_alone = |trace: &Path| trace.parent().is_some_and(|at| !with_others.contains(at));
     let traces = found.traces.iter();
     let traces = traces.filter(|trace| paths.contains(trace) || is_alone(trace));
@@ -200,48 +208,45 @@ fn open_recordings(
     Ok(inputs)
 }
 
-/// Opens OTF2 archives. Returns their processes.
-fn open_archives(
-    paths: Vec<PathBuf>,
+/// Converts a trace of another format. Returns its processes.
+///
+/// # Errors
+/// If the conversion cannot be written: half of a trace is no answer.
+fn open_foreign(
+    foreign: &Foreign,
     symbols: &Symbols,
     jobs: usize,
     rejected: &mut Vec<RejectedInput>,
-) -> Vec<InputRecording> {
-    let mut inputs = Vec::new();
-    for path in paths {
-        match crate::otf2::open(&path, jobs) {
-            Ok(mut processes) => {
-                for input in &mut processes {
-                    name_functions(symbols, Arc::make_mut(&mut input.recording.definitions));
-                }
-                inputs.extend(processes);
-            }
-            Err(error) => rejected.push(RejectedInput {
-                why: error.without_path(),
-                path,
-            }),
+) -> Result<Inputs> {
+    let path = foreign.path();
+    let conversion = ConversionDirectory::for_trace(path);
+    let conversion = conversion.map_err(MergeError::io("make a directory to convert", path))?;
+    let conversion = Arc::new(conversion);
+    let options = annals_foreign::Options {
+        jobs,
+        ..annals_foreign::Options::default()
+    };
+    let mut reject = |why: String| {
+        rejected.push(RejectedInput {
+            path: path.to_owned(),
+            why,
+        });
+        Ok(Inputs::new())
+    };
+    let converted = match foreign.convert(conversion.path(), &options) {
+        Ok(converted) if converted.is_empty() => return reject("it has no records".to_owned()),
+        Ok(converted) => converted,
+        Err(error @ (ForeignError::NotWritten { .. } | ForeignError::Stopped)) => {
+            return Err(error.into());
         }
-    }
-    inputs
-}
-
-/// Opens traces of the Paraver format. Returns their tasks.
-fn open_paraver(paths: Vec<PathBuf>, rejected: &mut Vec<RejectedInput>) -> Vec<InputRecording> {
-    let mut inputs = Vec::new();
-    for path in paths {
-        match crate::paraver::open(&path) {
-            Ok(tasks) if tasks.is_empty() => {
-                let why = "it has no records".to_owned();
-                rejected.push(RejectedInput { path, why });
-            }
-            Ok(tasks) => inputs.extend(tasks),
-            Err(error) => rejected.push(RejectedInput {
-                why: error.without_path(),
-                path,
-            }),
-        }
-    }
-    inputs
+        Err(error) => return reject(MergeError::from(error).without_path()),
+    };
+    let each = converted.into_iter().map(|converted| {
+        let mut input = InputRecording::of_foreign(path, converted, &conversion)?;
+        name_functions(symbols, Arc::make_mut(&mut input.recording.definitions));
+        Ok(Box::new(input))
+    });
+    each.collect()
 }
 
 /// Opens traces of earlier merges.

@@ -172,11 +172,7 @@ impl Merge {
     fn add_location_ends(&mut self, zero_ns: i64) {
         let mut ends: BTreeMap<LocationId, Option<i64>> = BTreeMap::new();
         let location_of = |id| self.definitions.streams.get(id)?.location;
-        for member in self
-            .members
-            .iter()
-            .filter(|member| !member.input.is_of_archive())
-        {
+        for member in &self.members {
             let near_ns = member.end_ns.saturating_add(zero_ns);
             for (id, contents) in &member.input.recording.streams {
                 let stream = member.numbers.streams.get(id);
@@ -184,7 +180,8 @@ impl Merge {
                     continue;
                 };
                 let clock = self.stream_clock(member, *id);
-                let clock = clock.filter(|clock| is_closed(contents, clock.clock.kind));
+                let clock =
+                    clock.filter(|clock| is_closed(&member.input, contents, clock.clock.kind));
                 let end_ns = clock.map(|clock| {
                     let within = member.start_ns.saturating_add(zero_ns)..=near_ns;
                     let end_ns = clock.time_near(contents.totals.close_tick, near_ns, within);
@@ -277,10 +274,11 @@ impl Merge {
 }
 
 /// Returns whether a recording knows when a stream was closed. A clock that only its events have shown has no tick for that
-/// moment.
-fn is_closed(contents: &StreamContents, clock: ClockKind) -> bool {
+/// moment, and archives of other formats do not say it.
+fn is_closed(input: &InputRecording, contents: &StreamContents, clock: ClockKind) -> bool {
     let totals = &contents.totals;
-    let is_unknown = clock == ClockKind::Unreadable && totals.close_tick == totals.last_tick;
+    let may_be_unknown = clock == ClockKind::Unreadable || input.is_converted();
+    let is_unknown = may_be_unknown && totals.close_tick == totals.last_tick;
     !contents.is_open && !is_unknown
 }
 

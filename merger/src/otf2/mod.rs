@@ -1,13 +1,19 @@
-//! OTF2 archives as inputs and as outputs. Opening an archive reads all its files once, to find their parts, types of
-//! events, references and damage. Each process of the archive then is a recording like any other, whose chunks are
-//! decoded from the archive's files when the merge reaches them.
+//! OTF2 archives as outputs.
+//!
+//! [`inputs`] holds the definitions of archives among the inputs, [`roles`] knows the roles of MPI's functions,
+//! [`definitions`] holds all definitions of the archive that is written, and [`ranks`] makes those of ranks and
+//! communicators, [`contexts`] those of samples; [`events`] turns events into records; [`files`] and [`streams`] say where they are written;
+//! [`archive`] drives it all.
 
-mod numbering;
-mod read;
-mod write;
+mod archive;
+mod contexts;
+mod definitions;
+mod events;
+mod files;
+mod inputs;
+mod ranks;
+mod roles;
+mod streams;
 
-pub(crate) use read::anchor::{anchor_for, is_anchor};
-pub(crate) use read::open::{DIGEST_START, digest, open};
-pub(crate) use read::part::ArchivePart;
-pub(crate) use write::archive::write_archive;
-pub use write::archive::{ArchiveOptions, anchor_of};
+pub(crate) use archive::write_archive;
+pub use archive::{ArchiveOptions, anchor_of};

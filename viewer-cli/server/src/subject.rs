@@ -152,10 +152,8 @@ impl Subject {
 
     fn prepared(&self, preparation: &Preparation) -> Result<ServedTrace, MergeError> {
         let found = find(std::slice::from_ref(&self.path), None)?;
-        let is_trace = found.traces.len() == 1
-            && found.recordings.is_empty()
-            && found.archives.is_empty()
-            && found.paraver.is_empty();
+        let is_trace =
+            found.traces.len() == 1 && found.recordings.is_empty() && found.foreign.is_empty();
         let symbols = Symbols::in_directories(&preparation.symbols)?;
         let name = self.name.clone();
         if !is_trace {

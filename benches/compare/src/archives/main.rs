@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use annals_format::otf2::{
+use annals_foreign::otf2::{
     ChunkHeader, ClockCorrection, EventReader, EventToWrite, EventWriter, Item, LEAST_CHUNK,
     LocalDefinitions, RawRecords,
 };
