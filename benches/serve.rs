@@ -342,7 +342,7 @@ fn main() {
     let trace = program::trace_of(&directory, (events, ranks), None, Mix::Halo);
     println!("{}: {events} events of {ranks} ranks", trace.display());
     let indexed = indexed(&trace, events);
-    let span_ns = Reader::open(&trace).expect("a trace").last_ns();
+    let span_ns = Reader::open(&trace).expect("a trace").extent().last_ns;
     let screens = screens(number("ANNALS_BENCH_SCREENS", 5_000), ranks, span_ns);
     let file = std::fs::File::open(&indexed).expect("a trace");
     file.sync_all().expect("written");

@@ -17,7 +17,7 @@ use annals_test_support::synthetic::{Mix, write_stretched};
 fn expected(reader: &Reader) -> Vec<OverviewRow> {
     let calls = all_calls(reader);
     let first_ns = calls.iter().map(|call| call.from_ns).min().expect("calls");
-    let last_ns = reader.last_ns();
+    let last_ns = reader.extent().last_ns;
     let locations = reader.definitions().locations.len();
     let density = reader.trace().expect("a trace").density(locations);
     let mut by_lane: BTreeMap<LaneKey, Vec<&Call>> = BTreeMap::new();

@@ -174,7 +174,7 @@ fn calls<const BY_LOCATION: bool>(opened: &Reader, query: &Query) -> BTreeMap<us
 
 /// Calls are the same, whether they are found in the global order or location by location.
 fn check_calls(opened: &Reader) {
-    let end_ns = opened.end_ns();
+    let end_ns = opened.extent().end_ns;
     let parts = [(i64::MIN, i64::MAX), (end_ns / 3, end_ns / 2)];
     let parts = parts.map(|(from_ns, to_ns)| Window { from_ns, to_ns });
     for window in parts {

@@ -173,9 +173,6 @@ pub enum MergeError {
         #[source]
         source: io::Error,
     },
-    /// Only a trace can be read so.
-    #[error("not a trace: recordings are merged while they are read")]
-    NotTrace,
     /// A trace of another format could not be converted: its recordings could not be written, perhaps.
     #[error(
         "cannot convert it to recordings, which takes up to a fifth of its bytes: set TMPDIR to a directory with room"

@@ -312,6 +312,26 @@ pub(crate) fn said(filter: &Filter, of: &Definitions) -> Said {
     (filter.from_ns, filter.to_ns, names)
 }
 
+/// Returns the filter that says this, and its window.
+///
+/// # Errors
+/// If a pattern cannot be read.
+pub(crate) fn filter_of(said: &Said) -> Result<(EventFilter, Window), FilterError> {
+    let (from_ns, to_ns, [ranks, sources, locations, event_types]) = said;
+    let globs = |text: &String| (!text.is_empty()).then(|| text.parse()).transpose();
+    let filter = EventFilter {
+        ranks: (!ranks.is_empty()).then(|| ranks.parse()).transpose()?,
+        sources: globs(sources)?,
+        locations: globs(locations)?,
+        event_types: globs(event_types)?,
+    };
+    let window = Window {
+        from_ns: from_ns.unwrap_or(i64::MIN),
+        to_ns: to_ns.unwrap_or(i64::MAX),
+    };
+    Ok((filter, window))
+}
+
 /// The events that a merge keeps.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Keep {
@@ -321,6 +341,8 @@ pub(crate) struct Keep {
     pub(crate) slice: Window,
     /// Which chunks of a stream of a recording are read.
     pub(crate) newest: Newest,
+    /// Whether chunks that are not read count as if they were: their heads are all that is wanted.
+    pub(crate) heads_only: bool,
 }
 
 /// The newest chunks of each stream.
@@ -348,6 +370,7 @@ impl Default for Keep {
             window: Window::ALL,
             slice: Window::ALL,
             newest: Newest::default(),
+            heads_only: false,
         }
     }
 }
@@ -395,6 +418,7 @@ impl Keep {
             },
             slice: before.slice,
             newest: before.newest,
+            heads_only: before.heads_only,
         }
     }
 

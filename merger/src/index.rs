@@ -12,6 +12,7 @@ use crate::error::{MergeError, Result};
 use crate::input::trace::InputTrace;
 use crate::merge::output::{finish_trace, start_trace};
 use crate::messages::MessageLosses;
+use crate::options::ReadOptions;
 use crate::overview::event_bins::{BinSource, EventBins};
 use crate::overview::groups::LaneGroups;
 use crate::overview::writer::OverviewWriter;
@@ -144,8 +145,11 @@ fn build(
     mut progress: impl FnMut(u64) -> ControlFlow<()>,
 ) -> Result<()> {
     let (file, footer) = written;
-    let mut reader = Reader::open(path)?;
-    reader.set_jobs(options.jobs);
+    let read_options = ReadOptions {
+        jobs: options.jobs,
+        ..ReadOptions::new()
+    };
+    let reader = Reader::open_with(&[path.to_owned()], read_options)?;
     let definitions = reader.definitions();
     let types = RegionTypes::of(definitions);
     let mut calls = TraceCalls::new(&types, options.jobs, Some(LaneGroups::of(definitions)))?;

@@ -64,6 +64,7 @@ mod filter;
 mod index;
 mod input;
 mod merge;
+mod merge_plan;
 mod messages;
 mod options;
 mod ordered_parallel;
@@ -71,6 +72,7 @@ mod otf2;
 mod overview;
 mod read;
 mod report;
+mod settled;
 mod stages;
 mod trace_writer;
 mod verify;
@@ -108,10 +110,10 @@ pub use input::recording::{InputRecording, MissingFile};
 pub use input::recover::{RecoverOptions, Recovered, recover, remove_live_file_in_memory};
 pub use input::symbols::Symbols;
 pub use input::trace::InputTrace;
+pub use merge::Merged;
 pub use merge::inputs::list_inputs;
 pub use merge::join::{JoinOptions, Joined, check_slice};
-pub use merge::plan::Plan;
-pub use merge::{MEMORY_LIMIT_BYTES, Merged};
+pub use merge_plan::MergePlan;
 pub use messages::causality::{
     Causality, CausalityReport, MESSAGES_IN_FLIGHT, PairReport, RepairReport, ViolationReport,
 };
@@ -122,20 +124,21 @@ pub use messages::pairs::{
     MessageExtractor, MessagePairs, MessageSide, WholeCollective,
 };
 pub use messages::peers::Peers;
-pub use options::{MergeOptions, MergePlan};
+pub use options::{MEMORY_LIMIT_BYTES, MergeOptions, ReadOptions, Share};
 pub use otf2::{ArchiveOptions, anchor_of};
 pub use overview::groups::LaneGroups;
 pub use read::calls::{Call, Calls};
 pub use read::chunk_events::{ChunkEvents, EventRange, NumberColumn};
-pub use read::event::{Event, Item, OwnedEvent};
+pub use read::event::{Event, Item};
 pub use read::places::{Places, StreamPlace};
 pub use read::query::{ElementHandle, Query};
 pub use read::trace_file::TraceFile;
-pub use read::{Origin, ReadSummary, Reader, StopFlag};
+pub use read::{Extent, Origin, ReadSummary, Reader, StopFlag};
 pub use report::{
     ArchiveReport, ClockReport, DamageOfInput, DamageReport, HostReport, InputReport, RankProcess,
     Report, SharedRank, StreamReport, Sums, WorldReport, is_complete, missing_ranks,
 };
+pub use settled::Plan;
 pub use stages::{Stage, measure_stages};
 pub use verify::{Mismatch, Verification, VerifyOptions, verify};
 pub use whole_file::{OutputError, OutputKind, Replace, WholeDirectory, WholeFile};

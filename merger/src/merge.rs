@@ -7,16 +7,16 @@
 pub(crate) mod inputs;
 pub(crate) mod join;
 pub(crate) mod output;
-pub(crate) mod plan;
 pub(crate) mod runs;
 pub(crate) mod sweep;
 
 mod causality;
 mod clock_fits;
 mod duplicates;
-mod prepare;
+mod plan;
 mod ranks;
 mod report_builder;
+mod set_up;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use annals_format::{
     BootId, CalibrationPoint, ClockId, Definition, Definitions, OrderHash, Problem, ProcessEnd,
-    ProcessId, RecordingId, Slice, SourceOrder, StreamId, StreamTotals, TraceChunk, TraceLoss,
+    ProcessId, RecordingId, SourceOrder, StreamId, StreamTotals, TraceChunk, TraceLoss,
 };
 
 use crate::allocator::give_freed_memory_back;
@@ -32,10 +32,10 @@ use crate::axis::proof::{self, ElementReferences, SortedStreams, StreamHashes};
 use crate::axis::strip::{Strip, UnnumberedChunk};
 use crate::axis::unify::Numbers;
 use crate::clocks::ClockFit;
-use crate::clocks::hosts::{Correction, HostFitReport, Hosts};
+use crate::clocks::hosts::Hosts;
 use crate::clocks::steps::Epoch;
-use crate::error::{MergeError, Result};
-use crate::filter::{EventFilter, FilterError, Keep, Newest};
+use crate::error::Result;
+use crate::filter::{Keep, Newest};
 use crate::input::reader::{InputOutcome, InputReader};
 use crate::input::recording::InputRecording;
 use crate::input::stream::{RecordedStream, StreamReader};
@@ -44,14 +44,14 @@ use crate::input::trace::{InputTrace, RenumberedTrace, TraceReader};
 use crate::input::unplaced::UnplacedStream;
 use crate::merge::runs::{Budget, Runs};
 use crate::merge::sweep::Sweep;
-use crate::messages::causality::{Causality, RepairReport};
+use crate::messages::causality::RepairReport;
 use crate::messages::matching::ShardedBatch;
 use crate::messages::repair::Shifts;
+use crate::options::MergeOptions;
 use crate::ordered_parallel::{pipeline, pipeline_inline};
 use crate::overview::message_bins::{MessageCounter, Side};
 use crate::report::Report;
 use crate::stages::{self, Stage};
-use crate::window::{SliceNumber, Window};
 use crate::workers::Workers;
 
 use self::causality::{MessageCheck, Moved, shifts_of};
@@ -89,54 +89,52 @@ impl MergedProcess {
     }
 }
 
-/// A planned merge: definitions and clock maps are determined, events are not read yet.
+/// A merge, whole when it is made: inputs are open, definitions and clocks are determined; events are not read yet.
 #[derive(Debug)]
 pub(crate) struct Merge {
+    /// How it was asked for.
+    pub(crate) options: MergeOptions,
     /// Definitions of the trace.
     pub(crate) definitions: Definitions,
-    /// How well the clocks are known.
-    pub(crate) fits: Vec<ClockFit>,
-    /// Of the clocks that were set while they ran.
-    pub(crate) epochs: BTreeMap<ClockId, Arc<[Epoch]>>,
-    /// How the hosts' clocks are related.
-    pub(crate) hosts: Hosts,
-    /// Events of a chunk of the trace; with many streams, more.
-    pub(crate) chunk_events: usize,
-    /// The treatment of messages.
-    pub(crate) causality: Causality,
-    /// Maximum number of messages in flight to one sixteenth of the processes; more are counted, not matched.
-    pub(crate) messages_in_flight: usize,
-    /// Memory that a merge may take, about, bytes: what does not fit is merged in several passes, to the same trace.
-    /// Of very many streams, definitions and indexes alone take more (12 KiB for each): events then get a quarter of it.
-    pub(crate) memory_limit_bytes: u64,
-    /// Where the files of several passes go; they have no names, and are gone with the program.
-    pub(crate) temporary_directory: PathBuf,
-    /// Whether no trace is written when an input is damaged or cut off, or a rank is missing.
-    pub(crate) is_strict: bool,
-    /// Whether the trace has an overview.
-    pub(crate) has_overview: bool,
-    /// What recordings that other processes merge have of processor counters.
-    other_points: Vec<CounterPoints>,
-    /// An existing output of another kind is replaced, too.
-    pub(crate) force: bool,
-    /// Leaves references as they are.
-    identity: Numbers,
+    inputs: MergedInputs,
+    pub(crate) axis: TimeAxis,
+    moves: Moves,
     keep: Keep,
-    /// By process, how causality repair moves its events; empty when it does not.
-    pub(crate) shifts: Vec<Shifts>,
-    pub(crate) repair: Option<RepairReport>,
-    /// The moves of a repair are determined.
-    is_planned: bool,
+}
+
+/// The inputs of a merge.
+#[derive(Debug)]
+struct MergedInputs {
+    /// Processes that are taken from recordings, in merge order.
     members: Vec<MergedProcess>,
-    /// Traces among the inputs.
     traces: Vec<RenumberedTrace>,
     /// Identities of all recordings, in merge order.
     recording_ids: Vec<RecordingId>,
+    /// What recordings that other processes merge have of processor counters.
+    other_points: Vec<CounterPoints>,
     /// Files that hold a recording given already.
-    pub(crate) duplicates: Vec<std::path::PathBuf>,
-    /// Traces that may hold other events of a recording than the trace that it was taken from, that one, and the
-    /// recording.
-    pub(crate) parts: Vec<(std::path::PathBuf, std::path::PathBuf, RecordingId)>,
+    duplicates: Vec<PathBuf>,
+    /// Leaves references as they are.
+    identity: Numbers,
+}
+
+/// The axis of time on which events are placed.
+#[derive(Debug)]
+pub(crate) struct TimeAxis {
+    /// How well the clocks are known.
+    pub(crate) fits: Vec<ClockFit>,
+    /// Of the clocks that were set while they ran.
+    epochs: BTreeMap<ClockId, Arc<[Epoch]>>,
+    /// How the hosts' clocks are related.
+    hosts: Hosts,
+}
+
+/// How causality repair moves events.
+#[derive(Debug, Default)]
+struct Moves {
+    /// By process; empty when it moves none.
+    shifts: Vec<Shifts>,
+    repair: Option<RepairReport>,
 }
 
 /// The result of a merge.
@@ -154,19 +152,13 @@ pub struct Merged {
     pub bytes: u64,
 }
 
-/// Memory that events may take by default, bytes.
-pub const MEMORY_LIMIT_BYTES: u64 = 256 << 20;
-
-/// Events of a chunk of the trace, unless it is set otherwise.
-pub(crate) const CHUNK_EVENTS: usize = 1 << 16;
-
 /// Times that part a run into slices, at most, about.
 const QUANTILES: u64 = 1 << 12;
 
 impl Merge {
     /// Returns when and how a clock was set; empty: it was not.
     fn epochs(&self, clock: ClockId) -> &[Epoch] {
-        self.epochs.get(&clock).map_or(&[], |epochs| epochs)
+        self.axis.epochs.get(&clock).map_or(&[], |epochs| epochs)
     }
 
     /// Returns whether a stream's events need not be in the order of time.
@@ -183,92 +175,14 @@ impl Merge {
         Some(StreamClock {
             clock: self.definitions.clocks.get(&source.clock)?,
             map: self.definitions.clock_maps.get(&source.clock)?,
-            host: self.hosts.get(member.boot_id(&self.definitions))?,
+            host: self.axis.hosts.get(member.boot_id(&self.definitions))?,
             epochs: self.epochs(source.clock),
             shifts: self
+                .moves
                 .shifts
                 .get(member.process.index())
                 .filter(|s| !s.is_empty()),
         })
-    }
-
-    /// Keeps only some events; the others are counted as filtered. Times are those of the trace without
-    /// a filter. To be called at most once.
-    ///
-    /// # Errors
-    /// If a pattern cannot be read or matches nothing.
-    pub(crate) fn filter(
-        &mut self,
-        filter: &EventFilter,
-        window: Window,
-    ) -> Result<(), FilterError> {
-        let keep = Keep::new(filter, window, &mut self.definitions)?;
-        self.keep = keep.behind(std::mem::take(&mut self.keep));
-        Ok(())
-    }
-
-    /// Keeps only a slice of time. `quantiles_ns`: candidate borders, from [`Merge::quantiles`]. Must follow
-    /// [`Merge::filter`].
-    ///
-    /// # Errors
-    /// If there is no such slice.
-    pub(crate) fn slice(&mut self, slice: SliceNumber, quantiles_ns: &[i64]) -> Result<()> {
-        let SliceNumber { number, of } = slice;
-        if number == 0 || number > of {
-            return Err(MergeError::NoSuchSlice { number, of });
-        }
-        let border = |number: u32| -> Option<i64> {
-            let at = (quantiles_ns.len() as u64 * u64::from(number)) / u64::from(of);
-            let last = quantiles_ns.last().copied().unwrap_or(0);
-            (number != 0 && number != of)
-                .then(|| quantiles_ns.get(at as usize).copied().unwrap_or(last))
-        };
-        let (from_ns, to_ns) = (border(number - 1), border(number));
-        self.keep.slice = Window {
-            from_ns: from_ns.unwrap_or(i64::MIN),
-            to_ns: to_ns.unwrap_or(i64::MAX),
-        };
-        let slice = Slice {
-            number,
-            of,
-            from_ns,
-            to_ns,
-        };
-        self.definitions.add(Definition::Slice(slice));
-        Ok(())
-    }
-
-    /// Reads only the stretch of time that a slice of this merge has.
-    pub(crate) fn keep_slice(&mut self, slice: &Slice) {
-        self.keep.slice = Window {
-            from_ns: slice.from_ns.unwrap_or(i64::MIN),
-            to_ns: slice.to_ns.unwrap_or(i64::MAX),
-        };
-    }
-
-    /// Corrects hosts' clocks by a plan. Returns the reports of the corrections, or `None` if the plan is for other
-    /// hosts.
-    pub(crate) fn follow_corrections(
-        &mut self,
-        corrections: &[Correction],
-    ) -> Option<Vec<HostFitReport>> {
-        let each = corrections.iter();
-        let reports = each.map(|correction| self.hosts.apply(*correction));
-        let reports: Option<Vec<HostFitReport>> = reports.collect();
-        if !corrections.is_empty() {
-            self.fit_again();
-        }
-        reports
-    }
-
-    /// Takes over what a plan settled.
-    pub(crate) fn follow_plan(&mut self) {
-        self.is_planned = true;
-        for member in &mut self.members {
-            if let Some(end) = self.definitions.process_ends.get(&member.process) {
-                (member.start_ns, member.end_ns) = (end.start_ns, end.end_ns);
-            }
-        }
     }
 
     /// Returns ascending times between which there are about equally many events: counted in a short run, estimated
@@ -342,12 +256,14 @@ impl Merge {
     /// Returns the number of events in the inputs by the heads of chunks, for progress reports.
     pub(crate) fn expected_events(&self) -> u64 {
         let streams = self
+            .inputs
             .members
             .iter()
             .flat_map(|m| m.input.recording.streams.values());
         let chunks = streams.flat_map(|stream| &stream.chunks);
         let chunks = chunks.map(|chunk| chunk.header.event_count);
         let of_traces = self
+            .inputs
             .traces
             .iter()
             .flat_map(|trace| &trace.input.trace.chunks);
@@ -355,14 +271,8 @@ impl Merge {
         chunks.chain(of_traces).fold(0, u64::saturating_add)
     }
 
-    /// Reads no more than these chunks of each stream of recordings.
-    pub(crate) fn keep_newest(&mut self, newest: Newest) {
-        self.keep.newest = newest;
-    }
-
-    /// Returns, of the streams of recordings of which not all chunks are read, the time from which on all of them are.
-    pub(crate) fn newest_from(&self) -> Vec<(StreamId, i64)> {
-        let chunks = self.keep.newest.chunks;
+    /// Returns, of the streams of recordings of which this number of chunks is not all, the time from which on all of them are read.
+    pub(crate) fn newest_from(&self, chunks: usize) -> Vec<(StreamId, i64)> {
         let of_member = |member: &MergedProcess| -> Vec<(StreamId, i64)> {
             let streams = member.input.recording.streams.iter();
             let each = streams.filter_map(|(id, contents)| {
@@ -379,29 +289,47 @@ impl Merge {
             });
             each.collect()
         };
-        self.members.iter().flat_map(of_member).collect()
+        self.inputs.members.iter().flat_map(of_member).collect()
+    }
+
+    /// Returns the number of threads.
+    pub(crate) fn jobs(&self) -> usize {
+        self.options.jobs.max(1)
     }
 
     /// Identities of the inputs, in merge order.
     pub(crate) fn recording_ids(&self) -> impl Iterator<Item = RecordingId> {
-        self.recording_ids.iter().copied()
+        self.inputs.recording_ids.iter().copied()
     }
 
     /// Returns the size of the inputs' files in bytes.
     pub(crate) fn input_bytes(&self) -> u64 {
-        let traces = self.traces.iter().map(|trace| trace.input.file_bytes);
+        let traces = self
+            .inputs
+            .traces
+            .iter()
+            .map(|trace| trace.input.file_bytes);
         let recordings = self.inputs().map(|input| input.file_bytes);
         recordings.chain(traces).fold(0, u64::saturating_add)
     }
 
     /// Returns the recordings, in merge order.
     pub(crate) fn inputs(&self) -> impl Iterator<Item = &InputRecording> {
-        self.members.iter().map(|member| &*member.input)
+        self.inputs.members.iter().map(|member| &*member.input)
     }
 
     /// Returns the traces of earlier merges among the inputs.
     pub(crate) fn input_traces(&self) -> impl Iterator<Item = &InputTrace> {
-        self.traces.iter().map(|trace| &trace.input)
+        self.inputs.traces.iter().map(|trace| &trace.input)
+    }
+
+    /// Returns what is kept, of no more than these chunks of each stream of recordings.
+    fn keep_of(&self, newest: &Newest) -> Keep {
+        let mut keep = self.keep.clone();
+        if newest.chunks < keep.newest.chunks {
+            keep.newest = newest.clone();
+        }
+        keep
     }
 
     /// Reads all events in the global order and passes them to `consume`, a chunk at a time, after `prepare` has
@@ -411,14 +339,15 @@ impl Merge {
     /// Those of `consume`; if no threads can be started.
     pub(crate) fn run<C: Send>(
         &self,
-        jobs: usize,
+        newest: &Newest,
         prepare: &(dyn Fn(TraceChunk) -> C + Sync),
         consume: &mut dyn FnMut(C) -> Result<()>,
     ) -> Result<Merged> {
-        self.run_with(jobs, false, None, &|part| prepare(part.chunk), consume)
+        let keep = self.keep_of(newest);
+        self.run_keeping(&keep, false, None, &|part| prepare(part.chunk), consume)
     }
 
-    /// Merges like [`Merge::run`], and runs `work` on each chunk in parallel to the merge, in `jobs` threads.
+    /// Merges like [`Merge::run`], and runs `work` on each chunk in parallel to the merge, in several threads.
     /// `is_proved`: with order hashes of the input and of the result. `messages` counts the messages that the check of
     /// causality matches.
     ///
@@ -426,7 +355,17 @@ impl Merge {
     /// Those of `consume`; if no threads can be started; if order hashes differ.
     pub(crate) fn run_with<R: Send>(
         &self,
-        jobs: usize,
+        is_proved: bool,
+        messages: Option<&mut MessageCounter<'_>>,
+        work: &(dyn Fn(UnnumberedChunk) -> R + Sync),
+        consume: &mut dyn FnMut(R) -> Result<()>,
+    ) -> Result<Merged> {
+        self.run_keeping(&self.keep, is_proved, messages, work, consume)
+    }
+
+    fn run_keeping<R: Send>(
+        &self,
+        keep: &Keep,
         is_proved: bool,
         messages: Option<&mut MessageCounter<'_>>,
         work: &(dyn Fn(UnnumberedChunk) -> R + Sync),
@@ -438,9 +377,9 @@ impl Merge {
         let mut hashes = StreamHashes::default();
         let extractor = self.extractor();
         let mut moved = Moved::default();
-        let check = extractor.as_ref().map(|all| self.check(all, &self.keep));
-        let mut check = MessageCheck::new(check, jobs, messages)?;
-        let is_moved = !self.shifts.is_empty();
+        let check = extractor.as_ref().map(|all| self.check(all, keep));
+        let mut check = MessageCheck::new(check, self.jobs(), messages)?;
+        let is_moved = !self.moves.shifts.is_empty();
         let is_counted = check.is_counted();
         let work = |parts: Vec<UnnumberedChunk>| {
             let chunks = || parts.iter().map(|part| &part.chunk);
@@ -469,8 +408,8 @@ impl Merge {
             }
         };
         let outcomes = self.for_each_strip(
-            jobs,
-            &self.keep,
+            self.jobs(),
+            keep,
             &references,
             is_proved,
             &work,
@@ -488,7 +427,7 @@ impl Merge {
         )?;
         let finish = || check.finish(&self.definitions);
         let mut causality = stages::during(Stage::Match, finish);
-        if let (Some(causality), Some(repair)) = (&mut causality, &self.repair) {
+        if let (Some(causality), Some(repair)) = (&mut causality, &self.moves.repair) {
             let mut repair = repair.clone();
             moved.report(&mut repair);
             causality.repair = Some(repair);
@@ -497,7 +436,7 @@ impl Merge {
         self.build_report(outcomes, losses, hashes, causality)
     }
 
-    /// Cuts the axis into strips, runs `work` on the chunks of each in `jobs` threads, and passes the results to
+    /// Cuts the axis into strips, runs `work` on the chunks of each in several threads, and passes the results to
     /// `consume` in order. Returns what is left of the readers, grouped by those that were merged together.
     fn for_each_strip<'a, R: Send>(
         &'a self,
@@ -511,19 +450,19 @@ impl Merge {
         let workers = Workers::new(jobs)?;
         let readers = self.open_readers(keep, is_proved.then_some(references));
         let streams = self.definitions.streams.len();
-        let budget = Budget::of(self.memory_limit_bytes, streams);
+        let budget = Budget::of(self.options.memory_limit_bytes, streams);
         let runs = Runs {
             workers: &workers,
             references,
             budget,
-            directory: &self.temporary_directory,
+            directory: &self.options.temporary_directory(),
         };
-        let (readers, mut done) = runs.reduce(readers, &self.definitions, &self.identity)?;
+        let (readers, mut done) = runs.reduce(readers, &self.definitions, &self.inputs.identity)?;
         let has_runs = !done.is_empty();
         if has_runs {
             give_freed_memory_back();
         }
-        let mut sweep = Sweep::new(readers, streams, self.chunk_events, budget.strips);
+        let mut sweep = Sweep::new(readers, streams, self.options.chunk_events, budget.strips);
         let bundle = sweep.bundle();
         let most = sweep.at_once(workers.count()).div_ceil(bundle) + 1;
         // Not all strips that are loaded: threads would wait until the last one is cut.
@@ -570,7 +509,7 @@ impl Merge {
         keep: &'a Keep,
         references: Option<&'a ElementReferences>,
     ) -> impl Iterator<Item = InputReader<'a>> {
-        self.members.iter().flat_map(move |member| {
+        self.inputs.members.iter().flat_map(move |member| {
             let streams = member.input.recording.streams.iter();
             streams.map(move |(id, contents)| {
                 let stream = member.numbers.streams[id];
@@ -600,8 +539,9 @@ impl Merge {
         references: Option<&'a ElementReferences>,
     ) -> impl Iterator<Item = InputReader<'a>> {
         let sorted = SortedStreams::of(&self.definitions);
-        self.traces.iter().map(move |trace| {
-            let reader = TraceReader::new(trace, keep, references, sorted.clone(), &self.shifts);
+        self.inputs.traces.iter().map(move |trace| {
+            let reader =
+                TraceReader::new(trace, keep, references, sorted.clone(), &self.moves.shifts);
             InputReader::Trace(Box::new(reader))
         })
     }

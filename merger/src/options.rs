@@ -1,27 +1,22 @@
-//! How inputs are merged, and the merge that follows from that.
+//! How inputs are merged, and how they are opened to be read.
 
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use annals_format::{CompressionLevel, Definitions, RecordingId, Snapshot};
+use annals_format::CompressionLevel;
 
-use crate::clocks::ClockFit;
 use crate::clocks::offsets::ClockOffsets;
-use crate::error::{MergeError, Result};
-use crate::filter::EventFilter;
-use crate::input::find::RejectedInput;
-use crate::input::recording::InputRecording;
+use crate::filter::{EventFilter, Said};
 use crate::input::symbols::Symbols;
-use crate::input::trace::InputTrace;
-use crate::merge::inputs::{self, PlannedInputs, Share};
-use crate::merge::plan::Plan;
-use crate::merge::{CHUNK_EVENTS, MEMORY_LIMIT_BYTES, Merge, Merged, output};
 use crate::messages::causality::{Causality, MESSAGES_IN_FLIGHT};
-use crate::otf2::{self, ArchiveOptions};
-use crate::read::Reader;
-use crate::stages::{self, Stage};
+use crate::settled::Plan;
 use crate::window::{SliceNumber, Window};
 use crate::workers::default_jobs;
+
+/// Memory that events may take by default, bytes.
+pub const MEMORY_LIMIT_BYTES: u64 = 256 << 20;
+
+/// Events of a chunk of the trace, unless it is set otherwise.
+const CHUNK_EVENTS: usize = 1 << 16;
 
 /// How inputs are merged. Each field has a default; set those that differ:
 ///
@@ -78,6 +73,28 @@ pub struct MergeOptions {
     pub overview: bool,
     /// Whether an existing output of another kind is replaced. Default: false.
     pub force: bool,
+    /// The part of the inputs that is read.
+    pub(crate) part: ReadPart,
+}
+
+/// The part of the inputs that is read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReadPart {
+    /// `None` means all recordings.
+    pub(crate) share: Option<Share>,
+    /// Whether events are not read: see [`ReadOptions::heads_only`].
+    pub(crate) heads_only: bool,
+    /// The filters and the slice of a trace that is compared with its inputs.
+    pub(crate) as_in: Option<TracePart>,
+}
+
+/// What a trace has of its inputs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TracePart {
+    /// Its filters. Those that an input had when it was written left nothing in it to be left out.
+    pub(crate) filters: Vec<Said>,
+    /// The stretch of time that its slice has.
+    pub(crate) slice: Window,
 }
 
 impl Default for MergeOptions {
@@ -100,6 +117,7 @@ impl Default for MergeOptions {
             strict: false,
             overview: false,
             force: false,
+            part: ReadPart::default(),
         }
     }
 }
@@ -110,171 +128,99 @@ impl MergeOptions {
         Self::default()
     }
 
-    /// Finds and opens the inputs, and determines everything that must be known before the events are merged:
-    /// processes, definitions, relations of clocks, moves of a repair.
-    ///
-    /// # Errors
-    /// If a path does not exist, nothing can be read, the options do not fit the inputs, or the merge is strict and an input
-    /// cannot be used.
-    pub fn plan(self, paths: &[PathBuf]) -> Result<MergePlan> {
-        let output = self.output.as_deref();
-        let offsets = self.clock_offsets.as_ref();
-        let PlannedInputs {
-            mut merge,
-            rejected,
-        } = stages::during(Stage::Plan, || {
-            inputs::open(
-                paths,
-                output,
-                &self.symbols,
-                offsets,
-                Share::ALL,
-                self.jobs.max(1),
-            )
-        })?;
-        if let Some(input) = rejected.first().filter(|_| self.strict) {
-            let what = format!("{}: {}", input.path.display(), input.why);
-            return Err(MergeError::Incomplete { what });
-        }
-        merge.causality = self.causality;
-        merge.messages_in_flight = self.messages_in_flight;
-        merge.memory_limit_bytes = self.memory_limit_bytes;
-        merge.chunk_events = self.chunk_events;
-        merge.is_strict = self.strict;
-        merge.has_overview = self.overview;
-        merge.force = self.force;
-        let beside = || output.and_then(Path::parent).map(Path::to_owned);
-        let temporary = self.temporary_directory.clone().or_else(beside);
-        if let Some(directory) = temporary.filter(|path| !path.as_os_str().is_empty()) {
-            merge.temporary_directory = directory;
-        }
-        match &self.settled {
-            Some(settled) => settled.apply(&mut merge)?,
-            None => merge.plan_repair(self.jobs)?,
-        }
-        let quantiles_ns = self.slice.map(|_| match &self.settled {
-            Some(settled) => settled.quantiles_ns().to_vec(),
-            None => merge.quantiles(),
-        });
-        if !self.filter.is_empty() || self.window != Window::ALL {
-            merge.filter(&self.filter, self.window)?;
-        }
-        if let (Some(slice), Some(quantiles_ns)) = (self.slice, &quantiles_ns) {
-            merge.slice(slice, quantiles_ns)?;
-        }
-        Ok(MergePlan {
-            merge,
-            rejected,
-            compression: self.compression,
-            jobs: self.jobs.max(1),
-        })
+    /// Returns where temporary files are.
+    pub(crate) fn temporary_directory(&self) -> PathBuf {
+        let beside = || self.output.as_deref().and_then(Path::parent);
+        let directory = self.temporary_directory.as_deref().or_else(beside);
+        let directory = directory.filter(|path| !path.as_os_str().is_empty());
+        directory.map_or_else(std::env::temp_dir, Path::to_owned)
     }
 }
 
-/// A merge that is planned: inputs are open, definitions and clocks are settled, events are not read yet.
+/// Which of the recordings are read, if other processes read the others: shares of about equally many files. The others are only
+/// asked for what ranks and clocks need. What is counted in all shares by location adds up to what is counted without. The numbers of
+/// definitions differ from share to share, and so does the time at which the trace starts. Inputs that are no recordings
+/// are in every share. Times may differ by nanoseconds if a recording of the same boot has lost all readings of its
+/// clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Share {
+    /// Its number, from 0.
+    pub number: usize,
+    /// How many shares there are, at least 1.
+    pub of: usize,
+}
+
+impl Share {
+    /// Returns whether it has the recording with a number, of `count`.
+    pub(crate) const fn has(self, recording: usize, count: usize) -> bool {
+        recording as u128 * self.of as u128 / count as u128 == self.number as u128
+    }
+}
+
+/// How inputs are opened to be read. Each field has a default; set those that differ:
+///
+/// ```no_run
+/// use annals_merger::{ReadOptions, Reader};
+///
+/// let mut options = ReadOptions::new();
+/// options.jobs = 1;
+/// let reader = Reader::open_with(&["annals-run".into()], options)?;
+/// # Ok::<(), annals_merger::MergeError>(())
+/// ```
 #[derive(Debug)]
-pub struct MergePlan {
-    merge: Merge,
-    rejected: Vec<RejectedInput>,
-    compression: CompressionLevel,
-    jobs: usize,
+#[non_exhaustive]
+pub struct ReadOptions {
+    /// Files that have names for functions without one. Default: those that the recordings name.
+    pub symbols: Symbols,
+    /// Threads that decode; 0 counts as 1. Default: one for each processor.
+    pub jobs: usize,
+    /// No more of recordings is read than this keeps: what it leaves out is not decoded, and its losses are not reported. Of a
+    /// trace, whose chunks have events of many streams, nothing is left out. Default: all.
+    pub filter: EventFilter,
+    /// Which of the recordings are read. Default: `None`, all.
+    pub share: Option<Share>,
+    /// Whether only what the heads of chunks say is wanted: definitions, counts and losses. Where another format says these
+    /// without its events, they are not converted, and cannot be read. Default: false.
+    pub heads_only: bool,
+    /// Where traces of other formats are converted. Default: `None`, the directory that `TMPDIR` names, or else that of the trace.
+    pub temporary_directory: Option<PathBuf>,
 }
 
-impl MergePlan {
-    /// Returns the definitions of the trace.
-    pub const fn definitions(&self) -> &Definitions {
-        &self.merge.definitions
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self {
+            symbols: Symbols::default(),
+            jobs: default_jobs(),
+            filter: EventFilter::default(),
+            share: None,
+            heads_only: false,
+            temporary_directory: None,
+        }
     }
+}
 
-    /// Returns how well the clocks are known.
-    pub fn fits(&self) -> &[ClockFit] {
-        &self.merge.fits
+impl ReadOptions {
+    /// Creates options with their defaults.
+    pub fn new() -> Self {
+        Self::default()
     }
+}
 
-    /// Inputs that cannot be used, with the reason.
-    pub fn rejected(&self) -> &[RejectedInput] {
-        &self.rejected
-    }
-
-    /// Returns the recordings among the inputs.
-    pub fn recordings(&self) -> impl Iterator<Item = &InputRecording> {
-        self.merge.inputs()
-    }
-
-    /// Returns the traces of earlier merges among the inputs.
-    pub fn traces(&self) -> impl Iterator<Item = &InputTrace> {
-        self.merge.input_traces()
-    }
-
-    /// Returns the identities of all recordings, in the order of the merge.
-    pub fn recording_ids(&self) -> impl Iterator<Item = RecordingId> {
-        self.merge.recording_ids()
-    }
-
-    /// Returns the number of events in the inputs by the heads of their chunks, for a progress bar.
-    pub fn expected_events(&self) -> u64 {
-        self.merge.expected_events()
-    }
-
-    /// Returns what was settled, for other processes that write slices of this merge.
-    pub fn settled(&self) -> Plan {
-        Plan::of(&self.merge)
-    }
-
-    /// Merges, and writes the trace. `progress` gets the number of events written so far, and can stop the merge.
-    ///
-    /// # Errors
-    /// [`MergeError::Stopped`] if `progress` stopped it; if the storage fails, the merge is strict and incomplete, or the
-    /// trace would not hold what was read. Nothing is left under the output's name then.
-    pub fn write_trace(
-        &self,
-        path: impl AsRef<Path>,
-        progress: impl FnMut(u64) -> ControlFlow<()>,
-    ) -> Result<Merged> {
-        self.write_trace_from(path, &Snapshot::default(), progress)
-    }
-
-    /// Merges, and writes the trace of a window in whose beginning regions are open.
-    ///
-    /// # Errors
-    /// Those of [`MergePlan::write_trace`].
-    pub fn write_trace_from(
-        &self,
-        path: impl AsRef<Path>,
-        open: &Snapshot,
-        progress: impl FnMut(u64) -> ControlFlow<()>,
-    ) -> Result<Merged> {
-        let how = output::OutputOptions {
-            compression: self.compression,
-            jobs: self.jobs,
-        };
-        let write = || output::write_trace(&self.merge, path.as_ref(), how, open, progress);
-        let merged = stages::during(Stage::Finish, write)?;
-        Ok(self.complete(merged))
-    }
-
-    /// Merges, and writes an OTF2 archive. `path` names the anchor (`*.otf2`), or a directory for one.
-    ///
-    /// # Errors
-    /// Those of [`MergePlan::write_trace`]; if something else than an archive is there.
-    pub fn write_archive(
-        &self,
-        path: impl AsRef<Path>,
-        options: ArchiveOptions,
-        progress: impl FnMut(u64) -> ControlFlow<()>,
-    ) -> Result<Merged> {
-        let path = path.as_ref();
-        let merged = otf2::write_archive(&self.merge, path, self.jobs, options, progress)?;
-        Ok(self.complete(merged))
-    }
-
-    /// Reads what the merge would write.
-    pub fn into_reader(self) -> Reader {
-        Reader::of_merge(self.merge, self.rejected, self.jobs)
-    }
-
-    fn complete(&self, mut merged: Merged) -> Merged {
-        merged.report.reject(self.rejected.clone());
-        merged
+impl From<ReadOptions> for MergeOptions {
+    fn from(options: ReadOptions) -> Self {
+        Self {
+            symbols: options.symbols,
+            jobs: options.jobs,
+            filter: options.filter,
+            temporary_directory: options.temporary_directory,
+            // Reading needs events, not what contradicts them.
+            causality: Causality::Off,
+            part: ReadPart {
+                share: options.share,
+                heads_only: options.heads_only,
+                as_in: None,
+            },
+            ..Self::default()
+        }
     }
 }

@@ -25,22 +25,19 @@ use crate::calls::Ending;
 use crate::calls::region_types::RegionTypes;
 use crate::calls::stacks::Stacks;
 use crate::error::{MergeError, Result};
-use crate::filter::{EventFilter, Newest};
+use crate::filter::Newest;
 use crate::input::find::{RejectedInput, find};
 use crate::input::recording::InputRecording;
-use crate::input::symbols::Symbols;
-use crate::merge::Merge;
-use crate::merge::inputs::{self, PlannedInputs, Share};
-use crate::messages::causality::Causality;
+use crate::merge::{Merge, inputs};
+use crate::options::{ReadOptions, Share};
 use crate::read::calls::{Call, CallVisitor, Calls};
-use crate::read::event::{Batch, BatchEvents, Event, Item, OwnedEvent, Scope};
+use crate::read::event::{Batch, Event, Item, Scope};
 use crate::read::query::Query;
 use crate::read::trace_file::TraceFile;
 pub use crate::read::work::StopFlag;
 use crate::read::work::Work;
 use crate::report::Report;
 use crate::window::Window;
-use crate::workers::default_jobs;
 
 /// Reads the events of a trace, a recording, a directory of recordings, an OTF2 archive, or of several of these, in global
 /// order. Recordings are merged while they are read.
@@ -49,6 +46,7 @@ pub struct Reader {
     definitions: Arc<Definitions>,
     rejected: Vec<RejectedInput>,
     content: Content,
+    newest: Newest,
     work: Work,
 }
 
@@ -89,6 +87,17 @@ pub struct Origin {
     pub has_footer: bool,
 }
 
+/// When an input begins and ends: trace times, nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extent {
+    /// Before it there is no event: of a trace, the time of its first one.
+    pub first_ns: i64,
+    /// The time of the last event; of recordings, a time after which there is none.
+    pub last_ns: i64,
+    /// When the last process ends, or the last event is if that is later.
+    pub end_ns: i64,
+}
+
 /// Parts that are read in addition to a window, although snapshots could replace them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Reach {
@@ -105,113 +114,76 @@ impl Reader {
     /// # Errors
     /// If the path does not exist, or nothing in it can be read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::open_all(&[path.as_ref().to_owned()], &Symbols::default())
+        Self::open_with(&[path.as_ref().to_owned()], ReadOptions::new())
     }
 
-    /// Opens several inputs as one, and names functions that have no name yet from `symbols`.
+    /// Opens several inputs as one.
     ///
     /// # Errors
-    /// If a path does not exist, or nothing can be read.
-    pub fn open_all(paths: &[PathBuf], symbols: &Symbols) -> Result<Self> {
+    /// If a path does not exist, nothing can be read, or the filter matches nothing.
+    ///
+    /// # Panics
+    /// If the share is none of those there are.
+    pub fn open_with(paths: &[PathBuf], options: ReadOptions) -> Result<Self> {
+        if let Some(Share { number, of }) = options.share {
+            assert!(number < of, "share {number} of {of}, from 0");
+        }
         let found = find(paths, None)?;
-        if let Some(trace) = found.only_trace() {
-            let mut opened = Self::open_trace(trace)?;
-            let definitions = Arc::make_mut(&mut opened.definitions);
-            let found = symbols.resolve(definitions);
+        let is_whole = options.share.is_none();
+        if let Some(trace) = found.only_trace().filter(|_| is_whole) {
+            let (mut definitions, opened) = TraceFile::open(trace)?;
+            let found = options.symbols.resolve(&definitions);
             found.into_iter().for_each(|record| definitions.add(record));
             definitions.apply_symbols();
-            return Ok(opened);
+            return Ok(Self {
+                definitions: Arc::new(definitions),
+                rejected: Vec::new(),
+                content: Content::Trace(Arc::new(opened)),
+                newest: Newest::default(),
+                work: Work::with(options.jobs),
+            });
         }
         let has_others = !found.recordings.is_empty() || !found.foreign.is_empty();
-        if !has_others && found.traces.len() > 1 && paths.len() == 1 {
+        if is_whole && !has_others && found.traces.len() > 1 && paths.len() == 1 {
             return Err(MergeError::IsTrace {
                 path: found.traces[0].clone(),
                 advice: "one of several in the directory: name the one to read",
             });
         }
-        Self::open_recordings(paths, symbols, Share::ALL)
-    }
-
-    /// Opens the `number`-th, from 0, of `of` shares of recordings: about equally many files. The others are only asked for what
-    /// ranks and clocks need: what is counted in all shares by location adds up to what [`Reader::open_all`] counts. The numbers of
-    /// definitions differ from share to share, and so does the time at which the trace starts. Inputs that are no recordings are
-    /// in every share. Times may differ by nanoseconds if a recording of the same boot has lost all readings of its clock.
-    ///
-    /// # Panics
-    /// If there is no such share.
-    ///
-    /// # Errors
-    /// Those of [`Reader::open_all`].
-    pub fn open_share(paths: &[PathBuf], number: usize, of: usize) -> Result<Self> {
-        assert!(number < of, "share {number} of {of}, from 0");
-        Self::open_recordings(paths, &Symbols::default(), Share { number, of })
-    }
-
-    fn open_recordings(paths: &[PathBuf], symbols: &Symbols, share: Share) -> Result<Self> {
-        let PlannedInputs {
-            mut merge,
-            rejected,
-        } = inputs::open(paths, None, symbols, None, share, default_jobs())?;
-        // Reading needs events, not what contradicts them.
-        merge.causality = Causality::Off;
-        Ok(Self {
-            definitions: Arc::new(merge.definitions.clone()),
-            rejected,
-            content: Content::Recordings(Arc::new(merge)),
-            work: Work::new(),
-        })
+        let options = options.into();
+        let (merge, rejected) = Merge::new(inputs::open(paths, &options)?, options)?;
+        Ok(Self::of_merge(merge, rejected))
     }
 
     /// Reads what a merge would write. Causality is as the merge has it.
-    pub(crate) fn of_merge(merge: Merge, rejected: Vec<RejectedInput>, jobs: usize) -> Self {
+    pub(crate) fn of_merge(merge: Merge, rejected: Vec<RejectedInput>) -> Self {
         Self {
             definitions: Arc::new(merge.definitions.clone()),
             rejected,
+            work: Work::with(merge.jobs()),
             content: Content::Recordings(Arc::new(merge)),
-            work: Work {
-                jobs,
-                ..Work::new()
-            },
+            newest: Newest::default(),
         }
     }
 
-    /// Reads no more of recordings than a filter keeps: what it leaves out is not decoded, and its losses are not reported.
-    /// Must be called before [`Reader::stopped_by`]. Of a trace, whose chunks have events of many streams, nothing is left out.
-    ///
-    /// # Errors
-    /// If the filter is none, or matches nothing.
-    pub fn narrow(&mut self, filter: &EventFilter) -> Result<()> {
-        if let Content::Recordings(merge) = &mut self.content
-            && let Some(merge) = Arc::get_mut(merge)
-        {
-            merge.filter(filter, Window::ALL)?;
-        }
-        Ok(())
-    }
-
-    /// Reads from now on no more than this number of chunks of each stream of recordings, the newest ones, and as many older ones that have
-    /// events of one of these types: the others are counted as filtered in the summary. Has no effect on traces, nor after
-    /// [`Reader::stopped_by`].
-    pub fn keep_newest_chunks(&mut self, chunks: usize, types: BTreeSet<EventTypeId>) {
-        if let Content::Recordings(merge) = &mut self.content
-            && let Some(merge) = Arc::get_mut(merge)
-        {
-            merge.keep_newest(Newest { chunks, types });
-        }
-    }
-
-    /// Returns, of streams of which [only some chunks](Reader::keep_newest_chunks) are read, the time from which on all of them are: trace time,
+    /// Returns a reader of the same opened input that reads no more than this number of chunks of each stream of recordings, the newest
+    /// ones, and as many older ones that have events of one of these types: the others are counted as filtered in the summary. Of a trace
+    /// it reads all. Also returns, of streams of which only some chunks are read, the time from which on all of them are: trace time,
     /// nanoseconds.
-    pub fn newest_from(&self) -> Vec<(StreamId, i64)> {
-        match &self.content {
+    pub fn newest(
+        &self,
+        chunks: usize,
+        types: BTreeSet<EventTypeId>,
+    ) -> (Self, Vec<(StreamId, i64)>) {
+        let from = match &self.content {
             Content::Trace(_) => Vec::new(),
-            Content::Recordings(merge) => merge.newest_from(),
-        }
-    }
-
-    /// Sets the number of threads that decode; 0 counts as 1. The default is one for each processor.
-    pub fn set_jobs(&mut self, jobs: usize) {
-        self.work.jobs = jobs.max(1);
+            Content::Recordings(merge) => merge.newest_from(chunks),
+        };
+        let reader = Self {
+            newest: Newest { chunks, types },
+            ..self.stopped_by(&self.work.stop)
+        };
+        (reader, from)
     }
 
     /// Returns a reader of the same opened input whose reads end when the flag says so, with [`MergeError::Stopped`].
@@ -220,6 +192,7 @@ impl Reader {
             definitions: Arc::clone(&self.definitions),
             rejected: self.rejected.clone(),
             content: self.content.clone(),
+            newest: self.newest.clone(),
             work: Work {
                 stop: stop.clone(),
                 ..self.work.clone()
@@ -362,37 +335,6 @@ impl Reader {
         stopped_or(visited)
     }
 
-    /// Returns the events of a trace one by one, decoded in the calling thread. Losses and chunks that cannot be decoded are left
-    /// out: see [`Reader::for_each_item`].
-    ///
-    /// # Errors
-    /// If this is not a trace: recordings are merged while they are read, which needs a callback.
-    pub fn events<'r>(
-        &'r self,
-        query: &Query,
-    ) -> Result<impl Iterator<Item = OwnedEvent<'r>> + use<'r>> {
-        let Content::Trace(opened) = &self.content else {
-            return Err(MergeError::NotTrace);
-        };
-        let scope = Arc::new(Scope::new(&self.definitions, query));
-        let window = query.window();
-        let entries = opened.trace.chunks.iter();
-        let entries = entries.filter(move |entry| window.overlaps(entry.first_ns, entry.last_ns));
-        let chunks = entries.filter_map(|entry| opened.trace.load(&opened.file, entry).ok());
-        let chunks = chunks.map(|loaded| OrderedChunk::from(loaded.chunk));
-        Ok(chunks.flat_map(move |chunk| BatchEvents::new(Batch::new(chunk, &scope))))
-    }
-
-    fn open_trace(path: &Path) -> Result<Self> {
-        let (definitions, opened) = TraceFile::open(path)?;
-        Ok(Self {
-            definitions: Arc::new(definitions),
-            rejected: Vec::new(),
-            content: Content::Trace(Arc::new(opened)),
-            work: Work::new(),
-        })
-    }
-
     /// Visits what is needed to follow region calls in a window: `begin` gets the regions that are open before it, `consume` the
     /// chunks after that. Of a trace with snapshots only the chunks of the window are read, otherwise all from the start to the
     /// end. Returns the last snapshot, too, if not all chunks to the end were read: its times show which locations have
@@ -468,39 +410,26 @@ impl Reader {
         }
     }
 
-    /// Returns when the last process ends, or the last event is if that is later: trace time,
-    /// nanoseconds.
-    pub fn end_ns(&self) -> i64 {
+    /// Returns when it begins and ends.
+    pub fn extent(&self) -> Extent {
         let end_ns = self.definitions.time_zero.map_or(0, |zero| zero.end_ns);
         match &self.content {
             Content::Trace(opened) => {
-                let last = opened.trace.chunks.last();
-                last.map_or(end_ns, |last| last.last_ns.max(end_ns))
+                let chunks = &opened.trace.chunks;
+                let mut with_events = chunks.iter().rev().filter(|chunk| chunk.event_count != 0);
+                Extent {
+                    first_ns: chunks.first().map_or(0, |first| first.first_ns),
+                    last_ns: with_events.next().map_or(0, |last| last.last_ns),
+                    end_ns: chunks
+                        .last()
+                        .map_or(end_ns, |last| last.last_ns.max(end_ns)),
+                }
             }
-            Content::Recordings(_) => end_ns,
-        }
-    }
-
-    /// Returns the trace time before which there is no event: of a trace, that of its first one, nanoseconds.
-    pub fn first_ns(&self) -> i64 {
-        match &self.content {
-            Content::Trace(opened) => {
-                let first = opened.trace.chunks.first();
-                first.map_or(0, |first| first.first_ns)
-            }
-            Content::Recordings(_) => i64::MIN,
-        }
-    }
-
-    /// Returns the trace time of the last event, nanoseconds; of recordings, a time after which there is none.
-    pub fn last_ns(&self) -> i64 {
-        match &self.content {
-            Content::Trace(opened) => {
-                let mut chunks = opened.trace.chunks.iter().rev();
-                let last = chunks.find(|chunk| chunk.event_count != 0);
-                last.map_or(0, |last| last.last_ns)
-            }
-            Content::Recordings(_) => i64::MAX,
+            Content::Recordings(_) => Extent {
+                first_ns: i64::MIN,
+                last_ns: i64::MAX,
+                end_ns,
+            },
         }
     }
 
@@ -568,7 +497,7 @@ impl Reader {
                         span_ns.is_none_or(|(first, last)| window.overlaps(first, last));
                     is_wanted.then(|| C::from(chunk))
                 };
-                let merged = merge.run(self.work.jobs, &prepare, &mut |chunk| {
+                let merged = merge.run(&self.newest, &prepare, &mut |chunk| {
                     self.work.stop.check()?;
                     self.work.count();
                     chunk.map_or(Ok(()), &mut *consume)

@@ -22,10 +22,10 @@ use crate::calls::statistics::ChunkSpan;
 use crate::calls::statistics::TraceCalls;
 use crate::clocks::offsets::ClockOffsets;
 use crate::error::{MergeError, Result};
-use crate::filter::{EventFilter, Said, said};
-use crate::input::symbols::Symbols;
-use crate::merge::inputs::{self, Share};
+use crate::filter::said;
+use crate::merge::{Merge, inputs};
 use crate::messages::causality::Causality;
+use crate::options::{MergeOptions, ReadOptions, ReadPart, TracePart};
 use crate::overview::event_bins::{EventBins, FoundBins};
 use crate::overview::groups::LaneGroups;
 use crate::read::trace_file::TraceFile;
@@ -225,8 +225,11 @@ fn verify_with(
     options: &VerifyOptions,
     progress: impl FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Verification> {
-    let mut opened = Reader::open(path)?;
-    opened.set_jobs(options.jobs);
+    let read_options = ReadOptions {
+        jobs: options.jobs,
+        ..ReadOptions::new()
+    };
+    let opened = Reader::open_with(&[path.to_owned()], read_options)?;
     let (definitions, trace) = (opened.definitions(), opened.trace());
     let Replay {
         outcome,
@@ -543,16 +546,37 @@ fn compare(
         is_moved,
     } = *trace;
     let definitions = opened.definitions();
-    let (offsets, jobs) = (options.clock_offsets.as_ref(), options.jobs.max(1));
-    let (symbols, all) = (Symbols::default(), Share::ALL);
-    let planned = inputs::open(&options.recordings, None, &symbols, offsets, all, jobs)?;
-    let mut merge = planned.merge;
-    let ids = |definitions: &Definitions| -> BTreeSet<RecordingId> {
-        let processes = definitions.processes.values();
-        processes.map(|process| process.recording_id).collect()
+    let is_related_by = |relation: Relation| {
+        let mut errors = definitions.clock_errors.values();
+        errors.any(|error| error.relation == relation)
     };
-    let (expected, found) = (ids(definitions), ids(&merge.definitions));
-    let count = merge.inputs().count();
+    // Where filters end is a matter of moved times.
+    let is_repaired = is_moved || is_related_by(Relation::Messages);
+    let slice = definitions.slice.as_ref();
+    let merge_options = MergeOptions {
+        jobs: options.jobs,
+        clock_offsets: options.clock_offsets.clone(),
+        causality: match is_repaired {
+            true => Causality::Repair,
+            false => Causality::Check,
+        },
+        part: ReadPart {
+            as_in: Some(TracePart {
+                filters: definitions
+                    .filters
+                    .iter()
+                    .map(|filter| said(filter, definitions))
+                    .collect(),
+                slice: slice.map_or(Window::ALL, Window::of_slice),
+            }),
+            ..ReadPart::default()
+        },
+        ..MergeOptions::default()
+    };
+    let inputs = inputs::open(&options.recordings, &merge_options)?;
+    let processes = definitions.processes.values();
+    let expected: BTreeSet<RecordingId> = processes.map(|process| process.recording_id).collect();
+    let found = inputs.recording_ids();
     for id in expected.difference(&found) {
         let what = "recording among the inputs";
         mismatches.push(mismatch(definitions, None, what, id, "not given"));
@@ -563,50 +587,16 @@ fn compare(
     }
     if expected != found {
         // Another set of recordings has other numbers and another start of time.
-        return Ok(count);
+        return Ok(found.len());
     }
-    let is_related_by = |relation: Relation| {
-        let mut errors = definitions.clock_errors.values();
-        errors.any(|error| error.relation == relation)
-    };
-    if is_related_by(Relation::File) && offsets.is_none() && merge.input_traces().next().is_none() {
+    let are_offsets_missing = options.clock_offsets.is_none() && !inputs.has_traces();
+    if is_related_by(Relation::File) && are_offsets_missing {
         let path = path.to_owned();
         return Err(MergeError::OffsetsNotGiven { path });
     }
-    // Where filters end is a matter of moved times.
-    if is_moved || is_related_by(Relation::Messages) {
-        merge.causality = Causality::Repair;
-        merge.plan_repair(jobs)?;
-    }
-    if let Some(slice) = &definitions.slice {
-        merge.keep_slice(slice);
-    }
-    // What a trace among the inputs had left out, it has not now.
-    let of_traces = merge.definitions.filters.iter();
-    let of_traces: Vec<Said> = of_traces
-        .map(|filter| said(filter, &merge.definitions))
-        .collect();
-    for filter in &definitions.filters {
-        let said = said(filter, definitions);
-        if of_traces.contains(&said) {
-            continue;
-        }
-        let (from_ns, to_ns, names) = said;
-        let [ranks, sources, locations, event_types] = &names;
-        let globs = |text: &String| (!text.is_empty()).then(|| text.parse()).transpose();
-        let of_events = EventFilter {
-            ranks: (!ranks.is_empty()).then(|| ranks.parse()).transpose()?,
-            sources: globs(sources)?,
-            locations: globs(locations)?,
-            event_types: globs(event_types)?,
-        };
-        let window = Window {
-            from_ns: from_ns.unwrap_or(i64::MIN),
-            to_ns: to_ns.unwrap_or(i64::MAX),
-        };
-        merge.filter(&of_events, window)?;
-    }
-    let merged = merge.run_with(jobs, true, None, &|_| (), &mut |()| Ok(()))?;
+    let (merge, _) = Merge::new(inputs, merge_options)?;
+    let count = merge.inputs().count();
+    let merged = merge.run_with(true, None, &|_| (), &mut |()| Ok(()))?;
     let of_inputs: BTreeMap<StreamId, &StreamTotals> = merged
         .totals
         .iter()

@@ -1,5 +1,7 @@
 //! A window of trace time: what a question is about; and slices of it.
 
+use annals_format::Slice;
+
 /// One of several slices of a merge's time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SliceNumber {
@@ -30,6 +32,14 @@ impl Window {
         from_ns: i64::MIN,
         to_ns: i64::MAX,
     };
+
+    /// Returns the stretch of time that a slice has.
+    pub(crate) fn of_slice(slice: &Slice) -> Self {
+        Self {
+            from_ns: slice.from_ns.unwrap_or(i64::MIN),
+            to_ns: slice.to_ns.unwrap_or(i64::MAX),
+        }
+    }
 
     /// Returns whether a time lies within.
     pub const fn contains(&self, time_ns: i64) -> bool {

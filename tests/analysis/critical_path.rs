@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use annals_analysis::{CriticalPath, LostTimeOptions, lost_time};
 use annals_format::CollectiveOperation as Op;
-use annals_merger::{Query, Reader, Window};
+use annals_merger::{Query, ReadOptions, Reader, Window};
 use proptest::prelude::*;
 
 use crate::oracle::{Simulation, calls_of, messages_of, operations_of, programs};
@@ -15,7 +15,7 @@ use annals_test_support::mpi_script::{Deed, Script};
 fn path(script: &Script) -> CriticalPath {
     let directory = tempfile::tempdir().expect("a directory");
     script.write(directory.path(), &[]);
-    let mut reader = Reader::open(directory.path()).expect("recordings");
+    let reader = Reader::open(directory.path()).expect("recordings");
     let of = |reader: &Reader, window: Window| {
         let query = Query::new().within(window);
         let options = LostTimeOptions {
@@ -27,10 +27,12 @@ fn path(script: &Script) -> CriticalPath {
         lost.critical_path.expect("a path")
     };
     let found = of(&reader, Window::ALL);
-    reader.set_jobs(1);
+    let mut options = ReadOptions::new();
+    options.jobs = 1;
+    let with_one = Reader::open_with(&[directory.path().to_owned()], options).expect("recordings");
     assert_eq!(
         format!("{found:?}"),
-        format!("{:?}", of(&reader, Window::ALL))
+        format!("{:?}", of(&with_one, Window::ALL))
     );
     // What is on the path in a part of the run that it passes to the end does not depend on what is before.
     let middle_ns = i64::midpoint(found.from_ns, found.to_ns);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use annals_analysis::{Grouping, RegionNames, RegionSums, region_times};
-use annals_merger::{Query, Reader};
+use annals_merger::{Query, ReadOptions, Reader, Share};
 use proptest::prelude::*;
 use serde::Serialize;
 
@@ -19,7 +19,9 @@ fn counted_in_shares(recordings: &Path, of: usize) -> String {
     let mut names = RegionNames::default();
     let mut all = RegionSums::default();
     for number in 0..of {
-        let share = Reader::open_share(&[recordings.to_owned()], number, of).expect("recordings");
+        let mut options = ReadOptions::new();
+        options.share = Some(Share { number, of });
+        let share = Reader::open_with(&[recordings.to_owned()], options).expect("recordings");
         let sums = RegionSums::of(&share, &Query::new(), Grouping::None).expect("recordings");
         let bytes = sums.0.encode(share.definitions()).expect("few regions");
         all.merge(RegionSums::decode(&bytes, &mut names).expect("sums"));

@@ -871,7 +871,7 @@ fn all_values_are_those_of_the_events() {
         bytes[entry.offset as usize + 60] ^= 1;
     }
     std::fs::write(&damaged, bytes).expect("a file");
-    let end_ns = reader.last_ns();
+    let end_ns = reader.extent().last_ns;
     let mut random = Random::new(38);
     for (path, rounds) in [(&run, 2_000), (&damaged, 400)] {
         let served = serve(&[path]);
@@ -913,7 +913,7 @@ fn very_many_lanes_are_added_up() {
     let served = serve(&[&run]);
     let listed = served.ask("lanes");
     assert_eq!(listed["locations"].as_array().map(Vec::len), Some(threads));
-    let end_ns = reader.last_ns();
+    let end_ns = reader.extent().last_ns;
     let groups = lanes.keys().filter(|lane| lane.0 != LaneKind::Location);
     for lane in groups {
         for level in [8, 14, 18, 20, 22, 30] {

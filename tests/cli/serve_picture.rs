@@ -64,7 +64,7 @@ fn write_calls(trace: &Path, path: &Path) {
         .keys()
         .map(|id| id.get())
         .collect();
-    let first_ns = reader.first_ns();
+    let first_ns = reader.extent().first_ns;
     let calls: Vec<_> = all_calls(&reader)
         .iter()
         .map(|call| {
@@ -81,7 +81,8 @@ fn write_calls(trace: &Path, path: &Path) {
             ])
         })
         .collect();
-    let all = serde_json::json!({"first": first_ns, "last": reader.last_ns(), "calls": calls});
+    let all =
+        serde_json::json!({"first": first_ns, "last": reader.extent().last_ns, "calls": calls});
     std::fs::write(path, all.to_string()).expect("a file");
 }
 

@@ -316,6 +316,11 @@ impl InputRecording {
         }
     }
 
+    /// Returns whether the definition of its process is there.
+    pub(crate) fn defines_process(&self) -> bool {
+        !self.definitions().processes.is_empty()
+    }
+
     /// Returns what it states about the rank of its process. A recording that names no process is about process 0.
     pub(crate) fn rank_claim(&self) -> RankClaim {
         if let Some(packed) = &self.packed {

@@ -397,10 +397,13 @@ impl<'a> StreamReader<'a> {
         &losses[first..first + after]
     }
 
-    /// Counts the events of a chunk as filtered; it is never loaded.
+    /// Counts the events of a chunk as filtered, or as there if heads are all that is wanted; it is never loaded.
     fn leave_out(&mut self, stored: &StoredChunk) {
         for (event_type, count) in &stored.header.counts {
-            self.totals.to_mut().row(*event_type).add_filtered(*count);
+            match self.keep.heads_only {
+                true => self.findings.count(*event_type, *count),
+                false => self.totals.to_mut().row(*event_type).add_filtered(*count),
+            }
         }
     }
 

@@ -27,13 +27,12 @@ use crate::workers::Workers;
 
 impl Merge {
     /// Plans what [`Causality::Repair`] asks for: reads all messages, also those that a filter leaves out, and
-    /// settles how events are moved. Without violations nothing is changed. To be called before the merge is run;
-    /// does nothing otherwise.
+    /// settles how events are moved. Without violations nothing is changed.
     ///
     /// # Errors
     /// If no threads can be started.
-    pub(crate) fn plan_repair(&mut self, jobs: usize) -> Result<()> {
-        if self.causality != Causality::Repair || self.repair.is_some() || self.is_planned {
+    pub(super) fn plan_repair(&mut self) -> Result<()> {
+        if self.options.causality != Causality::Repair {
             return Ok(());
         }
         let Some(extractor) = self.extractor() else {
@@ -42,7 +41,7 @@ impl Merge {
         let processes = self.definitions.processes.values();
         let boots: BTreeMap<u32, BootId> = processes.map(|p| (p.id.get(), p.boot_id)).collect();
         // The clocks of a trace are what they were when it was made: its events are moved, its hosts stay.
-        let fits_hosts = self.traces.is_empty();
+        let fits_hosts = self.inputs.traces.is_empty();
         let mut hulls: BTreeMap<(BootId, BootId), Hulls> = BTreeMap::new();
         let gather = |from: Mark, to: Mark| {
             let boot = |mark: Mark| boots.get(&mark.process).copied().filter(|_| fits_hosts);
@@ -65,7 +64,7 @@ impl Merge {
         let mut check: Check = self.check(&extractor, &Keep::default());
         let caller = Workers::new(1)?;
         let mut sinks = [gather];
-        self.read_messages(jobs, &extractor, |batch| {
+        self.read_messages(&extractor, |batch| {
             check.feed(&caller, &ShardedBatch::of(batch), &mut sinks);
         })?;
         check.settle(&mut sinks[0]);
@@ -78,38 +77,43 @@ impl Merge {
             ..RepairReport::default()
         };
         let base = self
+            .inputs
             .members
             .first()
             .map(|member| member.boot_id(&self.definitions));
         let base = base.unwrap_or_default();
         if fits_hosts {
-            report.hosts = self.hosts.correct(base, hulls);
+            report.hosts = self.axis.hosts.correct(base, hulls);
         }
         if !report.hosts.is_empty() {
             self.fit_again();
             check = self.check(&extractor, &Keep::default());
             let mut sinks = [|_, _| {}];
-            self.read_messages(jobs, &extractor, |batch| {
+            self.read_messages(&extractor, |batch| {
                 check.feed(&caller, &ShardedBatch::of(batch), &mut sinks);
             })?;
             check.settle(&mut sinks[0]);
         }
         let lag_ns = check.lag_ns();
         if check.violations().count == 0 {
-            self.repair = Some(report);
+            self.moves.repair = Some(report);
             return Ok(());
         }
-        let mut repair = Repair::new(extractor.processes(), self.messages_in_flight, lag_ns);
+        let mut repair = Repair::new(
+            extractor.processes(),
+            self.options.messages_in_flight,
+            lag_ns,
+        );
         for (process, lost) in self.lost_by_process(&Keep::default()) {
             repair.lose(process.get(), lost);
         }
-        self.read_messages(jobs, &extractor, |batch| repair.feed(&batch))?;
+        self.read_messages(&extractor, |batch| repair.feed(&batch))?;
         let (shifts, left) = repair.finish();
-        self.shifts = shifts;
-        let moved = self.shifts.iter().filter(|shifts| !shifts.is_empty());
+        self.moves.shifts = shifts;
+        let moved = self.moves.shifts.iter().filter(|shifts| !shifts.is_empty());
         report.processes = moved.count() as u64;
         report.over_limit = left.over_limit;
-        self.repair = Some(report);
+        self.moves.repair = Some(report);
         self.move_ends();
         Ok(())
     }
@@ -117,7 +121,6 @@ impl Merge {
     /// Runs a pass over the messages alone.
     pub(super) fn read_messages(
         &self,
-        jobs: usize,
         extractor: &Extractor,
         mut each: impl FnMut(MessageBatch),
     ) -> Result<()> {
@@ -126,28 +129,35 @@ impl Merge {
             let each = parts.iter().map(|part| extractor.extract(&part.chunk));
             each.collect()
         };
-        self.for_each_strip(jobs, &all, &references, false, &work, &mut |batches| {
-            batches.into_iter().for_each(&mut each);
-            Ok(())
-        })?;
+        self.for_each_strip(
+            self.jobs(),
+            &all,
+            &references,
+            false,
+            &work,
+            &mut |batches| {
+                batches.into_iter().for_each(&mut each);
+                Ok(())
+            },
+        )?;
         Ok(())
     }
 
     /// Moves the ends of processes with their events.
     pub(super) fn move_ends(&mut self) {
         let mut trace_end_ns = 0;
-        for member in &mut self.members {
-            if let Some(shifts) = self.shifts.get(member.process.index()) {
+        for member in &mut self.inputs.members {
+            if let Some(shifts) = self.moves.shifts.get(member.process.index()) {
                 member.end_ns = shifts.moved(member.end_ns);
             }
             trace_end_ns = trace_end_ns.max(member.end_ns);
             self.definitions.add(member.end());
         }
-        for process in self.traces.iter().flat_map(|t| t.processes.values()) {
+        for process in self.inputs.traces.iter().flat_map(|t| t.processes.values()) {
             let Some(mut end) = self.definitions.process_ends.get(process).copied() else {
                 continue;
             };
-            if let Some(shifts) = self.shifts.get(process.index()) {
+            if let Some(shifts) = self.moves.shifts.get(process.index()) {
                 end.end_ns = shifts.moved(end.end_ns);
             }
             trace_end_ns = trace_end_ns.max(end.end_ns);
@@ -158,7 +168,7 @@ impl Merge {
             let process = locations
                 .get(&end.location)
                 .map(|location| location.process);
-            let shifts = process.and_then(|process| self.shifts.get(process.index()));
+            let shifts = process.and_then(|process| self.moves.shifts.get(process.index()));
             end.end_ns = shifts.map_or(end.end_ns, |shifts| shifts.moved(end.end_ns));
         }
         if let Some(zero) = &mut self.definitions.time_zero {
@@ -168,7 +178,7 @@ impl Merge {
 
     /// Returns what takes messages out of the events, if there are any and they are wanted.
     pub(super) fn extractor(&self) -> Option<Extractor> {
-        match self.causality {
+        match self.options.causality {
             Causality::Off => None,
             _ => Extractor::of(&self.definitions, &self.carries()),
         }
@@ -177,14 +187,14 @@ impl Merge {
     /// Returns by stream what a loss without an event type may have had, as far as the inputs' totals say.
     pub(super) fn carries(&self) -> BTreeMap<StreamId, Lost> {
         let mut carries = BTreeMap::new();
-        for member in &self.members {
+        for member in &self.inputs.members {
             for (id, contents) in &member.input.recording.streams {
                 if let Some(number) = member.numbers.streams.get(id) {
                     carries.insert(*number, self.carried(&member.numbers, &contents.totals));
                 }
             }
         }
-        for trace in &self.traces {
+        for trace in &self.inputs.traces {
             for (number, totals) in trace.totals() {
                 carries.insert(number, self.carried(&trace.numbers, totals));
             }
@@ -213,8 +223,8 @@ impl Merge {
         let mut check = Check::new(
             extractor,
             &self.definitions,
-            self.messages_in_flight,
-            self.causality,
+            self.options.messages_in_flight,
+            self.options.causality,
         );
         for (process, lost) in self.lost_by_process(keep) {
             check.lose(process.get(), lost);
@@ -225,15 +235,15 @@ impl Merge {
     /// Returns whether the check matches messages as readers of the trace do: these know of losses only what the trace has.
     pub(super) fn checks_as_readers_match(&self) -> bool {
         let lost = self.lost_by_process(&self.keep);
-        self.causality == Causality::Check
-            && self.messages_in_flight == MESSAGES_IN_FLIGHT
+        self.options.causality == Causality::Check
+            && self.options.messages_in_flight == MESSAGES_IN_FLIGHT
             && lost.iter().all(|(_, lost)| !lost.is_any())
     }
 
     /// Returns the messages that each process lost at unknown times.
     fn lost_by_process(&self, keep: &Keep) -> Vec<(ProcessId, Lost)> {
         let mut each = Vec::new();
-        for member in &self.members {
+        for member in &self.inputs.members {
             // What a filter left out may have been the other half of any message.
             let lost = if keep.takes_all_of(member.numbers.streams.values().copied()) {
                 self.lost_somewhere(member)
@@ -242,7 +252,7 @@ impl Merge {
             };
             each.push((member.process, lost));
         }
-        for trace in &self.traces {
+        for trace in &self.inputs.traces {
             let is_all = keep.takes_all_of(trace.numbers.streams.values().copied())
                 && trace.definitions().filters.is_empty();
             // By process once: a trace has as many streams as all of them together.

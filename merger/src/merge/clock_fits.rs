@@ -18,12 +18,17 @@ use crate::input::recording::LeftOut;
 impl Merge {
     /// Fits the clocks to hosts whose times have changed.
     pub(super) fn fit_again(&mut self) {
-        let others = &self.other_points;
-        let fits = fit_clocks(&self.definitions, &self.members, others, &self.hosts);
-        self.fits.clear();
+        let others = &self.inputs.other_points;
+        let fits = fit_clocks(
+            &self.definitions,
+            &self.inputs.members,
+            others,
+            &self.axis.hosts,
+        );
+        self.axis.fits.clear();
         for (map, fit) in fits {
             self.definitions.clock_maps.insert(map.clock, map);
-            self.fits.push(fit);
+            self.axis.fits.push(fit);
         }
         self.move_to_zero();
         self.define_clock_errors();
@@ -33,13 +38,13 @@ impl Merge {
     pub(super) fn define_clock_errors(&mut self) {
         let mut alike: BTreeMap<(BootId, ClockKind, u64), ClockId> = BTreeMap::new();
         let fits: BTreeMap<ClockId, &ClockFit> =
-            self.fits.iter().map(|fit| (fit.clock, fit)).collect();
+            self.axis.fits.iter().map(|fit| (fit.clock, fit)).collect();
         let mut errors = Vec::new();
         // One fit's after the other: of a long run each has many corners.
         let mut lives = BTreeMap::new();
-        for member in &self.members {
+        for member in &self.inputs.members {
             let boot_id = member.boot_id(&self.definitions);
-            let Some(host) = self.hosts.get(boot_id) else {
+            let Some(host) = self.axis.hosts.get(boot_id) else {
                 continue;
             };
             for number in member.numbers.clocks.values() {
@@ -70,12 +75,13 @@ impl Merge {
                 course.clock_error(number, alike, start_ns, end_ns)
             }));
         }
-        for (number, trace) in self.traces.iter().enumerate() {
+        for (number, trace) in self.inputs.traces.iter().enumerate() {
             let of_recordings = self
+                .inputs
                 .members
                 .iter()
                 .map(|member| member.boot_id(&self.definitions));
-            let others = self.traces.iter().enumerate();
+            let others = self.inputs.traces.iter().enumerate();
             let others = others.filter(|(other, _)| *other != number);
             let of_others = others.flat_map(|(_, other)| {
                 let taken = other.own.iter();

@@ -8,6 +8,14 @@ use annals_format::{ProcessId, RecordingId};
 use crate::filter::{Said, said};
 use crate::input::trace::RenumberedTrace;
 
+/// A trace that may hold other events of a recording than the trace that it is taken from.
+pub(super) struct PartialTrace {
+    pub(super) path: PathBuf,
+    /// The trace that the recording is taken from.
+    pub(super) taken: PathBuf,
+    pub(super) recording: RecordingId,
+}
+
 /// Selects which recordings are taken from which trace.
 #[derive(Default)]
 pub(super) struct ChosenTraces {
@@ -15,9 +23,7 @@ pub(super) struct ChosenTraces {
     pub(super) taken: Vec<(usize, ProcessId, RecordingId)>,
     /// Traces of which something is taken from elsewhere, and nothing is missing.
     pub(super) duplicates: Vec<PathBuf>,
-    /// Traces that may hold other events of a recording than the trace that it is taken from, that one, and the
-    /// recording.
-    pub(super) parts: Vec<(PathBuf, PathBuf, RecordingId)>,
+    pub(super) parts: Vec<PartialTrace>,
 }
 
 impl ChosenTraces {
@@ -56,7 +62,11 @@ impl ChosenTraces {
             let path = || trace.input.path.clone();
             if let Some((taken, id)) = others {
                 let taken = traces[taken].input.path.clone();
-                chosen.parts.push((path(), taken, id));
+                chosen.parts.push(PartialTrace {
+                    path: path(),
+                    taken,
+                    recording: id,
+                });
             } else if has_duplicate {
                 chosen.duplicates.push(path());
             }

@@ -6,41 +6,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use annals_foreign::{ConversionDirectory, Foreign, ForeignError};
-use annals_format::{Definitions, FileKind, ReadAt};
+use annals_format::{Definitions, FileKind, RecordingId};
 
-use crate::allocator::give_freed_memory_back;
-use crate::clocks::offsets::ClockOffsets;
 use crate::error::{MergeError, Result};
-use crate::input::file::FileAt;
-use crate::input::find::{Found, RejectedInput, find, header_of, kind_of};
+use crate::input::find::{Found, RejectedInput, find, kind_of};
 use crate::input::recording::{InputRecording, Inputs};
 use crate::input::symbols::Symbols;
 use crate::input::trace::InputTrace;
-use crate::merge::Merge;
+use crate::options::MergeOptions;
 use crate::stages::{self, Stage};
 use crate::workers::Workers;
 
-/// Which of the recordings are merged, if other processes merge the others: shares of about equally many.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Share {
-    /// Its number, from 0.
-    pub(crate) number: usize,
-    /// How many shares there are, at least 1.
-    pub(crate) of: usize,
-}
-
-impl Share {
-    pub(crate) const ALL: Self = Self { number: 0, of: 1 };
-
-    /// Returns whether it has the recording with a number, of `count`.
-    const fn has(self, recording: usize, count: usize) -> bool {
-        recording as u128 * self.of as u128 / count as u128 == self.number as u128
-    }
-}
-
 /// Of more recordings than this the definitions are packed until all of them are opened; this is also the number that is opened at a
 /// time.
-const MOST_UNPACKED: usize = 256;
+pub(super) const MOST_UNPACKED: usize = 256;
 
 /// Fewer recordings for each thread are not worth starting it.
 const RECORDINGS_PER_THREAD: usize = 16;
@@ -54,24 +33,44 @@ fn nothing_readable(rejected: &[RejectedInput]) -> MergeError {
     }
 }
 
-/// A merge of inputs, with those that cannot be used.
-pub(crate) struct PlannedInputs {
-    pub(crate) merge: Merge,
-    pub(crate) rejected: Vec<RejectedInput>,
+/// Opened inputs.
+pub(crate) struct OpenedInputs {
+    pub(super) recordings: Inputs,
+    pub(super) traces: Vec<InputTrace>,
+    /// Files of recordings that may be copies of others, cut soon after their start.
+    pub(super) copies: Vec<PathBuf>,
+    /// Whether their events cannot be read.
+    pub(super) heads_only: bool,
+    /// Inputs that cannot be used.
+    pub(super) rejected: Vec<RejectedInput>,
 }
 
-/// Opens recordings, archives, and traces that are named themselves, and prepares their merge.
+impl OpenedInputs {
+    /// Returns the identities of all recordings whose process is defined, also those in traces.
+    pub(crate) fn recording_ids(&self) -> BTreeSet<RecordingId> {
+        let recordings = self.recordings.iter();
+        let recordings = recordings.filter(|input| input.defines_process());
+        let recordings = recordings.map(|input| input.recording.header.recording_id);
+        let of_traces = self.traces.iter();
+        let of_traces = of_traces.flat_map(|input| input.trace.definitions.processes.values());
+        recordings
+            .chain(of_traces.map(|process| process.recording_id))
+            .collect()
+    }
+
+    /// Returns whether traces are among them.
+    pub(crate) const fn has_traces(&self) -> bool {
+        !self.traces.is_empty()
+    }
+}
+
+/// Opens recordings, traces of other formats, and traces that are named themselves.
 ///
 /// # Errors
-/// If a path does not exist, the output is a recording, or none of the files can be used.
-pub(crate) fn open(
-    paths: &[PathBuf],
-    output: Option<&Path>,
-    symbols: &Symbols,
-    offsets: Option<&ClockOffsets>,
-    share: Share,
-    jobs: usize,
-) -> Result<PlannedInputs> {
+/// If a path does not exist, the output is a recording, none of the files can be used, or a trace of another format cannot be
+/// converted.
+pub(crate) fn open(paths: &[PathBuf], options: &MergeOptions) -> Result<OpenedInputs> {
+    let output = options.output.as_deref();
     if let Some(path) = output
         && path.is_file()
         && matches!(kind_of(path), Ok(FileKind::Recording))
@@ -98,24 +97,23 @@ pub(crate) fn open(
             path: paths.first().cloned().unwrap_or_default(),
         });
     }
-    let mut inputs = open_recordings(&recordings, symbols, share, jobs, &mut rejected)?;
+    let mut inputs = open_recordings(&recordings, options, &mut rejected)?;
     let copies = reject_without_process(&mut inputs, &mut rejected);
+    let heads_only = options.part.heads_only && inputs.is_empty() && traces.is_empty();
     for foreign in foreign {
-        inputs.extend(open_foreign(&foreign, symbols, jobs, &mut rejected)?);
+        inputs.extend(open_foreign(&foreign, options, heads_only, &mut rejected)?);
     }
-    let traces = open_traces(traces, symbols, &mut rejected);
+    let traces = open_traces(traces, &options.symbols, &mut rejected);
     if inputs.is_empty() && traces.is_empty() {
         return Err(nothing_readable(&rejected));
     }
-    let mut merge = Merge::prepare(inputs, traces, offsets);
-    if recordings.len() > MOST_UNPACKED {
-        // What the threads that opened them have left, no other thread can use.
-        give_freed_memory_back();
-    }
-    merge.duplicates.extend(copies);
-    rejected.extend(differing(&mut merge));
-    rejected.extend(partial_traces(&mut merge));
-    Ok(PlannedInputs { merge, rejected })
+    Ok(OpenedInputs {
+        recordings: inputs,
+        traces,
+        copies,
+        heads_only,
+        rejected,
+    })
 }
 
 /// Returns the files that a merge of paths reads, so that other processes can read the same ones by name: recordings,
@@ -164,20 +162,22 @@ fn name_functions(symbols: &Symbols, definitions: &mut Definitions) {
 /// Opens recordings, several at a time. Of many, the definitions are packed until all of them are opened.
 fn open_recordings(
     paths: &[PathBuf],
-    symbols: &Symbols,
-    share: Share,
-    jobs: usize,
+    options: &MergeOptions,
     rejected: &mut Vec<RejectedInput>,
 ) -> Result<Inputs> {
+    let share = options.part.share;
     let is_packed = paths.len() > MOST_UNPACKED;
     let open = |number: usize| -> Result<Box<InputRecording>> {
         let mut input = InputRecording::open(&paths[number])?;
-        if !share.has(number, paths.len()) && input.check_has_process().is_ok() {
+        let is_others = share.is_some_and(|share| !share.has(number, paths.len()));
+        if is_others && input.check_has_process().is_ok() {
             input.leave_out();
             return Ok(Box::new(input));
         }
         input.check_rest()?;
-        symbols.name_functions(Arc::make_mut(&mut input.recording.definitions));
+        options
+            .symbols
+            .name_functions(Arc::make_mut(&mut input.recording.definitions));
         if is_packed {
             input.pack_definitions();
         }
@@ -185,7 +185,7 @@ fn open_recordings(
     };
     let open = |number| stages::during(Stage::Open, || open(number));
     // Other processes open the other shares.
-    let most_jobs = if share.of > 1 { 1 } else { jobs };
+    let most_jobs = if share.is_some() { 1 } else { options.jobs };
     let workers = Workers::new(most_jobs.min(paths.len() / RECORDINGS_PER_THREAD))?;
     let mut inputs = Inputs::new();
     for start in (0..paths.len()).step_by(MOST_UNPACKED) {
@@ -214,16 +214,20 @@ fn open_recordings(
 /// If the conversion cannot be written: half of a trace is no answer.
 fn open_foreign(
     foreign: &Foreign,
-    symbols: &Symbols,
-    jobs: usize,
+    options: &MergeOptions,
+    is_heads_only: bool,
     rejected: &mut Vec<RejectedInput>,
 ) -> Result<Inputs> {
     let path = foreign.path();
-    let conversion = ConversionDirectory::for_trace(path);
+    let conversion = match &options.temporary_directory {
+        Some(named) => ConversionDirectory::new(named),
+        None => ConversionDirectory::for_trace(path),
+    };
     let conversion = conversion.map_err(MergeError::io("make a directory to convert", path))?;
     let conversion = Arc::new(conversion);
-    let options = annals_foreign::Options {
-        jobs,
+    let how = annals_foreign::Options {
+        jobs: options.jobs.max(1),
+        is_heads_only,
         ..annals_foreign::Options::default()
     };
     let mut reject = |why: String| {
@@ -233,7 +237,7 @@ fn open_foreign(
         });
         Ok(Inputs::new())
     };
-    let converted = match foreign.convert(conversion.path(), &options) {
+    let converted = match foreign.convert(conversion.path(), &how) {
         Ok(converted) if converted.is_empty() => return reject("it has no records".to_owned()),
         Ok(converted) => converted,
         Err(error @ (ForeignError::NotWritten { .. } | ForeignError::Stopped)) => {
@@ -243,7 +247,8 @@ fn open_foreign(
     };
     let each = converted.into_iter().map(|converted| {
         let mut input = InputRecording::of_foreign(path, converted, &conversion)?;
-        name_functions(symbols, Arc::make_mut(&mut input.recording.definitions));
+        let definitions = Arc::make_mut(&mut input.recording.definitions);
+        name_functions(&options.symbols, definitions);
         Ok(Box::new(input))
     });
     each.collect()
@@ -280,20 +285,6 @@ fn open_traces(
     opened
 }
 
-/// Takes the traces out of the merge that may hold events which the traces that are used do not have.
-fn partial_traces(merge: &mut Merge) -> Vec<RejectedInput> {
-    let parts = std::mem::take(&mut merge.parts).into_iter();
-    let rejected = parts.map(|(path, taken, id)| {
-        let why = format!(
-            "it holds other events of recording {id} than {}, and a recording is taken from one trace: merge the \
-             recordings themselves, or write parts as slices, which can be joined",
-            taken.display()
-        );
-        RejectedInput { path, why }
-    });
-    rejected.collect()
-}
-
 /// Rejects recordings that do not name their process. Returns the files of those that may be copies of others, cut soon
 /// after their start.
 fn reject_without_process(inputs: &mut Inputs, rejected: &mut Vec<RejectedInput>) -> Vec<PathBuf> {
@@ -315,52 +306,4 @@ fn reject_without_process(inputs: &mut Inputs, rejected: &mut Vec<RejectedInput>
         }
     }
     copies
-}
-
-/// Takes those out of the recordings given twice that hold other bytes than the one that was taken.
-fn differing(merge: &mut Merge) -> Vec<RejectedInput> {
-    let (mut same, mut differing) = (Vec::new(), Vec::new());
-    for path in std::mem::take(&mut merge.duplicates) {
-        let id = header_of(&path).map(|header| header.recording_id).ok();
-        let mut inputs = merge.inputs();
-        let taken = inputs.find(|input| Some(input.recording.header.recording_id) == id);
-        match taken.filter(|taken| !is_part(&path, &taken.path)) {
-            None => same.push(path),
-            Some(taken) => differing.push(RejectedInput {
-                why: format!(
-                    "it says that it is recording {}, as {} does, but holds something else",
-                    taken.recording.header.recording_id,
-                    taken.path.display()
-                ),
-                path,
-            }),
-        }
-    }
-    merge.duplicates = same;
-    differing
-}
-
-/// Returns whether a file is the beginning of another, byte for byte. False if one cannot be read.
-fn is_part(path: &Path, of: &Path) -> bool {
-    const STEP: u64 = 1 << 20;
-    let is_part = || -> Result<bool> {
-        let (part, whole) = (FileAt::open(path)?, FileAt::open(of)?);
-        let format = MergeError::format(path);
-        let length = part.len().map_err(format)?;
-        if length > whole.len().map_err(format)? {
-            return Ok(false);
-        }
-        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-        for offset in (0..length).step_by(STEP as usize) {
-            for (file, bytes) in [(&part, &mut ours), (&whole, &mut theirs)] {
-                bytes.resize((length - offset).min(STEP) as usize, 0);
-                file.read_exact_at(offset, bytes).map_err(format)?;
-            }
-            if ours != theirs {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    };
-    is_part().unwrap_or(false)
 }

@@ -26,15 +26,6 @@ use crate::overview::writer::OverviewWriter;
 use crate::stages::{self, Stage};
 use crate::trace_writer::TraceWriter;
 
-/// How a trace is written.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct OutputOptions {
-    /// Compression of chunks.
-    pub(crate) compression: CompressionLevel,
-    /// Threads that encode.
-    pub(crate) jobs: usize,
-}
-
 /// Returns the trace's identity: a digest of its inputs', so that the same inputs give the same
 /// bytes.
 fn trace_id(merge: &Merge) -> RecordingId {
@@ -128,13 +119,12 @@ impl ChunkWriter {
 pub(crate) fn write_trace(
     merge: &Merge,
     path: &Path,
-    options: OutputOptions,
     open: &Snapshot,
     mut progress: impl FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Merged> {
     let io = MergeError::io("write", path);
-    let level = options.compression;
-    let mut file = TraceWriter::create(path, merge.force, options.jobs)?;
+    let level = merge.options.compression;
+    let mut file = TraceWriter::create(path, merge.options.force, merge.jobs())?;
     start_trace(&mut file, trace_id(merge), &merge.definitions, level)?;
     let mut chunks = ChunkWriter::default();
     let mut events = 0;
@@ -142,53 +132,47 @@ pub(crate) fn write_trace(
     let mut snapshots = SnapshotWriter::new(&types, &merge.definitions, level, path)?;
     snapshots.begin(open, &mut file)?;
     // What an earlier slice has left open is not known.
-    let has_overview = merge.has_overview && merge.definitions.slice.is_none();
+    let has_overview = merge.options.overview && merge.definitions.slice.is_none();
     let mut source = has_overview.then(|| BinSource::of(&merge.definitions, assumed_losses(merge)));
     let checked = source.as_mut().and_then(|all| checked_messages(all, merge));
     let mut messages = checked.as_ref().map(MessageCounter::new);
     let encoder = Encoder {
-        level: options.compression,
+        level,
         types: &types,
         bins: source.as_ref(),
         spare: Mutex::default(),
     };
     let mut bins = source.as_ref().map(EventBins::new);
     let groups = has_overview.then(|| LaneGroups::of(&merge.definitions));
-    let mut calls = TraceCalls::new(&types, options.jobs, groups)?;
+    let mut calls = TraceCalls::new(&types, merge.jobs(), groups)?;
     let mut overview = OverviewWriter::new(level, path)?;
     calls.begin(&types, open);
     let encode = |part: UnnumberedChunk| encoder.encode(part);
-    let mut merged = merge.run_with(
-        options.jobs,
-        true,
-        messages.as_mut(),
-        &encode,
-        &mut |encoded| {
-            let encoded = encoded.map_err(io)?;
-            let (mut header, moves) = (encoded.header, encoded.moves);
-            if let (Some(bins), Some(of_chunk)) = (&mut bins, &encoded.bins) {
-                stages::during(Stage::Match, || bins.take(of_chunk));
-            }
-            header.sequence = chunks.index.len() as u64;
-            stages::during(Stage::Snapshot, || {
-                let span = ChunkSpan {
-                    first_ns: header.first_ns,
-                    last_ns: header.last_ns,
-                    events: header.event_count,
-                };
-                snapshots.take_chunk(header.sequence, moves, span, &mut calls, &mut file)?;
-                overview.take(calls.take_rows(), &mut file)
-            })?;
-            chunks.write(&header, &encoded.body, &mut file)?;
-            events += header.event_count;
-            match progress(events) {
-                ControlFlow::Continue(()) => Ok(()),
-                ControlFlow::Break(()) => Err(MergeError::Stopped),
-            }
-        },
-    )?;
+    let mut merged = merge.run_with(true, messages.as_mut(), &encode, &mut |encoded| {
+        let encoded = encoded.map_err(io)?;
+        let (mut header, moves) = (encoded.header, encoded.moves);
+        if let (Some(bins), Some(of_chunk)) = (&mut bins, &encoded.bins) {
+            stages::during(Stage::Match, || bins.take(of_chunk));
+        }
+        header.sequence = chunks.index.len() as u64;
+        stages::during(Stage::Snapshot, || {
+            let span = ChunkSpan {
+                first_ns: header.first_ns,
+                last_ns: header.last_ns,
+                events: header.event_count,
+            };
+            snapshots.take_chunk(header.sequence, moves, span, &mut calls, &mut file)?;
+            overview.take(calls.take_rows(), &mut file)
+        })?;
+        chunks.write(&header, &encoded.body, &mut file)?;
+        events += header.event_count;
+        match progress(events) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(MergeError::Stopped),
+        }
+    })?;
 
-    if let Some(what) = merged.report.gap().filter(|_| merge.is_strict) {
+    if let Some(what) = merged.report.gap().filter(|_| merge.options.strict) {
         return Err(MergeError::Incomplete { what });
     }
     let snapshots = snapshots.finish(chunks.index.len() as u64, Some(&mut calls), &mut file)?;

@@ -1,94 +1,15 @@
-//! A plan: what a merge settles before it reads events, kept for merges of the same inputs elsewhere or later,
-//! slice by slice.
+//! What a plan says of a merge, and a merge that does as a plan says.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use annals_format::{Definition, Definitions, SharedClockMap};
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::clocks::hosts::Correction;
-use crate::error::{MergeError, Result};
+use crate::error::Result;
 use crate::merge::Merge;
 use crate::messages::causality::{Causality, RepairReport, ViolationReport};
 use crate::messages::repair::Shifts;
-use crate::whole_file::{OutputError, Replace, WholeFile};
-
-/// The version that is read and written. The first had no corrections of hosts' clocks, the second no lengths of inputs.
-const VERSION: u32 = 3;
-
-/// A plan in the form of its file, JSON. Times are trace times, nanoseconds.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Plan {
-    /// Its file, for errors.
-    #[serde(skip)]
-    path: PathBuf,
-    version: u32,
-    /// Identities of the recordings, in merge order.
-    recordings: Vec<String>,
-    /// Lengths of the inputs' files, bytes: those of recordings in merge order, then those of traces.
-    #[serde(default)]
-    lengths: Vec<u64>,
-    /// `off`, `check` or `repair`.
-    causality: String,
-    /// Clock maps, clock errors, process ends and time zero: definition records in hexadecimal digits.
-    definitions: Digits,
-    /// Between each of these and the next about equally many bytes of events happen.
-    quantiles_ns: Vec<i64>,
-    /// By process, how a repair moves its events: time and shift.
-    shifts: Vec<Vec<(i64, i64)>>,
-    /// The corrections of hosts' clocks by messages, in the order in which they were found.
-    #[serde(default)]
-    corrections: Vec<Correction>,
-    repair: Option<PlannedRepair>,
-}
-
-/// Bytes that are hexadecimal digits in the file. They are written and read digit by digit: a plan of many recordings has megabytes of them.
-#[derive(Debug)]
-struct Digits(Vec<u8>);
-
-impl fmt::Display for Digits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl Serialize for Digits {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Digits {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        let digits = Cow::<str>::deserialize(deserializer)?;
-        let bytes = digits.as_bytes().chunks(2).map(|pair| {
-            let pair = std::str::from_utf8(pair).ok();
-            let pair = pair.filter(|pair| pair.len() == 2 && !pair.starts_with('+'))?;
-            u8::from_str_radix(pair, 16).ok()
-        });
-        let bytes: Option<Vec<u8>> = bytes.collect();
-        let bytes =
-            bytes.ok_or_else(|| D::Error::custom("its definitions are no hexadecimal digits"))?;
-        Ok(Self(bytes))
-    }
-}
-
-/// The findings of a repair before it moved anything.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PlannedRepair {
-    processes: u64,
-    over_limit: u64,
-    count: u64,
-    beyond_error: u64,
-    largest_ns: u64,
-    mean_ns: u64,
-}
+use crate::settled::{Digits, Plan, PlannedRepair, VERSION};
 
 /// Returns the definitions that a plan settles.
 fn settled(definitions: &Definitions) -> Vec<u8> {
@@ -116,8 +37,12 @@ fn lengths(merge: &Merge) -> impl Iterator<Item = (&Path, u64)> {
 impl Plan {
     /// Returns the plan of a merge. A repair must be planned before.
     pub(crate) fn of(merge: &Merge) -> Self {
-        let shifts = merge.shifts.iter().map(|shifts| shifts.knots().to_vec());
-        let repair = merge.repair.as_ref().map(|repair| PlannedRepair {
+        let shifts = merge
+            .moves
+            .shifts
+            .iter()
+            .map(|shifts| shifts.knots().to_vec());
+        let repair = merge.moves.repair.as_ref().map(|repair| PlannedRepair {
             processes: repair.processes,
             over_limit: repair.over_limit,
             count: repair.before.count,
@@ -130,29 +55,12 @@ impl Plan {
             version: VERSION,
             recordings: merge.recording_ids().map(|id| id.to_string()).collect(),
             lengths: lengths(merge).map(|(_, bytes)| bytes).collect(),
-            causality: merge.causality.name().to_owned(),
+            causality: merge.options.causality.name().to_owned(),
             definitions: Digits(settled(&merge.definitions)),
             quantiles_ns: merge.quantiles(),
             shifts: shifts.collect(),
-            corrections: merge.hosts.corrections().to_vec(),
+            corrections: merge.axis.hosts.corrections().to_vec(),
             repair,
-        }
-    }
-
-    /// Returns how the merge that was planned treats messages. A merge by the plan must treat them likewise.
-    ///
-    /// # Errors
-    /// If the plan names no such treatment.
-    pub fn causality(&self) -> Result<Causality> {
-        let mut all = Causality::ALL.into_iter();
-        let found = all.find(|causality| causality.name() == self.causality);
-        found.ok_or_else(|| self.refuse(format!("its causality is `{}`", self.causality)))
-    }
-
-    fn refuse(&self, why: String) -> MergeError {
-        MergeError::NoPlan {
-            path: self.path.clone(),
-            why,
         }
     }
 
@@ -180,48 +88,6 @@ impl Plan {
         }
     }
 
-    /// Returns where slices may end.
-    pub(crate) fn quantiles_ns(&self) -> &[i64] {
-        &self.quantiles_ns
-    }
-
-    /// Writes the plan, as JSON. `replace`: which existing files it may replace.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
-    pub fn write(&self, path: &Path, replace: Replace) -> Result<()> {
-        let mut file = WholeFile::create(path, replace)?;
-        let written = serde_json::to_writer(&mut file, self);
-        written.map_err(|error| OutputError::not_written(path, error.into()))?;
-        Ok(file.finish()?)
-    }
-
-    /// Reads a plan.
-    ///
-    /// # Errors
-    /// If the file cannot be read or is no plan.
-    pub fn read(path: &Path) -> Result<Self> {
-        let io = MergeError::io("read", path);
-        let bytes = std::fs::read(path).map_err(io)?;
-        Self::parse(&bytes, path)
-    }
-
-    /// Parses what such a file holds; `path` is for errors.
-    ///
-    /// # Errors
-    /// If it is no plan.
-    pub fn parse(bytes: &[u8], path: &Path) -> Result<Self> {
-        let parsed = serde_json::from_slice(bytes);
-        let plan: Self = parsed.map_err(|error| MergeError::NoPlan {
-            path: path.to_owned(),
-            why: error.to_string(),
-        })?;
-        Ok(Self {
-            path: path.to_owned(),
-            ..plan
-        })
-    }
-
     /// Has a merge do as planned, instead of [`Merge::plan_repair`] and its own clock fits.
     ///
     /// # Errors
@@ -237,8 +103,8 @@ impl Plan {
         self.check_inputs(merge)?;
         // Without a repair, whether messages are checked makes no difference to the plan.
         let is_repair = |name: &str| name == Causality::Repair.name();
-        if is_repair(&self.causality) != is_repair(merge.causality.name()) {
-            let (plan, now) = (&self.causality, merge.causality.name());
+        if is_repair(&self.causality) != is_repair(merge.options.causality.name()) {
+            let (plan, now) = (&self.causality, merge.options.causality.name());
             return Err(refuse(format!(
                 "it was made with causality {plan}, not {now}"
             )));
@@ -269,8 +135,9 @@ impl Plan {
             .iter()
             .map(|knots| Shifts::of_knots(knots.clone()));
         let shifts: Option<Vec<Shifts>> = shifts.collect();
-        merge.shifts = shifts.ok_or_else(|| refuse("times of shifts do not ascend".to_owned()))?;
-        merge.repair = self.repair.as_ref().map(|repair| RepairReport {
+        merge.moves.shifts =
+            shifts.ok_or_else(|| refuse("times of shifts do not ascend".to_owned()))?;
+        merge.moves.repair = self.repair.as_ref().map(|repair| RepairReport {
             before: ViolationReport {
                 count: repair.count,
                 beyond_error: repair.beyond_error,

@@ -56,14 +56,19 @@ impl Merge {
             &totals,
             &losses,
             &self.definitions,
-            self.duplicates.clone(),
+            self.inputs.duplicates.clone(),
         );
         let processes = self.definitions.processes.values();
         let mut in_traces: Boots = processes.map(|process| process.boot_id).collect();
-        for member in &self.members {
+        for member in &self.inputs.members {
             in_traces.remove(&member.boot_id(&self.definitions));
         }
-        report.tell_clocks(&self.definitions, &self.fits, &self.hosts, &in_traces);
+        report.tell_clocks(
+            &self.definitions,
+            &self.axis.fits,
+            &self.axis.hosts,
+            &in_traces,
+        );
         report.causality = causality;
         let is_whole =
             |trace: &InputTrace| trace.trace.has_footer && trace.trace.problems.is_empty();
@@ -136,7 +141,7 @@ impl Merge {
 
     /// Counts, by process, the events of streams whose source or clock is not defined.
     fn count_unplaced(&self, unplaced: &mut BTreeMap<ProcessId, u64>) {
-        for member in &self.members {
+        for member in &self.inputs.members {
             for (id, contents) in &member.input.recording.streams {
                 if self.stream_clock(member, *id).is_none() {
                     let chunks = contents.chunks.iter();
@@ -154,7 +159,7 @@ impl Merge {
         let unplaced = |process: ProcessId| unplaced.get(&process).copied().unwrap_or(0);
         let ends = report::ends(&self.definitions);
         let said = |process: ProcessId| ends.get(&process).cloned().unwrap_or_default();
-        let inputs = self.members.iter().map(|member| {
+        let inputs = self.inputs.members.iter().map(|member| {
             let process = member.process;
             let report = InputReport::new(
                 &member.input,
@@ -165,7 +170,7 @@ impl Merge {
             );
             (process, report)
         });
-        let of_traces = self.traces.iter().flat_map(|trace| {
+        let of_traces = self.inputs.traces.iter().flat_map(|trace| {
             let first = trace.processes.values().min().copied();
             trace.processes.values().map(move |process| {
                 let is_first = first == Some(*process);

@@ -6,6 +6,7 @@ use super::events::{EventPlan, EventRow, MarkerPlan, Rows, Translated, translate
 use super::files::{DEFINITION_CHUNK, Files, MarkerFile, UNFINISHED, Waiting};
 use super::streams::{StreamPlace, StreamTicks};
 use crate::error::{MergeError, Result};
+use crate::filter::Newest;
 use crate::merge::{Merge, Merged};
 use crate::report::ArchiveReport;
 use annals_foreign::otf2::conventions::{
@@ -558,7 +559,6 @@ fn is_left_over(anchor: &Path, events: &Path) -> bool {
 pub(crate) fn write_archive(
     merge: &Merge,
     output: &Path,
-    jobs: usize,
     options: ArchiveOptions,
     mut progress: impl FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Merged> {
@@ -575,7 +575,7 @@ pub(crate) fn write_archive(
     let files = Files::create(&anchor)?;
     let mut converter = Converter::new(merge, files, options);
     let mut events = 0;
-    let mut merged = merge.run(jobs, &OrderedChunk::from, &mut |chunk| {
+    let mut merged = merge.run(&Newest::default(), &OrderedChunk::from, &mut |chunk| {
         converter.chunk(&chunk)?;
         events += chunk.len() as u64;
         match progress(events) {
@@ -583,7 +583,7 @@ pub(crate) fn write_archive(
             ControlFlow::Break(()) => Err(MergeError::Stopped),
         }
     })?;
-    if let Some(what) = merged.report.gap().filter(|_| merge.is_strict) {
+    if let Some(what) = merged.report.gap().filter(|_| merge.options.strict) {
         return Err(MergeError::Incomplete { what });
     }
     let (bytes, report) = converter.finish(&anchor, options)?;

@@ -31,26 +31,6 @@ pub struct Event<'a> {
     type_number: usize,
 }
 
-/// An event that keeps what it needs: an item of [`Reader::events`](super::Reader::events).
-#[derive(Clone)]
-pub struct OwnedEvent<'r> {
-    batch: Arc<Batch<'r>>,
-    number: usize,
-}
-
-impl OwnedEvent<'_> {
-    /// Returns the event.
-    pub fn as_event(&self) -> Event<'_> {
-        self.batch.event(self.number)
-    }
-}
-
-impl std::fmt::Debug for OwnedEvent<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.as_event().fmt(f)
-    }
-}
-
 impl std::fmt::Debug for Event<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut event = f.debug_struct("Event");
@@ -325,38 +305,5 @@ impl<'r> Batch<'r> {
                 || event
                     .region()
                     .is_some_and(|region| query.takes_region(region)))
-    }
-}
-
-/// The events of a chunk, one by one.
-pub(crate) struct BatchEvents<'r> {
-    batch: Arc<Batch<'r>>,
-    next: usize,
-}
-
-impl<'r> BatchEvents<'r> {
-    pub(crate) fn new(batch: Batch<'r>) -> Self {
-        Self {
-            batch: Arc::new(batch),
-            next: 0,
-        }
-    }
-}
-
-impl<'r> Iterator for BatchEvents<'r> {
-    type Item = OwnedEvent<'r>;
-
-    fn next(&mut self) -> Option<OwnedEvent<'r>> {
-        while self.next < self.batch.chunk.len() {
-            let event = self.batch.event(self.next);
-            self.next += 1;
-            if event.of_type().is_taken && self.batch.takes(&event) {
-                return Some(OwnedEvent {
-                    batch: Arc::clone(&self.batch),
-                    number: self.next - 1,
-                });
-            }
-        }
-        None
     }
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::error::{MergeError, Result};
-use crate::workers::default_jobs;
 
 /// A flag that ends reads: those of the readers that [`Reader::stopped_by`](crate::Reader::stopped_by) returned for it.
 #[derive(Clone, Debug, Default)]
@@ -43,10 +42,10 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// Reads with one thread for each processor, to the end.
-    pub(super) fn new() -> Self {
+    /// Reads with a number of threads, to the end.
+    pub(super) fn with(jobs: usize) -> Self {
         Self {
-            jobs: default_jobs(),
+            jobs: jobs.max(1),
             stop: StopFlag::default(),
             decoded: Arc::default(),
         }

@@ -114,7 +114,7 @@ fn messages_of_bins_are_those_of_the_events() {
         .blocks;
     bytes[blocks[0].offset as usize + 60] ^= 1;
     std::fs::write(&damaged, bytes).expect("a file");
-    let end_ns = reader.end_ns();
+    let end_ns = reader.extent().end_ns;
     let mut random = Random::new(39);
     for (path, rounds) in [(&run, 200), (&damaged, 50)] {
         let served = serve(&[path]);
@@ -230,7 +230,7 @@ fn metrics_of_bins_are_those_of_the_events() {
         bytes[entry.offset as usize + 60] ^= 1;
     }
     std::fs::write(path("damaged.annals"), bytes).expect("a file");
-    let (values, end_ns) = (values(&reader), reader.end_ns());
+    let (values, end_ns) = (values(&reader), reader.extent().end_ns);
     for name in ["run.annals", "none.annals", "damaged.annals"] {
         let served = serve(&[&path(name)]);
         assert_eq!(served.ask("lanes")["has_metric_bins"], true);

@@ -53,7 +53,7 @@ pub fn all_calls(reader: &Reader) -> Vec<Call> {
     for call in calls.0.iter_mut().filter(|call| !call.has_ended) {
         let end = Ending::in_trace(reader.definitions(), each.locations()[call.location]);
         let end_ns = end.drawn_to_ns().unwrap_or(i64::MAX);
-        call.drawn_to_ns = end_ns.min(reader.last_ns()).max(call.from_ns);
+        call.drawn_to_ns = end_ns.min(reader.extent().last_ns).max(call.from_ns);
     }
     calls.0
 }

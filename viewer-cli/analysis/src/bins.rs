@@ -11,7 +11,7 @@ pub fn bounded(reader: &Reader, window: Window) -> Window {
             window.from_ns
         },
         to_ns: if window.to_ns == i64::MAX {
-            reader.end_ns().saturating_add(1)
+            reader.extent().end_ns.saturating_add(1)
         } else {
             window.to_ns
         },

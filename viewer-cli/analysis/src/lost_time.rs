@@ -420,7 +420,7 @@ pub fn lost_time(
         let window = bounded(reader, query.window());
         let lost = LostTime {
             from_ns: window.from_ns,
-            to_ns: window.to_ns.min(reader.end_ns()).max(window.from_ns),
+            to_ns: window.to_ns.min(reader.extent().end_ns).max(window.from_ns),
             mpi,
             ..LostTime::default()
         };

@@ -257,7 +257,8 @@ pub fn run_times(
     for location in locations {
         let process = definitions.locations.get(&location).map(|l| l.process);
         let life = process.and_then(|process| definitions.process_ends.get(&process));
-        let (start_ns, end_ns) = life.map_or((0, reader.end_ns()), |l| (l.start_ns, l.end_ns));
+        let (start_ns, end_ns) =
+            life.map_or((0, reader.extent().end_ns), |l| (l.start_ns, l.end_ns));
         let error_ns = life.map_or(0, |life| life.end_error_ns);
         let group = Group::of(definitions, grouping, location);
         let latest_ns = end_ns.saturating_add_unsigned(error_ns);

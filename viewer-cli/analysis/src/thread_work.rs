@@ -289,7 +289,7 @@ pub fn silent_times(
     statistics: &Statistics,
 ) -> Result<BTreeMap<(Group, RegionId), i64>> {
     let definitions = reader.definitions();
-    let run_ns = reader.end_ns();
+    let run_ns = reader.extent().end_ns;
     let is_long = statistics.values().any(|stats| {
         let calls = stats.counted.calls.max(1) as i64;
         stats.counted.exclusive_ns > 0 && stats.counted.exclusive_ns / calls >= run_ns / LEAST_CALL

@@ -97,8 +97,8 @@ pub(crate) fn summary(py: Python<'_>, reader: Arc<Reader>) -> PyResult<Bound<'_,
     result.set_item("events", events)?;
     result.set_item("lost", lost)?;
     result.set_item("is_complete", summary.complete)?;
-    result.set_item("first_ns", known(reader.first_ns()))?;
-    result.set_item("last_ns", known(reader.last_ns()))?;
+    result.set_item("first_ns", known(reader.extent().first_ns))?;
+    result.set_item("last_ns", known(reader.extent().last_ns))?;
     result.set_item("ranks", ranks)?;
     result.set_item("hosts", hosts)?;
     result.set_item("locations", d.locations.len())?;

@@ -6,7 +6,7 @@ use annals_analysis::{
     CostSums, Grouping, LostTime, LostTimeOptions, PartOfRun, RecordingCost, RegionNames,
     RegionSums, WithTotal, region_times,
 };
-use annals_merger::{EventFilter, MergeError, Query, Reader, Symbols};
+use annals_merger::{EventFilter, MergeError, Query, ReadOptions, Reader, Share};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -16,13 +16,11 @@ use crate::errors;
 use crate::waiting;
 
 /// Opens inputs, to be read in `jobs` threads; 0 means one for each processor.
-fn open(paths: &[PathBuf], jobs: usize) -> PyResult<Reader> {
-    let reader = Reader::open_all(paths, &Symbols::default());
-    let mut reader = reader.map_err(|error| errors::of_read(&error))?;
+fn open(paths: &[PathBuf], jobs: usize, mut options: ReadOptions) -> PyResult<Reader> {
     if jobs != 0 {
-        reader.set_jobs(jobs);
+        options.jobs = jobs;
     }
-    Ok(reader)
+    Reader::open_with(paths, options).map_err(|error| errors::of_read(&error))
 }
 
 /// Returns an answer as text, with its number of rows.
@@ -91,7 +89,7 @@ pub(crate) fn answer(
     jobs: usize,
 ) -> PyResult<String> {
     waiting::run(py, move |stop| {
-        let reader = open(&paths, jobs)?.stopped_by(stop);
+        let reader = open(&paths, jobs, ReadOptions::new())?.stopped_by(stop);
         let query = Query::new();
         match &*what {
             "regions" => {
@@ -129,9 +127,9 @@ pub(crate) fn region_sums(
     }
     let bytes = waiting::run(py, move |stop| {
         let (reader, query) = if are_recordings(&paths)? {
-            let mut reader = Reader::open_share(&paths, number, of).map_err(of_read)?;
-            reader.set_jobs(jobs);
-            (reader, Query::new())
+            let mut options = ReadOptions::new();
+            options.share = Some(Share { number, of });
+            (open(&paths, jobs.max(1), options)?, Query::new())
         } else {
             match open_ranks(&paths, number, of, jobs)? {
                 Some(opened) => opened,
@@ -162,8 +160,10 @@ fn open_ranks(
     of: usize,
     jobs: usize,
 ) -> PyResult<Option<(Reader, Query)>> {
-    let mut reader = open(paths, jobs)?;
-    let definitions = reader.definitions();
+    let mut heads = ReadOptions::new();
+    heads.heads_only = true;
+    let all = open(paths, jobs, heads)?;
+    let definitions = all.definitions();
     let processes = definitions.processes.keys();
     let mut ranks: Vec<u32> = processes.map(|id| definitions.rank_of(*id)).collect();
     ranks.sort_unstable();
@@ -177,9 +177,11 @@ fn open_ranks(
         ranks: Some(parsed(&format!("{first}-{last}"))?),
         ..EventFilter::default()
     };
-    let query = Query::select(&filter, definitions);
+    let mut options = ReadOptions::new();
+    options.filter = filter.clone();
+    let reader = open(paths, jobs, options)?;
+    let query = Query::select(&filter, reader.definitions());
     let query = query.map_err(|error| errors::of_filter(&error))?;
-    reader.narrow(&filter).map_err(of_read)?;
     Ok(Some((reader, query)))
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use annals_analysis::SampleBy;
 use annals_export::{SampleTable, TableKind};
-use annals_merger::{Reader, Symbols};
+use annals_merger::{ReadOptions, Reader};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -39,7 +39,7 @@ impl Trace {
 pub(crate) fn open(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<Trace> {
     let to_open = paths.clone();
     let reader = waiting::run(py, move |_| {
-        let reader = Reader::open_all(&to_open, &Symbols::default());
+        let reader = Reader::open_with(&to_open, ReadOptions::new());
         reader.map_err(|error| errors::of_read(&error))
     })?;
     Ok(Trace {

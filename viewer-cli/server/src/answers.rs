@@ -116,8 +116,8 @@ pub(crate) fn lanes(trace: &ServedTrace) -> Result<Value> {
     let damage = damage.chain(of_overview);
     Ok(json!({
         "name": trace.name,
-        "from_ns": time(trace.reader.first_ns().min(trace.reader.end_ns())),
-        "to_ns": time(trace.reader.end_ns()),
+        "from_ns": time(trace.reader.extent().first_ns.min(trace.reader.extent().end_ns)),
+        "to_ns": time(trace.reader.extent().end_ns),
         "parallel_part": part,
         "events": trace.reader.events_before(i64::MAX).to_string(),
         "complete": complete,
@@ -470,7 +470,7 @@ pub(crate) fn find(
     };
     if is_backward {
         let (mut to_ns, mut span_ns) = (from_ns, 1_i64 << 20);
-        let first_ns = trace.reader.first_ns();
+        let first_ns = trace.reader.extent().first_ns;
         while found.is_none() && to_ns > first_ns {
             let window = Window {
                 from_ns: to_ns.saturating_sub(span_ns),

@@ -29,7 +29,10 @@ fn time(ns: i64) -> String {
 
 /// Returns the bins of a level that a window of a trace touches, as far as the trace has events. `None` if it has none there.
 fn bins_of(trace: &ServedTrace, window: Window, level: u8) -> Option<BinRange> {
-    let (first_ns, last_ns) = (trace.reader.first_ns(), trace.reader.last_ns());
+    let (first_ns, last_ns) = (
+        trace.reader.extent().first_ns,
+        trace.reader.extent().last_ns,
+    );
     if first_ns > last_ns || !window.overlaps(first_ns, last_ns) {
         return None;
     }
@@ -66,8 +69,10 @@ fn range_of(
 /// Returns whether bins are not much longer than the part of a window in which the trace has events.
 fn is_fine(trace: &ServedTrace, window: Window, range: BinRange) -> bool {
     let inside = |window: Window| {
-        let from_ns = window.from_ns.max(trace.reader.first_ns());
-        let to_ns = window.to_ns.min(trace.reader.last_ns().saturating_add(1));
+        let from_ns = window.from_ns.max(trace.reader.extent().first_ns);
+        let to_ns = window
+            .to_ns
+            .min(trace.reader.extent().last_ns.saturating_add(1));
         i128::from(to_ns) - i128::from(from_ns)
     };
     inside(range.window()) <= 2 * inside(window)

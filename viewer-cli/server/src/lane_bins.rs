@@ -497,8 +497,8 @@ pub(crate) fn lane_bins(
     rows: &[LaneRows],
 ) -> Result<Vec<Vec<LaneBin>>> {
     let life = Window {
-        from_ns: reader.first_ns(),
-        to_ns: reader.end_ns().saturating_add(1),
+        from_ns: reader.extent().first_ns,
+        to_ns: reader.extent().end_ns.saturating_add(1),
     };
     let unknown = rows.iter().zip(lanes).map(|(rows, lane)| {
         let of_lane = groups.members(lane.kind, lane.id).count() as u64;
@@ -570,7 +570,7 @@ fn read_lanes(
     if chosen.len() < groups.locations().len() {
         query.set_locations(reader.definitions(), &chosen);
     }
-    let last_ns = reader.last_ns().min(window.to_ns);
+    let last_ns = reader.extent().last_ns.min(window.to_ns);
     let ends_ns = groups.locations().iter().map(|id| {
         let end = Ending::in_trace(reader.definitions(), *id);
         end.drawn_to_ns().unwrap_or(last_ns).min(last_ns)

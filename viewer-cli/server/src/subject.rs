@@ -162,16 +162,17 @@ impl Subject {
             options.overview = true;
             options.symbols = symbols;
             options.output = Some(merged.clone());
+            options.temporary_directory = preparation.temporary_directory.clone();
             let plan = options.plan(std::slice::from_ref(&self.path))?;
             self.begin("merging", plan.expected_events());
             plan.write_trace(&merged, |events| self.progress(events))?;
-            return ServedTrace::open(&merged, name, None, None, &Symbols::default());
+            return ServedTrace::open(&merged, name, None, None, Symbols::default());
         }
         let path = &found.traces[0];
         let input = InputTrace::open(path)?;
         let has_overview = !input.trace.overview.is_empty();
         if has_overview || input.trace.definitions.slice.is_some() {
-            return ServedTrace::open(path, name, Some(path), None, &symbols);
+            return ServedTrace::open(path, name, Some(path), None, symbols);
         }
         let index = match &preparation.index {
             Some(index) => index.clone(),
@@ -184,7 +185,7 @@ impl Subject {
             options.with_events = false;
             options.write(path, &index, |events| self.progress(events))?;
         }
-        ServedTrace::open(path, name, Some(path), Some(&index), &symbols)
+        ServedTrace::open(path, name, Some(path), Some(&index), symbols)
     }
 
     fn temporary(&self, name: &str, preparation: &Preparation) -> Result<PathBuf, MergeError> {

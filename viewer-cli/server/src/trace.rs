@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use annals_format::{LaneKey, LaneKind, OverviewDensity};
-use annals_merger::{LaneGroups, Reader, Result, StopFlag, Symbols, TraceFile};
+use annals_merger::{LaneGroups, ReadOptions, Reader, Result, StopFlag, Symbols, TraceFile};
 use quick_cache::sync::Cache;
 use sha2::{Digest as _, Sha256};
 
@@ -108,11 +108,13 @@ impl ServedTrace {
         name: String,
         named: Option<&Path>,
         overview: Option<&Path>,
-        symbols: &Symbols,
+        symbols: Symbols,
     ) -> Result<Self> {
         // Before it is opened: a file that takes its place in between is another one then.
         let identity = Identity::at(path);
-        let reader = Reader::open_all(&[path.to_owned()], symbols)?;
+        let mut options = ReadOptions::new();
+        options.symbols = symbols;
+        let reader = Reader::open_with(&[path.to_owned()], options)?;
         let overview = overview.map(Reader::open).transpose()?;
         let file = named
             .zip(identity.clone())

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use annals_export::{Exported, Format, Partition, Root, Settings, TableKind};
 use annals_format::units;
-use annals_merger::EventFilter;
+use annals_merger::ReadOptions;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -282,16 +282,13 @@ pub fn run(arguments: &ExportArguments, out: &mut dyn Write) -> anyhow::Result<F
         symbols: arguments.symbols.clone(),
         jobs: arguments.jobs,
     };
-    let (mut opened, window) = source.open_window(&arguments.window)?;
+    let mut options = ReadOptions::new();
     let tables = &arguments.table;
     if !tables.is_empty() && tables.iter().all(|table| table.is_by_rank()) {
         // What other ranks recorded has no part in these tables, and is not read.
-        let ranks = EventFilter {
-            ranks: arguments.filter.events.rank.clone(),
-            ..EventFilter::default()
-        };
-        opened.narrow(&ranks)?;
+        options.filter.ranks = arguments.filter.events.rank.clone();
     }
+    let (opened, window) = source.open_window_with(&arguments.window, options)?;
     let same = std::fs::canonicalize(input)
         .ok()
         .zip(std::fs::canonicalize(to).ok());

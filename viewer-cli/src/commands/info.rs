@@ -11,7 +11,7 @@ use crate::views::Info;
 /// # Errors
 /// If the input cannot be read or the output not be written.
 pub fn run(arguments: &InputArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
-    let opened = arguments.open()?;
+    let opened = arguments.open_heads()?;
     let outcome = opened.summary()?;
     warn_of_damage(&opened, &outcome);
     let info = Info::of(&opened, &outcome);

@@ -35,9 +35,10 @@ pub mod why;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use annals_format::Ended;
-use annals_merger::{ReadSummary, Reader, Sums, Symbols, Window};
+use annals_merger::{ReadOptions, ReadSummary, Reader, Sums, Symbols, Window};
 use clap::Args;
 
 use crate::filter::WindowArguments;
@@ -86,10 +87,35 @@ impl InputArguments {
     /// # Errors
     /// If it cannot be read.
     pub fn open(&self) -> anyhow::Result<Reader> {
-        let symbols = Symbols::in_directories(&self.symbols)?;
-        let mut reader = Reader::open_all(std::slice::from_ref(&self.input), &symbols)?;
+        self.open_with(ReadOptions::new())
+    }
+
+    /// Opens the input, of which only definitions, counts and losses are wanted.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn open_heads(&self) -> anyhow::Result<Reader> {
+        let mut options = ReadOptions::new();
+        options.heads_only = true;
+        self.open_with(options)
+    }
+
+    /// Opens the input.
+    ///
+    /// # Errors
+    /// If it cannot be read, or the filter of the options matches nothing.
+    pub fn open_with(&self, mut options: ReadOptions) -> anyhow::Result<Reader> {
+        options.symbols = Symbols::in_directories(&self.symbols)?;
         if let Some(jobs) = self.jobs {
-            reader.set_jobs(useful_jobs(jobs.get()));
+            options.jobs = useful_jobs(jobs.get());
+        }
+        let begun = Instant::now();
+        let reader = Reader::open_with(std::slice::from_ref(&self.input), options)?;
+        if reader.origin().kind == "archive" && begun.elapsed() > LONG_CONVERSION {
+            let (input, seconds) = (self.input.display(), begun.elapsed().as_secs());
+            tell(&format!(
+                "{input}: converting it to recordings took {seconds} s; `trace-merge {input} -o run.annals` keeps them, as a trace"
+            ));
         }
         Ok(reader)
     }
@@ -111,9 +137,21 @@ impl InputArguments {
     /// # Errors
     /// If it cannot be read, or ends before the window starts.
     pub fn open_window(&self, window: &WindowArguments) -> anyhow::Result<(Reader, Window)> {
+        self.open_window_with(window, ReadOptions::new())
+    }
+
+    /// Opens the input to read a time window of it.
+    ///
+    /// # Errors
+    /// If it cannot be read, ends before the window starts, or the filter of the options matches nothing.
+    pub fn open_window_with(
+        &self,
+        window: &WindowArguments,
+        options: ReadOptions,
+    ) -> anyhow::Result<(Reader, Window)> {
         let window = window.window()?;
-        let opened = self.open()?;
-        let end_ns = opened.end_ns();
+        let opened = self.open_with(options)?;
+        let end_ns = opened.extent().end_ns;
         if window.from_ns != i64::MIN && window.from_ns > end_ns {
             let (from, end) = (time::moment(window.from_ns), time::moment(end_ns));
             let input = self.input.display();
@@ -124,6 +162,9 @@ impl InputArguments {
         Ok((opened, window))
     }
 }
+
+/// From here on, a user is advised to keep what an archive is converted to.
+const LONG_CONVERSION: Duration = Duration::from_secs(5);
 
 /// Writes one line to standard error, also if file names contain line breaks.
 fn tell(text: &str) {

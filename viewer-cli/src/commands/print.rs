@@ -149,10 +149,10 @@ struct Printer<'a> {
 /// # Errors
 /// If the input cannot be read or the output not be written.
 pub fn run(arguments: &PrintArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
-    let (mut opened, window) = arguments.input.open_window(&arguments.window)?;
+    let (opened, window) = arguments.input.open_window(&arguments.window)?;
     let query = arguments.filter.query(opened.definitions(), window)?;
     if let Some(count) = arguments.last {
-        return print_last(arguments, &mut opened, &query, count, out);
+        return print_last(arguments, &opened, &query, count, out);
     }
     let summary = print(arguments, &opened, &query, out, |_| {})?;
     // `None`: the limit is reached.
@@ -230,7 +230,7 @@ impl Write for Newest {
 /// Prints the last events and losses of a query, reading from the end in growing parts.
 fn print_last(
     arguments: &PrintArguments,
-    opened: &mut Reader,
+    opened: &Reader,
     query: &Query,
     count: usize,
     out: &mut dyn Write,
@@ -238,15 +238,14 @@ fn print_last(
     /// Newest chunks of each stream of recordings, and parts of the time of a trace.
     const PARTS: [(usize, u32); 4] = [(2, 12), (16, 8), (128, 4), (usize::MAX, 0)];
     let whole = query.window();
-    let (first_ns, end_ns) = (opened.first_ns().max(whole.from_ns), opened.end_ns());
+    let (first_ns, end_ns) = (
+        opened.extent().first_ns.max(whole.from_ns),
+        opened.extent().end_ns,
+    );
     for (chunks, shift) in PARTS {
-        opened.keep_newest_chunks(chunks, BTreeSet::new());
+        let (newest_chunks, from) = opened.newest(chunks, BTreeSet::new());
         // From then on, all events of all streams are read.
-        let mut from_ns = opened
-            .newest_from()
-            .iter()
-            .map(|(_, from_ns)| *from_ns)
-            .max();
+        let mut from_ns = from.iter().map(|(_, from_ns)| *from_ns).max();
         let mut part = query.clone();
         if opened.origin().kind == "trace" && shift != 0 {
             let span = end_ns.saturating_sub(first_ns).max(0);
@@ -267,7 +266,7 @@ fn print_last(
             }
             times.push_back(time_ns);
         };
-        let summary = print(arguments, opened, &part, &mut newest, note)?;
+        let summary = print(arguments, &newest_chunks, &part, &mut newest, note)?;
         let is_all = from_ns.is_none_or(|from_ns| from_ns <= whole.from_ns);
         let has_all = times.len() >= count
             && times

@@ -222,7 +222,7 @@ fn cuts(opened: &Reader, arguments: &SplitArguments) -> anyhow::Result<Vec<i64>>
         Every::Bytes(0) => None,
         Every::Time(every_ns) if every_ns <= 0 => None,
         Every::Time(every_ns) => {
-            let count = opened.end_ns() / every_ns;
+            let count = opened.extent().end_ns / every_ns;
             let is_few = usize::try_from(count).is_ok_and(|count| count < MOST_PARTS);
             is_few.then(|| (1..=count).map(|number| number * every_ns).collect())
         }

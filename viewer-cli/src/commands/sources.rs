@@ -68,7 +68,7 @@ struct Sources {
 /// # Errors
 /// If the input cannot be read or the output not be written.
 pub fn run(arguments: &TableArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
-    let opened = arguments.input.open()?;
+    let opened = arguments.input.open_heads()?;
     let outcome = opened.summary()?;
     warn_of_damage(&opened, &outcome);
     let d = opened.definitions();

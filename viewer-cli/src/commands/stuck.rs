@@ -97,7 +97,7 @@ impl Looked {
 }
 
 fn look(input: &InputArguments) -> anyhow::Result<Findings> {
-    Ok(findings(&mut input.open()?)?)
+    Ok(findings(&input.open()?)?)
 }
 
 /// Reads twice what processes that run have recorded, and keeps the findings of both readings. `wait` returns whether to read again.

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 #[cfg(feature = "tui")]
-use annals_merger::{Reader, Symbols};
+use annals_merger::{ReadOptions, Reader, Symbols};
 use clap::Args;
 
 use crate::filter::{FilterArguments, WindowArguments};
@@ -58,8 +58,9 @@ pub fn run(arguments: &TuiArguments) -> anyhow::Result<Finding> {
 #[cfg(feature = "tui")]
 fn shown(arguments: &TuiArguments) -> anyhow::Result<Shown> {
     let window = arguments.window.window()?;
-    let symbols = Symbols::in_directories(&arguments.symbols)?;
-    let opened = Reader::open_all(std::slice::from_ref(&arguments.input), &symbols)?;
+    let mut options = ReadOptions::new();
+    options.symbols = Symbols::in_directories(&arguments.symbols)?;
+    let opened = Reader::open_with(std::slice::from_ref(&arguments.input), options)?;
     let name = arguments.input.file_name();
     let title = name.map_or_else(
         || arguments.input.display().to_string(),

@@ -200,7 +200,7 @@ impl RunFigures {
             input: shell_word(subject.path),
             info: Info::of(opened, &whole),
             from_ns: window.from_ns,
-            to_ns: window.to_ns.min(opened.end_ns()).max(window.from_ns),
+            to_ns: window.to_ns.min(opened.extent().end_ns).max(window.from_ns),
             choice: subject.choice,
             filter: subject.filter.map(str::to_owned),
             lost_time,
@@ -270,7 +270,9 @@ fn overview(opened: &Reader, query: &Query) -> anyhow::Result<(CallOverview, Vec
     let rows = rows.zip(order.chunks(each)).filter_map(|(bins, members)| {
         let lives = members.iter().map(|(_, process)| {
             let end = definitions.process_ends.get(process);
-            end.map_or((0, opened.end_ns()), |end| (end.start_ns, end.end_ns))
+            end.map_or((0, opened.extent().end_ns), |end| {
+                (end.start_ns, end.end_ns)
+            })
         });
         let lives: Vec<(i64, i64)> = lives.collect();
         let life_in = |part: &Window| -> i64 {

@@ -113,7 +113,7 @@ impl<'a> Bars<'a> {
     ) -> Self {
         Self {
             window,
-            trace_end_ns: reader.end_ns(),
+            trace_end_ns: reader.extent().end_ns,
             columns,
             levels,
             lanes,

@@ -151,7 +151,7 @@ pub(super) fn run(
     }
     let whole = Window {
         from_ns: i64::MIN / 2,
-        to_ns: shown.opened.end_ns().saturating_add(1),
+        to_ns: shown.opened.extent().end_ns.saturating_add(1),
     };
     let mut at_ns = if search.is_forward {
         search.from_ns.saturating_add(1)

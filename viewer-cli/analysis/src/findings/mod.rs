@@ -11,7 +11,7 @@ mod standing;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use annals_merger::{Calls, Query, Reader, Result};
+use annals_merger::{Calls, Query, Reader, Result, StreamId};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
@@ -129,14 +129,15 @@ impl Findings {
 ///
 /// # Errors
 /// If the storage fails.
-pub fn findings(reader: &mut Reader) -> Result<Findings> {
+pub fn findings(reader: &Reader) -> Result<Findings> {
     let begun = Instant::now();
     let mut rounds = CHUNKS.iter().copied().peekable();
     loop {
         let chunks = rounds.next().unwrap_or(usize::MAX);
-        reader.keep_newest_chunks(chunks, followed_types(reader.definitions()));
         let round = Instant::now();
-        let evidence = read(reader)?;
+        let types = followed_types(reader.definitions());
+        let (newest, from) = reader.newest(chunks, types);
+        let evidence = read(&newest, &from)?;
         let is_last = rounds.peek().is_none() || evidence.is_whole();
         if is_last || begun.elapsed() + 8 * round.elapsed() > BUDGET {
             return Ok(evidence.conclude());
@@ -152,21 +153,22 @@ pub fn bad_end(reader: &Reader) -> Result<Option<Findings>> {
     if !ended_badly(reader.definitions()) {
         return Ok(None);
     }
-    let found = read(reader)?.conclude();
+    let found = read(reader, &[])?.conclude();
     Ok((!found.is_running && !found.findings.is_empty()).then_some(found))
 }
 
-fn read(reader: &Reader) -> Result<Evidence<'_>> {
+/// Reads the events. `newest_from`: of streams of which not all chunks are read, the time from which on all of them are.
+fn read<'r>(reader: &'r Reader, newest_from: &[(StreamId, i64)]) -> Result<Evidence<'r>> {
     let definitions = reader.definitions();
     let mut calls = Calls::new(definitions, &Query::new());
     let mut standing = Standing::new(definitions, calls.locations());
     let locations = calls.locations().to_vec();
     let summary = calls.run(reader, &mut standing)?;
-    standing.cut(&locations, &reader.newest_from());
+    standing.cut(&locations, newest_from);
     Ok(Evidence::new(
         standing,
         &locations,
         &summary,
-        reader.end_ns(),
+        reader.extent().end_ns,
     ))
 }

@@ -1,42 +1,86 @@
-//! Preparation before events are read: which processes are merged, in which order, and where each starts and ends on
-//! the axis.
+//! A merge is made: which processes are merged, in which order, where each starts and ends on the axis, and which events are
+//! kept.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use annals_format::names::property;
 use annals_format::{
     CalibrationPoint, ClockId, ClockKind, Definition, Definitions, EventType, EventTypeId, Filter,
-    LocationEnd, LocationId, ProcessEnd, ProcessId, RecordingId, Role, StreamContents, TimeZero,
-    Verbosity,
+    LocationEnd, LocationId, ProcessEnd, ProcessId, ReadAt, RecordingId, Role, Slice,
+    StreamContents, TimeZero, Verbosity,
 };
 
 use super::clock_fits::{CounterPoints, counter_points, fit_clocks};
-use super::duplicates::ChosenTraces;
+use super::duplicates::{ChosenTraces, PartialTrace};
+use super::inputs::{MOST_UNPACKED, OpenedInputs};
 use super::ranks::{RankedProcess, assign_ranks};
-use super::{CHUNK_EVENTS, MEMORY_LIMIT_BYTES, Merge, MergedProcess};
+use super::{Merge, MergedInputs, MergedProcess, Moves, TimeAxis};
+use crate::allocator::give_freed_memory_back;
 use crate::axis::unify::{Numbers, Unifier, define_lost_streams};
 use crate::clocks::calibration;
-use crate::clocks::hosts::{HostFacts, Hosts};
-use crate::clocks::offsets::ClockOffsets;
+use crate::clocks::hosts::{Correction, HostFacts, HostFitReport, Hosts};
 use crate::clocks::{ClockFit, MapMover};
-use crate::filter::{Keep, said};
+use crate::error::{MergeError, Result};
+use crate::filter::{Keep, Said, filter_of, said};
+use crate::input::file::FileAt;
+use crate::input::find::{RejectedInput, header_of};
 use crate::input::rank_claim::RankClaim;
 use crate::input::recording::{InputRecording, Inputs, no_definitions};
 use crate::input::trace::{InputTrace, RenumberedTrace};
 use crate::messages::across::AcrossWorlds;
-use crate::messages::causality::{Causality, MESSAGES_IN_FLIGHT};
+use crate::options::MergeOptions;
+use crate::settled::Plan;
+use crate::window::{SliceNumber, Window};
 
 impl Merge {
-    /// Prepares a merge: ranks, definitions and clocks. The order of the inputs does not matter. A recording that is given
-    /// twice, or in several traces, is taken once, from its own file if that is there.
-    pub(super) fn prepare(
-        inputs: Inputs,
+    /// Makes the merge of opened inputs. The order of the inputs does not matter. A recording that is given
+    /// twice, or in several traces, is taken once, from its own file if that is there. Returns it with the inputs that cannot be used.
+    ///
+    /// # Errors
+    /// If the options do not fit the inputs, the merge is strict and an input cannot be used, or no threads can be started.
+    pub(crate) fn new(
+        opened: OpenedInputs,
+        mut options: MergeOptions,
+    ) -> Result<(Self, Vec<RejectedInput>)> {
+        let settled = options.settled.take();
+        let OpenedInputs {
+            recordings,
+            traces,
+            copies,
+            heads_only,
+            mut rejected,
+        } = opened;
+        let were_packed = recordings.len() > MOST_UNPACKED;
+        let (mut merge, parts) = Self::on_axis(recordings, traces, options);
+        if were_packed {
+            // What the threads that opened them have left, no other thread can use.
+            give_freed_memory_back();
+        }
+        merge.inputs.duplicates.extend(copies);
+        rejected.extend(merge.reject_differing());
+        rejected.extend(parts.into_iter().map(rejected_part));
+        if let Some(input) = rejected.first().filter(|_| merge.options.strict) {
+            let what = format!("{}: {}", input.path.display(), input.why);
+            return Err(MergeError::Incomplete { what });
+        }
+        match &settled {
+            Some(settled) => settled.apply(&mut merge)?,
+            None => merge.plan_repair()?,
+        }
+        merge.keep_wanted(settled.as_ref(), heads_only)?;
+        Ok((merge, rejected))
+    }
+
+    /// Determines ranks, definitions and clocks. Also returns the traces that may hold events which the traces that are used do
+    /// not have.
+    fn on_axis(
+        recordings: Inputs,
         traces: Vec<InputTrace>,
-        offsets: Option<&ClockOffsets>,
-    ) -> Self {
-        let (inputs, mut duplicates) = dedupe_inputs(inputs);
+        options: MergeOptions,
+    ) -> (Self, Vec<PartialTrace>) {
+        let (inputs, mut duplicates) = dedupe_inputs(recordings);
         let mut traces = renumber_traces(traces);
         let chosen = ChosenTraces::of(&traces, &ids_of(&inputs));
         duplicates.extend(chosen.duplicates);
@@ -48,6 +92,7 @@ impl Merge {
             recording_ids,
             other_points,
         } = unify_definitions(processes, &mut traces);
+        let offsets = options.clock_offsets.as_ref();
         let hosts = Hosts::relate(facts, &definitions.host_offsets, offsets);
         let mut fits = Vec::new();
         for (map, fit) in fit_clocks(&definitions, &members, &other_points, &hosts) {
@@ -59,40 +104,149 @@ impl Merge {
         let epochs = set.map(|fit| (fit.clock, Arc::clone(&fit.epochs)));
         let epochs = epochs.collect();
         let mut merge = Self {
+            options,
             definitions,
-            fits,
-            epochs,
-            hosts,
-            chunk_events: CHUNK_EVENTS,
+            inputs: MergedInputs {
+                members,
+                traces,
+                recording_ids,
+                other_points,
+                duplicates,
+                identity: Numbers::identity(),
+            },
+            axis: TimeAxis {
+                fits,
+                epochs,
+                hosts,
+            },
+            moves: Moves::default(),
             keep: Keep::default(),
-            causality: Causality::default(),
-            messages_in_flight: MESSAGES_IN_FLIGHT,
-            memory_limit_bytes: MEMORY_LIMIT_BYTES,
-            temporary_directory: std::env::temp_dir(),
-            is_strict: false,
-            has_overview: false,
-            force: false,
-            identity: Numbers::identity(),
-            other_points,
-            shifts: Vec::new(),
-            repair: None,
-            is_planned: false,
-            members,
-            traces,
-            recording_ids,
-            duplicates,
-            parts: chosen.parts,
         };
         merge.move_to_zero();
         merge.define_clock_errors();
         merge.define_earlier_filters();
-        merge
+        (merge, chosen.parts)
+    }
+
+    /// Takes those out of the recordings given twice that hold other bytes than the one that was taken.
+    fn reject_differing(&mut self) -> Vec<RejectedInput> {
+        let (mut same, mut differing) = (Vec::new(), Vec::new());
+        for path in std::mem::take(&mut self.inputs.duplicates) {
+            let id = header_of(&path).map(|header| header.recording_id).ok();
+            let mut inputs = self.inputs();
+            let taken = inputs.find(|input| Some(input.recording.header.recording_id) == id);
+            match taken.filter(|taken| !is_beginning(&path, &taken.path)) {
+                None => same.push(path),
+                Some(taken) => differing.push(RejectedInput {
+                    why: format!(
+                        "it says that it is recording {}, as {} does, but holds something else",
+                        taken.recording.header.recording_id,
+                        taken.path.display()
+                    ),
+                    path,
+                }),
+            }
+        }
+        self.inputs.duplicates = same;
+        differing
+    }
+
+    /// Keeps only the events that are wanted; the others are counted as filtered. Times are those of the trace without a
+    /// filter. `settled` has the borders of slices, if others have decided them.
+    ///
+    /// # Errors
+    /// If a pattern matches nothing, or there is no such slice.
+    fn keep_wanted(&mut self, settled: Option<&Plan>, heads_only: bool) -> Result<()> {
+        let slice = self.options.slice.map(|slice| {
+            let quantiles_ns = match settled {
+                Some(settled) => settled.quantiles_ns.clone(),
+                None => self.quantiles(),
+            };
+            (slice, quantiles_ns)
+        });
+        let MergeOptions { filter, window, .. } = &self.options;
+        if !filter.is_empty() || *window != Window::ALL {
+            self.keep = Keep::new(filter, *window, &mut self.definitions)?;
+        }
+        let part = self.options.part.as_in.take().unwrap_or_default();
+        // What a trace among the inputs had left out, it has not now.
+        let of_traces = self.definitions.filters.iter();
+        let of_traces = of_traces.map(|filter| said(filter, &self.definitions));
+        let of_traces: Vec<Said> = of_traces.collect();
+        for said in part.filters.iter().filter(|said| !of_traces.contains(said)) {
+            let (filter, window) = filter_of(said)?;
+            let keep = Keep::new(&filter, window, &mut self.definitions)?;
+            self.keep = keep.behind(std::mem::take(&mut self.keep));
+        }
+        self.keep.slice = part.slice;
+        if let Some((slice, quantiles_ns)) = slice {
+            self.keep_slice(slice, &quantiles_ns)?;
+        }
+        if heads_only {
+            self.keep.newest.chunks = 0;
+            self.keep.heads_only = true;
+        }
+        Ok(())
+    }
+
+    /// Keeps only a slice of time. `quantiles_ns`: candidate borders, from [`Merge::quantiles`].
+    ///
+    /// # Errors
+    /// If there is no such slice.
+    fn keep_slice(&mut self, slice: SliceNumber, quantiles_ns: &[i64]) -> Result<()> {
+        let SliceNumber { number, of } = slice;
+        if number == 0 || number > of {
+            return Err(MergeError::NoSuchSlice { number, of });
+        }
+        let border = |number: u32| -> Option<i64> {
+            let at = (quantiles_ns.len() as u64 * u64::from(number)) / u64::from(of);
+            let last = quantiles_ns.last().copied().unwrap_or(0);
+            (number != 0 && number != of)
+                .then(|| quantiles_ns.get(at as usize).copied().unwrap_or(last))
+        };
+        let (from_ns, to_ns) = (border(number - 1), border(number));
+        self.keep.slice = Window {
+            from_ns: from_ns.unwrap_or(i64::MIN),
+            to_ns: to_ns.unwrap_or(i64::MAX),
+        };
+        let slice = Slice {
+            number,
+            of,
+            from_ns,
+            to_ns,
+        };
+        self.definitions.add(Definition::Slice(slice));
+        Ok(())
+    }
+
+    /// Corrects hosts' clocks by a plan. Returns the reports of the corrections, or `None` if the plan is for other
+    /// hosts.
+    pub(super) fn follow_corrections(
+        &mut self,
+        corrections: &[Correction],
+    ) -> Option<Vec<HostFitReport>> {
+        let each = corrections.iter();
+        let reports = each.map(|correction| self.axis.hosts.apply(*correction));
+        let reports: Option<Vec<HostFitReport>> = reports.collect();
+        if !corrections.is_empty() {
+            self.fit_again();
+        }
+        reports
+    }
+
+    /// Takes over what a plan settled.
+    pub(super) fn follow_plan(&mut self) {
+        for member in &mut self.inputs.members {
+            if let Some(end) = self.definitions.process_ends.get(&member.process) {
+                (member.start_ns, member.end_ns) = (end.start_ns, end.end_ns);
+            }
+        }
     }
 
     /// Defines the filters of earlier merges: what they left out is not in this trace either.
     fn define_earlier_filters(&mut self) {
-        for number in 0..self.traces.len() {
-            let trace = &self.traces[number];
+        for number in 0..self.inputs.traces.len() {
+            let trace = &self.inputs.traces[number];
             let shift_ns = trace.shift_ns;
             let left_out = trace.totals().flat_map(|(_, totals)| &totals.rows);
             let is_known = trace.input.trace.has_footer;
@@ -102,7 +256,8 @@ impl Merge {
             }
             let filters = trace.definitions().filters.clone();
             for filter in filters {
-                let (from_ns, to_ns, names) = said(&filter, self.traces[number].definitions());
+                let (from_ns, to_ns, names) =
+                    said(&filter, self.inputs.traces[number].definitions());
                 let names = names.map(|text| self.definitions.intern(&text));
                 let moved = |time_ns: i64| time_ns.saturating_add(shift_ns);
                 self.definitions.add(Definition::Filter(Filter {
@@ -119,9 +274,13 @@ impl Merge {
 
     /// Moves the axis so that the trace starts at 0, and defines when each process started and ended.
     pub(super) fn move_to_zero(&mut self) {
-        let spans = self.members.iter().map(|member| self.span_of(member));
+        let spans = self
+            .inputs
+            .members
+            .iter()
+            .map(|member| self.span_of(member));
         let spans: Vec<Option<(i64, i64)>> = spans.collect();
-        let of_traces = self.traces.iter().flat_map(|trace| {
+        let of_traces = self.inputs.traces.iter().flat_map(|trace| {
             let each = trace.processes.iter();
             each.filter_map(|(from, to)| Some((trace.shift_ns, *to, trace.span_of(*from)?)))
         });
@@ -145,10 +304,10 @@ impl Merge {
             trace_end_ns = trace_end_ns.max(end.end_ns);
             self.definitions.add(Definition::ProcessEnd(end));
         }
-        for trace in &mut self.traces {
+        for trace in &mut self.inputs.traces {
             trace.shift_ns = trace.shift_ns.saturating_sub(zero_ns);
         }
-        for (member, span) in self.members.iter_mut().zip(spans) {
+        for (member, span) in self.inputs.members.iter_mut().zip(spans) {
             let (start_ns, end_ns) = span.unwrap_or((zero_ns, zero_ns));
             member.start_ns = start_ns.saturating_sub(zero_ns);
             member.end_ns = end_ns.saturating_sub(zero_ns);
@@ -159,11 +318,11 @@ impl Merge {
         let mut mover = MapMover::new(zero_ns.saturating_neg());
         let maps = self.definitions.clock_maps.values_mut();
         maps.for_each(|map| mover.move_map(map));
-        self.hosts.shift(zero_ns);
+        self.axis.hosts.shift(zero_ns);
         self.definitions.time_zero = Some(TimeZero {
-            unix_ns: self.hosts.unix_base_ns(),
+            unix_ns: self.axis.hosts.unix_base_ns(),
             end_ns: trace_end_ns,
-            reference_ns: Some(self.hosts.zero_reference_ns()),
+            reference_ns: Some(self.axis.hosts.zero_reference_ns()),
         });
     }
 
@@ -172,7 +331,7 @@ impl Merge {
     fn add_location_ends(&mut self, zero_ns: i64) {
         let mut ends: BTreeMap<LocationId, Option<i64>> = BTreeMap::new();
         let location_of = |id| self.definitions.streams.get(id)?.location;
-        for member in &self.members {
+        for member in &self.inputs.members {
             let near_ns = member.end_ns.saturating_add(zero_ns);
             for (id, contents) in &member.input.recording.streams {
                 let stream = member.numbers.streams.get(id);
@@ -192,7 +351,7 @@ impl Merge {
             }
         }
         // The axis of traces is moved already.
-        for trace in &self.traces {
+        for trace in &self.inputs.traces {
             for (id, stream) in &trace.definitions().streams {
                 let end = stream.location;
                 let end = end.and_then(|id| trace.definitions().location_ends.get(&id));
@@ -216,7 +375,7 @@ impl Merge {
     fn span_of(&self, member: &MergedProcess) -> Option<(i64, i64)> {
         let recording = &member.input.recording;
         let boot_id = member.boot_id(&self.definitions);
-        let axis = |reference_ns: i64| self.hosts.axis_ns(boot_id, reference_ns);
+        let axis = |reference_ns: i64| self.axis.hosts.axis_ns(boot_id, reference_ns);
         let process = self.definitions.processes.get(&member.process);
         let mut start = process.map(|process| axis(process.start_reference_ns));
         let points = member.calibration.iter();
@@ -525,4 +684,44 @@ fn name_lost_types(unifier: &mut Unifier, used: BTreeSet<EventTypeId>, numbers: 
             number
         });
     }
+}
+
+/// Returns whether a file is the beginning of another, byte for byte. False if one cannot be read.
+fn is_beginning(path: &Path, of: &Path) -> bool {
+    const STEP: u64 = 1 << 20;
+    let is_beginning = || -> Result<bool> {
+        let (part, whole) = (FileAt::open(path)?, FileAt::open(of)?);
+        let format = MergeError::format(path);
+        let length = part.len().map_err(format)?;
+        if length > whole.len().map_err(format)? {
+            return Ok(false);
+        }
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for offset in (0..length).step_by(STEP as usize) {
+            for (file, bytes) in [(&part, &mut ours), (&whole, &mut theirs)] {
+                bytes.resize((length - offset).min(STEP) as usize, 0);
+                file.read_exact_at(offset, bytes).map_err(format)?;
+            }
+            if ours != theirs {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    };
+    is_beginning().unwrap_or(false)
+}
+
+/// Returns why a trace cannot be used that may hold other events of a recording than the trace that it was taken from.
+fn rejected_part(part: PartialTrace) -> RejectedInput {
+    let PartialTrace {
+        path,
+        taken,
+        recording,
+    } = part;
+    let why = format!(
+        "it holds other events of recording {recording} than {}, and a recording is taken from one trace: merge the \
+         recordings themselves, or write parts as slices, which can be joined",
+        taken.display()
+    );
+    RejectedInput { path, why }
 }
