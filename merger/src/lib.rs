@@ -68,7 +68,6 @@ mod merge_plan;
 mod messages;
 mod options;
 mod ordered_parallel;
-mod otf2;
 mod overview;
 mod read;
 mod report;
@@ -114,6 +113,7 @@ pub use merge::Merged;
 pub use merge::inputs::list_inputs;
 pub use merge::join::{JoinOptions, Joined, check_slice};
 pub use merge_plan::MergePlan;
+pub use messages::across::AcrossWorlds;
 pub use messages::causality::{
     Causality, CausalityReport, MESSAGES_IN_FLIGHT, PairReport, RepairReport, ViolationReport,
 };
@@ -125,7 +125,6 @@ pub use messages::pairs::{
 };
 pub use messages::peers::Peers;
 pub use options::{MEMORY_LIMIT_BYTES, MergeOptions, ReadOptions, Share};
-pub use otf2::{ArchiveOptions, anchor_of};
 pub use overview::groups::LaneGroups;
 pub use read::calls::{Call, Calls};
 pub use read::chunk_events::{ChunkEvents, EventRange, NumberColumn};
@@ -141,7 +140,10 @@ pub use report::{
 pub use settled::Plan;
 pub use stages::{Stage, measure_stages};
 pub use verify::{Mismatch, Verification, VerifyOptions, verify};
-pub use whole_file::{OutputError, OutputKind, Replace, WholeDirectory, WholeFile};
+pub use whole_file::{
+    OutputError, OutputKind, Replace, WholeDirectory, WholeFile, create_beside, sync_parent,
+    sync_tree,
+};
 pub use window::{SliceNumber, Window};
 pub use workers::no_progress;
 

@@ -12,7 +12,6 @@ use crate::input::recording::InputRecording;
 use crate::input::trace::InputTrace;
 use crate::merge::{Merge, Merged, inputs, output};
 use crate::options::MergeOptions;
-use crate::otf2::{self, ArchiveOptions};
 use crate::read::Reader;
 use crate::settled::Plan;
 use crate::stages::{self, Stage};
@@ -104,21 +103,6 @@ impl MergePlan {
     ) -> Result<Merged> {
         let write = || output::write_trace(&self.merge, path.as_ref(), open, progress);
         let merged = stages::during(Stage::Finish, write)?;
-        Ok(self.complete(merged))
-    }
-
-    /// Merges, and writes an OTF2 archive. `path` names the anchor (`*.otf2`), or a directory for one.
-    ///
-    /// # Errors
-    /// Those of [`MergePlan::write_trace`]; if something else than an archive is there.
-    pub fn write_archive(
-        &self,
-        path: impl AsRef<Path>,
-        options: ArchiveOptions,
-        progress: impl FnMut(u64) -> ControlFlow<()>,
-    ) -> Result<Merged> {
-        let path = path.as_ref();
-        let merged = otf2::write_archive(&self.merge, path, options, progress)?;
         Ok(self.complete(merged))
     }
 

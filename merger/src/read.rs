@@ -74,6 +74,18 @@ pub struct ReadSummary {
     pub report: Option<Report>,
 }
 
+impl ReadSummary {
+    /// Returns what is not whole, not there, or of another run, in words. `None`: nothing.
+    pub fn gap(&self) -> Option<String> {
+        match &self.report {
+            Some(report) => report.gap(),
+            None => {
+                (!self.complete).then(|| "events of the trace were skipped or cut off".to_owned())
+            }
+        }
+    }
+}
+
 /// The properties of a trace or a set of recordings as files.
 #[derive(Clone, Debug)]
 pub struct Origin {

@@ -408,7 +408,7 @@ pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
 }
 
 /// Syncs the directory that holds a path.
-pub(crate) fn sync_parent(path: &Path) -> Result<(), OutputError> {
+pub fn sync_parent(path: &Path) -> Result<(), OutputError> {
     let parent = path.parent().unwrap_or(Path::new(""));
     sync_directory(parent).map_err(|error| OutputError::NotSynced {
         path: path.to_owned(),
@@ -417,7 +417,7 @@ pub(crate) fn sync_parent(path: &Path) -> Result<(), OutputError> {
 }
 
 /// Syncs all files and directories below a directory, and the directory.
-pub(crate) fn sync_tree(directory: &Path) -> io::Result<()> {
+pub fn sync_tree(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         match entry.file_type()?.is_dir() {
@@ -435,7 +435,7 @@ pub(crate) fn sync_tree(directory: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// If `create` fails in another way, or all names are taken.
-pub(crate) fn create_beside<T>(
+pub fn create_beside<T>(
     path: &Path,
     create: impl Fn(&Path) -> io::Result<T>,
 ) -> io::Result<(T, PathBuf)> {

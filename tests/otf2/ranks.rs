@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::planned;
+use annals_export::otf2::{ArchiveOptions, Written};
 use annals_format::{
     BootId, ClockKind, ClockSpec, CompressionLevel, ElementSpec, ElementType, EventTypeId,
     LocationKind, ObjectId, ProcessSpec, RecordingBuilder, RecordingId, Reference, Role,
     SourceOrder, StreamId, Value,
 };
-use annals_merger::{ArchiveOptions, Merged, no_progress};
 use proptest::prelude::*;
 
 /// What a thread of a rank does.
@@ -142,7 +142,7 @@ fn print(anchor: &Path, view: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn archive_of(job: &[Vec<Thread>], scratch: &Path) -> (PathBuf, Merged) {
+fn archive_of(job: &[Vec<Thread>], scratch: &Path) -> (PathBuf, Written) {
     let inputs = scratch.join("inputs");
     std::fs::create_dir(&inputs).unwrap();
     for (rank, threads) in job.iter().enumerate() {
@@ -150,8 +150,8 @@ fn archive_of(job: &[Vec<Thread>], scratch: &Path) -> (PathBuf, Merged) {
     }
     let anchor = scratch.join("job.otf2");
     let plan = planned(&[inputs], &anchor);
-    let merged = plan.write_archive(&anchor, ArchiveOptions::default(), no_progress);
-    (anchor, merged.unwrap())
+    let written = crate::write_planned(plan, &anchor, ArchiveOptions::default());
+    (anchor, written)
 }
 
 /// Returns the numbers in `<>` in a text.
@@ -228,7 +228,7 @@ fn check_job(job: &[Vec<Thread>]) {
         2 * found.len(),
         "no files of locations that are left out"
     );
-    let archive = merged.report.archive.expect("an archive was written");
+    let archive = merged.report;
     assert_eq!(archive.left_out.values().sum::<u64>(), left_out);
     let has_communicator = definitions.contains("Type: COMM_LOCATIONS");
     assert_eq!(
@@ -323,7 +323,7 @@ fn a_communicator_has_the_ranks_that_its_collectives_show() {
     assert_eq!(members(0), (vec![0, 1, 2, 3], false));
     assert_eq!(members(1), (vec![1, 3], true));
     assert_eq!(members(2), (vec![0, 1, 2, 3], false));
-    assert_eq!(merged.report.archive.unwrap().communicators_of_all, 1);
+    assert_eq!(merged.report.communicators_of_all, 1);
     // Read again, peers and roots are the ranks that they were.
     let printed = crate::json_lines(&["print", "--json", anchor.to_str().unwrap()]);
     let peers = printed.iter().filter(|event| event["event"] == "MPI_SEND");

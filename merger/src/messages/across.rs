@@ -23,7 +23,7 @@ struct Numbers {
 
 /// The communicators with processes of several worlds that are known on all sides.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct AcrossWorlds {
+pub struct AcrossWorlds {
     /// For each object that is such a communicator, the first object that is the same one.
     same: BTreeMap<ObjectId, ObjectId>,
     /// The numbers that each process uses, sorted.
@@ -34,7 +34,7 @@ pub(crate) struct AcrossWorlds {
 
 impl AcrossWorlds {
     /// Finds them in the definitions of a trace.
-    pub(crate) fn of(definitions: &Definitions) -> Self {
+    pub fn of(definitions: &Definitions) -> Self {
         let mut across = Self::default();
         if definitions.remote_members.is_empty() {
             return across;
@@ -73,17 +73,17 @@ impl AcrossWorlds {
 
     /// Returns the first object that is the same communicator as this one, if it has processes of several worlds that are
     /// known.
-    pub(crate) fn communicator(&self, object: ObjectId) -> Option<ObjectId> {
+    pub fn communicator(&self, object: ObjectId) -> Option<ObjectId> {
         self.same.get(&object).copied()
     }
 
     /// Returns all such objects, each with the first one that is the same communicator.
-    pub(crate) fn communicators(&self) -> impl Iterator<Item = (ObjectId, ObjectId)> {
+    pub fn communicators(&self) -> impl Iterator<Item = (ObjectId, ObjectId)> {
         self.same.iter().map(|(object, same)| (*object, *same))
     }
 
     /// Returns the process that a number in an event of this process means.
-    pub(crate) fn process(&self, of: u32, number: u32) -> u32 {
+    pub fn process(&self, of: u32, number: u32) -> u32 {
         if number < FIRST_REMOTE {
             return NOBODY;
         }

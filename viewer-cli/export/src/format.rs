@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use annals_foreign::otf2::Anchor;
 use annals_merger::OutputKind;
 
 use crate::{SVG, whole_lines};
@@ -20,6 +21,8 @@ pub enum Format {
     Perfetto,
     /// Chrome's trace events.
     Chrome,
+    /// An OTF2 archive.
+    Otf2,
     /// Parquet files.
     Parquet,
     /// Arrow IPC files.
@@ -40,9 +43,10 @@ pub enum Format {
 
 impl Format {
     /// Every format.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Perfetto,
         Self::Chrome,
+        Self::Otf2,
         Self::Parquet,
         Self::Arrow,
         Self::Folded,
@@ -58,6 +62,7 @@ impl Format {
         match self {
             Self::Perfetto => "perfetto",
             Self::Chrome => "chrome",
+            Self::Otf2 => "otf2",
             Self::Parquet => "parquet",
             Self::Arrow => "arrow",
             Self::Folded => "folded",
@@ -74,6 +79,7 @@ impl Format {
         match self {
             Self::Perfetto => &["pftrace", "perfetto-trace", "perfetto"],
             Self::Chrome => &["json"],
+            Self::Otf2 => &["otf2"],
             Self::Parquet => &["parquet"],
             Self::Arrow => &["arrow", "feather", "ipc"],
             Self::Folded => &["folded", "collapsed"],
@@ -90,6 +96,7 @@ impl Format {
         match self {
             Self::Perfetto => "Perfetto: tracks, slices, counters, flows, losses (ui.perfetto.dev)",
             Self::Chrome => "trace events, JSON: chrome://tracing, Perfetto, Speedscope",
+            Self::Otf2 => "an OTF2 archive: Vampir, and the tools of Score-P",
             Self::Parquet => "tables for DuckDB, Polars, pandas, Spark",
             Self::Arrow => "tables like those of parquet, as Arrow IPC files (Feather)",
             Self::Folded => "stacks with their nanoseconds, a line each: flamegraph.pl, Speedscope",
@@ -111,6 +118,7 @@ impl Format {
                 start.first() == Some(&PACKET_TAG)
             }),
             Self::Chrome => OutputKind::JSON,
+            Self::Otf2 => OutputKind::new("an OTF2 archive", Anchor::is_one),
             Self::Parquet => OutputKind::new("a Parquet file", |start| start.starts_with(b"PAR1")),
             Self::Arrow => OutputKind::new("an Arrow file", |start| start.starts_with(b"ARROW1")),
             Self::Folded => OutputKind::new("a file of folded stacks", |start| {
@@ -142,7 +150,7 @@ impl Format {
     /// Returns whether a file can be compressed as a whole (`.gz`): formats with built-in compression or random access
     /// cannot.
     pub(crate) const fn takes_gzip(self) -> bool {
-        !matches!(self, Self::Parquet | Self::Arrow)
+        !matches!(self, Self::Otf2 | Self::Parquet | Self::Arrow)
     }
 
     /// Returns the format of this name.

@@ -4,6 +4,7 @@
 //! compiles. Without it, names of formats and their settings are known, and [`export`] says what is missing.
 
 mod format;
+pub mod otf2;
 mod settings;
 pub mod svg;
 pub mod text;
@@ -12,9 +13,11 @@ pub mod values;
 #[cfg(feature = "formats")]
 mod write;
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use annals_merger::{MessageCounts, OutputKind, Query, ReadSummary, Reader};
+use otf2::{ArchiveOptions, write_archive};
 
 pub use format::{Format, list};
 pub use settings::{Partition, Root, SampleTable, Settings, TableKind};
@@ -57,6 +60,8 @@ pub struct Exported {
     pub messages: Option<MessageCounts>,
     /// The tables that were written, with their numbers of rows.
     pub tables: Vec<(TableKind, u64)>,
+    /// Bytes of the files. `None` if they were not counted.
+    pub bytes: Option<u64>,
 }
 
 /// Checks that the writers are built in.
@@ -84,6 +89,9 @@ pub fn export(
     output: &Path,
     progress: &mut dyn FnMut(u64),
 ) -> anyhow::Result<Exported> {
+    if format == Format::Otf2 {
+        return export_archive(opened, query, settings, output, progress);
+    }
     check_built_in()?;
     #[cfg(feature = "formats")]
     return write::export(opened, query, format, settings, output, progress);
@@ -92,4 +100,43 @@ pub fn export(
         let _ = (opened, query, format, settings, output, progress);
         unreachable!("`check_built_in` has returned an error")
     }
+}
+
+/// Writes an OTF2 archive, which needs none of the crates of the other formats.
+fn export_archive(
+    opened: &Reader,
+    query: &Query,
+    settings: &Settings,
+    output: &Path,
+    progress: &mut dyn FnMut(u64),
+) -> anyhow::Result<Exported> {
+    if !settings.tables.is_empty() || settings.partition.is_some() {
+        return Err(UsageError("otf2: has no tables".to_owned()).into());
+    }
+    if settings.by.is_some() {
+        return Err(UsageError("otf2: has no stacks".to_owned()).into());
+    }
+    if query.is_by_region() {
+        return Err(
+            UsageError("otf2: regions cannot be chosen: calls would not nest".to_owned()).into(),
+        );
+    }
+    let options = ArchiveOptions {
+        strict: settings.strict,
+        ..ArchiveOptions::default()
+    };
+    let written = write_archive(opened, query, output, options, |events| {
+        progress(events);
+        ControlFlow::Continue(())
+    })?;
+    let mut outcome = written.summary;
+    if let Some(report) = &mut outcome.report {
+        report.archive = Some(written.report);
+    }
+    Ok(Exported {
+        outcome,
+        messages: None,
+        tables: Vec::new(),
+        bytes: Some(written.bytes),
+    })
 }

@@ -13,6 +13,8 @@ pub struct Settings {
     pub by: Option<Root>,
     /// Whether existing files of another kind are replaced.
     pub force: bool,
+    /// Whether an incomplete input is an error: one that is damaged or cut off, a rank that is missing.
+    pub strict: bool,
 }
 
 /// What rows of the table of samples are of.

@@ -301,6 +301,7 @@ pub fn run(arguments: &ExportArguments, out: &mut dyn Write) -> anyhow::Result<F
         partition: arguments.partition,
         by: arguments.by,
         force: arguments.force.force,
+        strict: false,
     };
     let events = opened
         .events_before(window.to_ns)

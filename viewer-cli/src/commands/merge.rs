@@ -15,9 +15,9 @@ use crate::views::numbered;
 use annals_export::{Format, Settings, check_built_in, export};
 use annals_format::CompressionLevel;
 use annals_merger::{
-    ArchiveOptions, Causality, ClockOffsets, IndexOptions, JoinOptions, Joined, MESSAGES_IN_FLIGHT,
-    MergeError, MergeOptions, MergePlan, OutputKind, Plan, Report, SliceNumber, Symbols, Window,
-    is_annals, no_progress,
+    Causality, ClockOffsets, IndexOptions, JoinOptions, Joined, MESSAGES_IN_FLIGHT, MergeOptions,
+    MergePlan, OutputKind, Plan, Query, Report, SliceNumber, Symbols, Window, is_annals,
+    no_progress,
 };
 use anyhow::Context;
 use clap::Args;
@@ -175,17 +175,15 @@ fn causality(text: &str) -> Result<Causality, String> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum OutputFormat {
     Annals,
-    Otf2,
     Export(Format),
 }
 
 fn output_format(text: &str) -> Result<OutputFormat, String> {
     match text {
         "annals" => Ok(OutputFormat::Annals),
-        "otf2" => Ok(OutputFormat::Otf2),
         other => match Format::by_name(other) {
             Ok(format) => Ok(OutputFormat::Export(format)),
-            Err(formats) => Err(format!("annals, otf2, or {formats}")),
+            Err(formats) => Err(format!("annals, or {formats}")),
         },
     }
 }
@@ -193,12 +191,6 @@ fn output_format(text: &str) -> Result<OutputFormat, String> {
 impl OutputFormat {
     /// Returns the format of a name: a trace, unless its extension is another format's.
     fn of_path(path: &Path) -> Self {
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "otf2")
-        {
-            return Self::Otf2;
-        }
         Format::of_path(path).map_or(Self::Annals, Self::Export)
     }
 }
@@ -447,20 +439,15 @@ fn merge(arguments: &MergeArguments) -> anyhow::Result<Report> {
         return run_export(plan, window, format, arguments);
     }
     let bar = progress(plan.expected_events(), arguments.quiet);
-    let show = |events| {
+    let merged = plan.write_trace(arguments.output(), |events| {
         bar.set_position(events);
         ControlFlow::Continue(())
-    };
-    let merged = if format == OutputFormat::Otf2 {
-        plan.write_archive(arguments.output(), ArchiveOptions::default(), show)
-    } else {
-        plan.write_trace(arguments.output(), show)
-    };
+    });
     bar.finish_and_clear();
     let merged = merged?;
     tell(&merged.report, Some(merged.bytes), format, arguments)?;
     let is_whole = !arguments.is_filtered() && arguments.slice.is_none();
-    if format == OutputFormat::Annals && is_whole {
+    if is_whole {
         let _ =
             std::io::stderr().write_all(safe_lines(&remove_live_files(&merged.report)).as_bytes());
     }
@@ -489,10 +476,10 @@ fn plan(arguments: &MergeArguments, format: OutputFormat) -> anyhow::Result<Merg
     options.force = arguments.force.force;
     options.settled = arguments.plan.as_deref().map(Plan::read).transpose()?;
     options.slice = arguments.slice;
-    if matches!(format, OutputFormat::Export(_)) {
+    if matches!(format, OutputFormat::Export(format) if format != Format::Otf2) {
         check_built_in()?;
     } else {
-        // An export filters by itself: it has a separate report of what is left out.
+        // The other exports filter by themselves: they have a separate report of what is left out.
         options.filter = arguments.filter.filter();
         options.window = arguments.window.window()?;
     }
@@ -533,13 +520,9 @@ fn run_export(
 ) -> anyhow::Result<Report> {
     let events = plan.expected_events();
     let opened = plan.into_reader();
-    if arguments.strict
-        && let Some(what) = opened.summary()?.report.and_then(|report| report.gap())
-    {
-        return Err(MergeError::Incomplete { what }.into());
-    }
     let settings = Settings {
         force: arguments.force.force,
+        strict: arguments.strict,
         ..Settings::default()
     };
     let bar = progress(events, arguments.quiet);
@@ -547,7 +530,11 @@ fn run_export(
         events: arguments.filter.clone(),
         ..FilterArguments::default()
     };
-    let query = filter.query(opened.definitions(), window)?;
+    let query = match format {
+        // The merge has filtered.
+        Format::Otf2 => Query::new(),
+        _ => filter.query(opened.definitions(), window)?,
+    };
     let exported = export(
         &opened,
         &query,
@@ -563,7 +550,8 @@ fn run_export(
     if !arguments.quiet {
         tell_of_messages(&exported);
     }
-    tell(&report, None, OutputFormat::Export(format), arguments)?;
+    let bytes = exported.bytes;
+    tell(&report, bytes, OutputFormat::Export(format), arguments)?;
     Ok(report)
 }
 
@@ -610,7 +598,10 @@ fn summary(
     );
     let asked = Asked {
         output: arguments.output(),
-        is_readable: !matches!(format, OutputFormat::Export(_)),
+        is_readable: matches!(
+            format,
+            OutputFormat::Annals | OutputFormat::Export(Format::Otf2)
+        ),
         is_filtered: arguments.is_filtered(),
         is_slice: arguments.slice.is_some(),
     };

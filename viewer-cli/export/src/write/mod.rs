@@ -107,6 +107,7 @@ pub(crate) fn export(
             context,
             Output::create(output, replace)?,
         )?),
+        Format::Otf2 => unreachable!("`crate::export` writes it"),
         Format::Folded => Box::new(folded::Folded {
             paths: folded::Paths::new(context, settings.by),
             out: Output::create(output, replace)?,
@@ -145,7 +146,7 @@ pub(crate) fn export(
             Box::new(dataset)
         }
     };
-    let (outcome, messages) = pass::run(context, exporter, progress)?;
+    let (outcome, messages) = pass::run(context, exporter, settings.strict, progress)?;
     let tables = counts.into_iter().flat_map(|(counts, tables)| {
         let rows = move |kind: TableKind| counts[kind as usize].load(Ordering::Relaxed);
         tables.into_iter().map(move |(kind, _)| (kind, rows(kind)))
@@ -154,5 +155,6 @@ pub(crate) fn export(
         outcome,
         messages: messages.or(of_table),
         tables: tables.collect(),
+        bytes: None,
     })
 }

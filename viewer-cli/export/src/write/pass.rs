@@ -277,15 +277,16 @@ impl Analysis for Driver<'_> {
 pub(crate) fn run<'a>(
     context: &'a Context<'a>,
     exporter: Box<dyn Exporter + Send + 'a>,
+    strict: bool,
     progress: &mut dyn FnMut(u64),
 ) -> anyhow::Result<(ReadSummary, Option<MessageCounts>)> {
     let wants = exporter.wants();
     if !wants.apart {
-        return pass(context, exporter, wants, progress);
+        return pass(context, exporter, wants, strict, progress);
     }
     std::thread::scope(|scope| match Relay::start(scope, exporter) {
-        Ok(relay) => pass(context, Box::new(relay), wants, progress),
-        Err(exporter) => pass(context, exporter, wants, progress),
+        Ok(relay) => pass(context, Box::new(relay), wants, strict, progress),
+        Err(exporter) => pass(context, exporter, wants, strict, progress),
     })
 }
 
@@ -293,6 +294,7 @@ fn pass<'a>(
     context: &'a Context<'a>,
     mut exporter: Box<dyn Exporter + Send + '_>,
     mut wants: Wants,
+    strict: bool,
     progress: &mut dyn FnMut(u64),
 ) -> anyhow::Result<(ReadSummary, Option<MessageCounts>)> {
     let (opened, window) = (context.opened, context.window);
@@ -340,6 +342,9 @@ fn pass<'a>(
         return Err(exporter.failure().unwrap_or(error));
     }
     let outcome = outcome?;
+    if let Some(what) = outcome.gap().filter(|_| strict) {
+        return Err(MergeError::Incomplete { what }.into());
+    }
     let losses = outcome.losses.iter();
     let query = context.filter.within(window);
     let losses = losses.filter(|loss| query.takes_loss(loss));

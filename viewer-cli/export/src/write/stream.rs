@@ -143,7 +143,7 @@ impl Table {
             shared,
             writer,
         };
-        pass::run(&context, Box::new(streamed), &mut |_| {})?;
+        pass::run(&context, Box::new(streamed), false, &mut |_| {})?;
         Ok(())
     }
 }

@@ -1,14 +1,10 @@
-//! Writing an archive: the merge's chunks become the files of its locations, piece by piece; the definitions, which are
+//! Writing an archive: chunks in global order become the files of its locations, piece by piece; the definitions, which are
 //! known at the end, are written last, and the anchor after them.
 
 use super::definitions::OutputDefinitions;
 use super::events::{EventPlan, EventRow, MarkerPlan, Rows, Translated, translate};
 use super::files::{DEFINITION_CHUNK, Files, MarkerFile, UNFINISHED, Waiting};
 use super::streams::{StreamPlace, StreamTicks};
-use crate::error::{MergeError, Result};
-use crate::filter::Newest;
-use crate::merge::{Merge, Merged};
-use crate::report::ArchiveReport;
 use annals_foreign::otf2::conventions::{
     CREATOR, definition_record, is_start_unset, kind_of_scope, marker_record,
 };
@@ -19,6 +15,7 @@ use annals_foreign::otf2::{
     Anchor, AttributeValue, Datum, DefinitionKind, EventToWrite, RecordWriter, put_record, types,
 };
 use annals_format::{EventTypeId, MapCursor, OrderedChunk, ProcessId, StreamId, TraceLoss};
+use annals_merger::{ArchiveReport, MergeError, Query, ReadSummary, Reader, Result, Window};
 use std::collections::BTreeMap;
 use std::fs::{self};
 use std::ops::ControlFlow;
@@ -31,12 +28,15 @@ const EVENT_CHUNK: u64 = 1 << 20;
 pub struct ArchiveOptions {
     /// Bytes of a chunk of events: 256 KiB to 16 MiB.
     pub event_chunk_size: u64,
+    /// Whether an incomplete input is an error: one that is damaged or cut off, a rank that is missing.
+    pub strict: bool,
 }
 
 impl Default for ArchiveOptions {
     fn default() -> Self {
         Self {
             event_chunk_size: EVENT_CHUNK,
+            strict: false,
         }
     }
 }
@@ -60,9 +60,11 @@ struct Losses {
     is_lower_bound: u64,
 }
 
-/// The merge's events on their way.
+/// Events on their way.
 struct Converter<'a> {
-    merge: &'a Merge,
+    reader: &'a Reader,
+    /// Which of them are written.
+    query: &'a Query,
     outgoing: OutputDefinitions<'a>,
     files: Files,
     /// By group and event type.
@@ -84,8 +86,8 @@ struct Converter<'a> {
 }
 
 impl<'a> Converter<'a> {
-    fn new(merge: &'a Merge, files: Files, options: ArchiveOptions) -> Self {
-        let ours = &merge.definitions;
+    fn new(reader: &'a Reader, query: &'a Query, files: Files, options: ArchiveOptions) -> Self {
+        let ours = reader.definitions();
         let outgoing = OutputDefinitions::new(ours);
         let mut files = files;
         let ids = outgoing.locations.iter().map(|location| location.id);
@@ -120,7 +122,8 @@ impl<'a> Converter<'a> {
         let plans = vec![vec![None; types]; outgoing.incoming.len() + 1];
         let has_own_ticks = outgoing.is_one_archive();
         Self {
-            merge,
+            reader,
+            query,
             outgoing,
             files,
             plans,
@@ -186,6 +189,12 @@ impl<'a> Converter<'a> {
 
     fn event(&mut self, chunk: &OrderedChunk, event: usize) -> Result<()> {
         let (stream, ordinal) = (chunk.stream(event), chunk.ordinal(event));
+        let is_wanted = self.query.takes_stream(stream)
+            && self.query.takes_event_type(chunk.columns(event).event_type)
+            && self.query.window().contains(chunk.time_ns(event));
+        if !is_wanted {
+            return Ok(());
+        }
         let Some(to) = self.streams.get_mut(stream.index()) else {
             return Ok(());
         };
@@ -326,7 +335,8 @@ impl<'a> Converter<'a> {
 
     /// Makes a loss visible: recording is off for its time, and a marker reports it.
     fn loss(&mut self, loss: &TraceLoss, until_ns: i64) -> Result<()> {
-        let Some(to) = self.streams.get(loss.stream.index()) else {
+        let to = self.streams.get(loss.stream.index());
+        let Some(to) = to.filter(|_| self.query.takes_loss(loss)) else {
             return Ok(());
         };
         let place = to.location;
@@ -340,7 +350,7 @@ impl<'a> Converter<'a> {
             }
         });
         let event = match loss.event_type {
-            Some(id) => self.merge.definitions.event_type_name(id),
+            Some(id) => self.reader.definitions().event_type_name(id),
             None => "any".to_owned(),
         };
         let value = |attribute: u64, type_code: u8, bits: u64| AttributeValue {
@@ -424,7 +434,7 @@ impl<'a> Converter<'a> {
         let counts = self.files.locations.iter().map(Waiting::counts);
         let mut report = self.outgoing.settle(&counts.collect::<Vec<_>>());
         for (event_type, count) in &self.left_out {
-            let name = self.merge.definitions.event_type_name(*event_type);
+            let name = self.reader.definitions().event_type_name(*event_type);
             *report.left_out.entry(name).or_default() += count;
         }
         // Locations of ranks that are missing were added.
@@ -477,7 +487,7 @@ impl<'a> Converter<'a> {
 
     /// Returns resolution, start, length, and the wall clock at the start.
     fn clock(&self) -> [u64; 4] {
-        let ours = &self.merge.definitions;
+        let ours = self.reader.definitions();
         let has_events = self.first <= self.last;
         let first = self.first.min(self.last);
         let zero = ours.time_zero;
@@ -519,7 +529,7 @@ impl<'a> Converter<'a> {
             .and_then(|i| i.anchor.as_ref());
         let incoming = incoming.filter(|_| self.outgoing.is_one_archive());
         let locations = self.outgoing.locations.iter();
-        let processes = self.merge.definitions.processes.values();
+        let processes = self.reader.definitions().processes.values();
         let ids = processes.flat_map(|process| process.recording_id.0);
         // FNV-1a: the same inputs give the same archive.
         let id = ids.fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
@@ -550,18 +560,30 @@ fn is_left_over(anchor: &Path, events: &Path) -> bool {
     !anchor.exists() && events.join(UNFINISHED).exists()
 }
 
-/// Runs a merge and writes an OTF2 archive. `output` names the anchor (`*.otf2`), or a directory for one. `progress` gets
-/// the number of events written so far, and can stop the merge.
+/// What was written.
+#[derive(Debug)]
+pub struct Written {
+    /// The summary of the read.
+    pub summary: ReadSummary,
+    /// What the archive does not have.
+    pub report: ArchiveReport,
+    /// Bytes of the files.
+    pub bytes: u64,
+}
+
+/// Writes the events of a query as an OTF2 archive. `output` names the anchor (`*.otf2`), or a directory for one. Regions cannot be chosen:
+/// calls would not nest. `progress` gets the number of events read so far, and can stop the export.
 ///
 /// # Errors
-/// If the output cannot be written, or must not be because it would not be complete, or something else than an
-/// archive is in its place; nothing is left under its name then.
-pub(crate) fn write_archive(
-    merge: &Merge,
+/// If the input cannot be read, or the output not be written, or must not be because it would not be complete, or something else than an
+/// archive is in its place; [`MergeError::Stopped`] if `progress` stopped it. Nothing is left under its name then.
+pub fn write_archive(
+    reader: &Reader,
+    query: &Query,
     output: &Path,
     options: ArchiveOptions,
     mut progress: impl FnMut(u64) -> ControlFlow<()>,
-) -> Result<Merged> {
+) -> Result<Written> {
     let anchor = anchor_of(output);
     if let Some(directory) = anchor.parent().filter(|path| !path.as_os_str().is_empty()) {
         fs::create_dir_all(directory).map_err(MergeError::io("create", directory))?;
@@ -573,9 +595,9 @@ pub(crate) fn write_archive(
         return Err(MergeError::OutputIsNoArchive { path });
     }
     let files = Files::create(&anchor)?;
-    let mut converter = Converter::new(merge, files, options);
+    let mut converter = Converter::new(reader, query, files, options);
     let mut events = 0;
-    let mut merged = merge.run(&Newest::default(), &OrderedChunk::from, &mut |chunk| {
+    let summary = reader.for_each_chunk(Window::ALL, |chunk: OrderedChunk| {
         converter.chunk(&chunk)?;
         events += chunk.len() as u64;
         match progress(events) {
@@ -583,11 +605,13 @@ pub(crate) fn write_archive(
             ControlFlow::Break(()) => Err(MergeError::Stopped),
         }
     })?;
-    if let Some(what) = merged.report.gap().filter(|_| merge.options.strict) {
+    if let Some(what) = summary.gap().filter(|_| options.strict) {
         return Err(MergeError::Incomplete { what });
     }
     let (bytes, report) = converter.finish(&anchor, options)?;
-    merged.bytes = bytes;
-    merged.report.archive = Some(report);
-    Ok(merged)
+    Ok(Written {
+        summary,
+        report,
+        bytes,
+    })
 }

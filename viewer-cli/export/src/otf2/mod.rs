@@ -15,5 +15,4 @@ mod ranks;
 mod roles;
 mod streams;
 
-pub(crate) use archive::write_archive;
-pub use archive::{ArchiveOptions, anchor_of};
+pub use archive::{ArchiveOptions, Written, anchor_of, write_archive};

@@ -2,10 +2,9 @@
 //! final names.
 
 use super::ranks::LocationCounts;
-use crate::error::{MergeError, Result};
-use crate::whole_file::{create_beside, sync_parent, sync_tree};
 use annals_foreign::otf2::records::ids;
 use annals_foreign::otf2::{Datum, EventToWrite, EventWriter, RecordWriter, put_record};
+use annals_merger::{MergeError, Result, create_beside, sync_parent, sync_tree};
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;

@@ -3,7 +3,6 @@
 
 use super::inputs::{InputArchive, ParadigmLocations, UNDEFINED, bits, groups_of, renumbered};
 use super::roles::{FUNCTION, role_of_mpi};
-use crate::messages::across::AcrossWorlds;
 use annals_foreign::otf2::conventions::{
     FIRST_OF_MARKERS, FORMAT, OBJECTS, definition_record, number_of_undefined,
 };
@@ -17,6 +16,7 @@ use annals_format::{
     BootId, CallPathId, Definitions, EventTypeId, FIRST_REMOTE, LocationId, LocationKind, ObjectId,
     ProcessId, Reference, RegionId, SourceId, SourceOrder, StreamId, StringId,
 };
+use annals_merger::AcrossWorlds;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

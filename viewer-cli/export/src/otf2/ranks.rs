@@ -2,10 +2,10 @@
 
 use super::definitions::{OutputDefinitions, OutputLocation, Ranks, order_of};
 use super::inputs::{ParadigmLocations, UNDEFINED, bits};
-use crate::report::ArchiveReport;
 use annals_foreign::otf2::enums::{GLOBAL_MEMBERS, PARADIGM_MPI, group_type};
 use annals_foreign::otf2::{Datum, DefinitionKind};
 use annals_format::{ObjectId, ProcessId, Reference, StringId};
+use annals_merger::ArchiveReport;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
