@@ -1,5 +1,6 @@
 //! OTF2 against its reference library: what it writes we read, what we write it reads, event for event.
 
+mod conversion;
 mod native;
 mod ranks;
 mod reference;
