@@ -87,6 +87,19 @@ if ! [ -f target/mpi/mpi4py/test/main.py ]; then
     mv target/mpi/mpi4py.new target/mpi/mpi4py
 fi
 
+# LLVM's runtimes of OpenMP: two versions, which Debian installs one at a time.
+for version in 14 19; do
+    [ -d "target/libomp/$version" ] && continue
+    rm -rf target/libomp/new
+    mkdir -p target/libomp/new/root target/libomp/include
+    (cd target/libomp/new && apt-get download --quiet "libomp5-$version" "libomp-$version-dev")
+    for package in target/libomp/new/*.deb; do dpkg-deb -x "$package" target/libomp/new/root; done
+    # The newer headers are those of both.
+    find target/libomp/new/root \( -name omp.h -o -name omp-tools.h \) -exec cp {} target/libomp/include/ \;
+    mv target/libomp/new/root "target/libomp/$version"
+    rm -rf target/libomp/new
+done
+
 # The Python reader of OTF2 archives.
 if ! [ -x target/otf2-python/bin/python ]; then
     python3 -m venv target/otf2-python

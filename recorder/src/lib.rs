@@ -122,7 +122,7 @@ pub use global::{NoRegion, RegionSite, SiteGuard};
 pub use launcher::{RANKED_PROCESS, RANKED_PROCESS_LEN};
 pub use memory::{FunctionEntry, FunctionModule};
 pub use module::ModuleSpec;
-pub use options::{Compression, Forks, Options, Overflow, SETTINGS, Setting};
+pub use options::{Compression, Forks, OpenMp, Options, Overflow, SETTINGS, Setting};
 pub use raiser::{Raise, Raiser, Refusal};
 pub use recorder::{Recorder, RegionGuard};
 #[doc(hidden)]

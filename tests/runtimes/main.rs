@@ -1,0 +1,5 @@
+//! Programs with OpenMP, recorded: with LLVM's runtimes of two versions, and with GCC's.
+
+mod constructs;
+mod others;
+mod support;

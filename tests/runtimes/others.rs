@@ -1,0 +1,44 @@
+//! Where OpenMP is not recorded, the program runs as it does alone.
+
+use crate::support::{Runtime, record, run};
+use std::process::Command;
+
+/// Each of these leaves OpenMP out, and says why.
+#[test]
+fn openmp_is_left_out_where_it_is_switched_off_or_another_tool_has_it() {
+    let program = Runtime::Libomp(19).compile("constructs.c", &[]);
+    let tool = Runtime::Libomp(19).compile("tool.c", &["-shared", "-fPIC"]);
+    let program = program.to_str().expect("UTF-8");
+    let tool = tool.to_str().expect("UTF-8");
+    let alone = run(Command::new(program).arg("nested"));
+    for (options, environment, expected, has_tool) in [
+        (
+            &["--openmp", "off"][..],
+            vec![],
+            "it is switched off",
+            false,
+        ),
+        (
+            &[],
+            vec![("OMP_TOOL_LIBRARIES", tool)],
+            "OMP_TOOL_LIBRARIES names another tool",
+            true,
+        ),
+        (
+            &[],
+            vec![("LD_PRELOAD", tool)],
+            "the program has another tool for it",
+            true,
+        ),
+    ] {
+        let recorded = record(options, &environment, &[program, "nested"]);
+        let (said, errors) = recorded.said();
+        let mut alone = String::from_utf8_lossy(&alone.stdout).into_owned();
+        if has_tool {
+            alone += "the tool saw 9 parallel regions\n";
+        }
+        assert_eq!(said, alone);
+        let line = format!("OpenMP is not recorded: {expected}");
+        assert_eq!(errors.matches(&line).count(), 1, "{errors}");
+    }
+}
