@@ -8,6 +8,7 @@ mod communicators;
 mod fortran;
 mod hangs;
 mod helpers;
+mod hybrid;
 mod landing_pads;
 mod libraries;
 mod losses;
