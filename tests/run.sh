@@ -100,6 +100,16 @@ for version in 14 19; do
     rm -rf target/libomp/new
 done
 
+# Debian's Kokkos, without the rest of Trilinos.
+if ! [ -d target/kokkos ]; then
+    rm -rf target/kokkos.new
+    mkdir -p target/kokkos.new
+    (cd target/kokkos.new && apt-get download --quiet libtrilinos-kokkos-dev libtrilinos-kokkos-13.2)
+    for package in target/kokkos.new/*.deb; do dpkg-deb -x "$package" target/kokkos.new; done
+    rm target/kokkos.new/*.deb
+    mv target/kokkos.new target/kokkos
+fi
+
 # The Python reader of OTF2 archives.
 if ! [ -x target/otf2-python/bin/python ]; then
     python3 -m venv target/otf2-python

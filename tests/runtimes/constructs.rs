@@ -67,6 +67,9 @@ fn check(runtime: Runtime, how: &str, recorded: &Recorded) {
         (tasks..=tasks + untied).contains(&parts),
         "{runtime:?} {how}: {parts} parts of {tasks} tasks"
     );
+    let teams = recorded.events("openmp.team");
+    let is_right = (1..counted["parallel"]).contains(&teams);
+    assert!(is_right, "{runtime:?} {how}: {teams} teams");
     for (construct, expected) in counted {
         let names = names(runtime, &construct);
         let found: u64 = names.iter().filter_map(|name| calls.get(name)).sum();

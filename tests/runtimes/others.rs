@@ -42,3 +42,33 @@ fn openmp_is_left_out_where_it_is_switched_off_or_another_tool_has_it() {
         assert_eq!(errors.matches(&line).count(), 1, "{errors}");
     }
 }
+
+/// LLVM's runtime serves a program of GCC if it has all that the program calls.
+#[test]
+fn llvms_runtime_takes_the_place_of_gccs_where_it_has_every_function() {
+    let directory = Runtime::Libomp(19).directory().expect("a directory");
+    let search = [("LD_LIBRARY_PATH", directory.to_str().expect("UTF-8"))];
+    let program = Runtime::Libgomp.compile("constructs.c", &[]);
+    let program = program.to_str().expect("UTF-8");
+    let recorded = record(&["--openmp", "libomp"], &search, &[program]);
+    assert!(recorded.output.status.success(), "{:?}", recorded.said());
+    let alone = run(Command::new(program).arg("return"));
+    assert_eq!(recorded.said().0, String::from_utf8_lossy(&alone.stdout));
+    assert_eq!(recorded.calls()["!$omp taskwait"], 12);
+    let dependences = recorded.events("openmp.task_dependence");
+    assert!(dependences > 0, "only LLVM's runtime reports them");
+    // It calls a function that only GCC's has.
+    let later = Runtime::Libgomp.compile("later.c", &[]);
+    let refused = record(
+        &["--openmp", "libomp"],
+        &search,
+        &[later.to_str().expect("UTF-8")],
+    );
+    let (said, errors) = refused.said();
+    assert_eq!(
+        (refused.output.status.code(), &*said),
+        (Some(2), ""),
+        "{errors}"
+    );
+    assert!(errors.contains("calls GOMP_error, which "), "{errors}");
+}

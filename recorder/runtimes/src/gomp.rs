@@ -218,8 +218,21 @@ const fn ended(construct: &u8) -> &[u8] {
     }
 }
 
-/// Address of the runtime's `omp_get_thread_num`. 0: not known.
+/// Addresses of the runtime's functions that return the number of the calling thread, and of all of its team. 0: not known.
 static THREAD_NUMBER: AtomicUsize = AtomicUsize::new(0);
+static TEAM_SIZE: AtomicUsize = AtomicUsize::new(0);
+
+/// Calls one of them. Returns 0 if it is not known.
+fn ask(function: &AtomicUsize) -> u32 {
+    type Number = extern "C" fn() -> c_int;
+    let address = function.load(Ordering::Relaxed);
+    if address == 0 {
+        return 0;
+    }
+    // SAFETY: the address of the runtime's function, which has this type.
+    let function = unsafe { std::mem::transmute::<usize, Number>(address) };
+    function().cast_unsigned()
+}
 
 /// Has calls of the runtime recorded, from the files that are in memory.
 pub(crate) fn adopt() {
@@ -252,7 +265,12 @@ pub(crate) fn adopt() {
         // SAFETY: a handle of the loader, and a C string.
         unsafe { libc::dlsym(handle, name.as_ptr()) }.addr()
     };
-    THREAD_NUMBER.store(find(handle, c"omp_get_thread_num"), Ordering::Relaxed);
+    for (function, name) in [
+        (&THREAD_NUMBER, c"omp_get_thread_num"),
+        (&TEAM_SIZE, c"omp_get_num_threads"),
+    ] {
+        function.store(find(handle, name), Ordering::Relaxed);
+    }
     for entry in ENTRIES {
         entry
             .next
@@ -428,18 +446,14 @@ fn parallel(here: Here, entry: &Entry, words: Words, construct: Option<u8>) -> u
 extern "C-unwind" fn execute(begun: *mut c_void) {
     // SAFETY: what `parallel` has passed, which waits for the team.
     let begun = unsafe { &*begun.cast::<Begun>() };
-    let number = match THREAD_NUMBER.load(Ordering::Relaxed) {
-        0 => 0,
-        function => {
-            type Number = extern "C" fn() -> c_int;
-            // SAFETY: the address of the runtime's function, which has this type.
-            let function = unsafe { std::mem::transmute::<usize, Number>(function) };
-            function()
-        }
-    };
     if let Some(here) = here() {
-        if number != 0 {
-            here.join(begun.team, number as usize);
+        match ask(&THREAD_NUMBER) {
+            // The thread that has started the team.
+            0 => here
+                .events
+                .recorder
+                .raise(&here.events.team, (ask(&TEAM_SIZE),)),
+            number => here.join(begun.team, number as usize),
         }
         if let Some(construct) = begun.construct {
             here.enter(construct, begun.address);

@@ -1,4 +1,5 @@
-//! Records what runtimes of parallel programs do: those of OpenMP, by the interface for tools (OMPT), and that of GCC by its functions.
+//! Records what runtimes of parallel programs do: those of OpenMP, by the interface for tools (OMPT), that of GCC by its functions, and
+//! Kokkos.
 //!
 //! This crate is an rlib. `libannals_mpi.so` links it: one preload records MPI, functions and OpenMP into one recording. In a process
 //! without such a runtime nothing happens.
@@ -9,17 +10,21 @@
 //! | module | what it does |
 //! |---|---|
 //! | `gomp` | calls of GCC's runtime: recorded, and passed on |
+//! | `kokkos` | functions that Kokkos calls |
 //! | `ompt` | callbacks of a runtime with OMPT: LLVM's, Intel's, AMD's |
 //! | `choice` | which runtimes are recorded: `ANNALS_OPENMP` |
 //! | `threads` | what each thread has entered; teams; what is left at the end |
 //! | `events` | the recorder, and types of events |
 //! | `stub` | functions that know where they were called |
+//! | `named` | regions by name |
 //! | `constructs` | what constructs are called |
 
 mod choice;
 mod constructs;
 mod events;
 mod gomp;
+mod kokkos;
+mod named;
 mod ompt;
 mod stub;
 mod threads;

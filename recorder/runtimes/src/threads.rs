@@ -30,6 +30,9 @@ const MOST_FRAMES: usize = 256;
 /// Most teams that a thread may have started, one inside the other, whose members are known.
 const MOST_TEAMS: usize = 16;
 
+/// How a thread has left a task that it does not execute any more, and that is not complete (`ompt_task_switch`).
+const SWITCH: u32 = 7;
+
 /// A region number that no region has: the construct is not recorded.
 const NO_REGION: u32 = u32::MAX;
 
@@ -268,10 +271,16 @@ impl Here {
     pub(crate) fn enter(self, construct: u8, address: usize) {
         let recorder = self.events.recorder;
         let region = region_of(recorder, construct, address);
+        self.enter_region(construct, region);
+    }
+
+    /// Enters a region.
+    #[inline(always)]
+    pub(crate) fn enter_region(self, construct: u8, region: Option<RegionId>) {
         if self.push(construct, region, 0)
             && let Some(region) = region
         {
-            recorder.enter(region);
+            self.events.recorder.enter(region);
         }
     }
 
@@ -555,23 +564,27 @@ impl Here {
         let depth = thread.depth.load(RELAXED);
         // The innermost team: its tasks are inside.
         let mut tasks = (0..depth).rev().map(|place| (place, thread.frame(place).0));
-        let mut leave_from = None;
+        let mut inside = 0;
         let is_there = loop {
             match tasks.next() {
                 Some((place, constructs::TASK)) => {
                     if thread.frames[place].task.load(RELAXED) == number {
                         break true;
                     }
-                    leave_from = Some(place);
+                    inside += 1;
                 }
                 Some((_, constructs::PARALLEL)) | None => break false,
                 Some(_) => {}
             }
         };
-        if (is_there || task.is_none())
-            && let Some(place) = leave_from
-        {
-            self.leave_to(place);
+        if is_there || task.is_none() {
+            for _ in 0..inside {
+                if let Some(place) = self.find(&[constructs::TASK]) {
+                    let number = thread.frames[place].task.load(RELAXED);
+                    let end = &self.events.end;
+                    self.leave_with(&[constructs::TASK], end, (number, SWITCH));
+                }
+            }
         }
         if let Some(task) = task.filter(|_| !is_there) {
             let region = Some(task.region());
