@@ -134,6 +134,8 @@ pub use status::Status;
 #[doc(hidden)]
 pub use sys::pause;
 pub use thread::{Depth, Inside, Uncancelled, record_nothing_here, say, uncancelled};
+#[doc(hidden)]
+pub use thread::{attach, attached};
 pub use thread_stream::ThreadStream;
 pub use trigger::Trigger;
 

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "the types are reached through one pointer")]
 
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use annals_recorder::names::element;
 use annals_recorder::{
@@ -15,6 +15,8 @@ use crate::constructs;
 #[derive(Debug)]
 pub(crate) struct Events {
     pub(crate) recorder: &'static Recorder,
+    /// The recorder's number.
+    pub(crate) number: u32,
     /// The source of ends that this library adds to threads that do not raise any more.
     pub(crate) ends: SourceId,
     /// Number of threads of the team that the thread has started.
@@ -36,9 +38,6 @@ pub(crate) struct Events {
 /// Null until a runtime is recorded.
 static EVENTS: AtomicPtr<Events> = AtomicPtr::new(null_mut());
 
-/// Ends that a runtime has reported late, or that this library has added.
-pub(crate) static ESTIMATED: AtomicU64 = AtomicU64::new(0);
-
 impl Events {
     fn add(recorder: &'static Recorder) -> Result<Self> {
         let spec = |name: &str, description: &str, role| {
@@ -53,6 +52,7 @@ impl Events {
             .description("ends of constructs that a runtime has not reported");
         Ok(Self {
             recorder,
+            number: recorder.number(),
             ends: recorder.add_source(&ends)?,
             team: recorder.add_event_type(
                 &spec("openmp.team", "a team of threads begins", Role::Point).element(element::SIZE),
@@ -108,7 +108,6 @@ fn begin(recorder: &'static Recorder) -> Option<&'static Events> {
     match Events::add(recorder) {
         Ok(events) => {
             let events = Box::leak(Box::new(events));
-            ESTIMATED.store(0, Ordering::Relaxed);
             EVENTS.store(events, Ordering::Release);
             Some(events)
         }

@@ -413,39 +413,24 @@ fn called_entry(entry: &'static Entry, words: Words) -> usize {
 
 type Function = extern "C-unwind" fn(*mut c_void);
 
-/// What a team executes.
-struct Begun {
-    function: Function,
-    data: *mut c_void,
-    team: *const Team,
-    /// The construct in which it begins.
-    construct: Option<u8>,
-    address: usize,
-}
-
 fn parallel(here: Here, entry: &Entry, words: Words, construct: Option<u8>) -> usize {
-    let address = words.call_address();
-    // SAFETY: the first word of these functions is the function that the team executes.
-    let function = unsafe { std::mem::transmute::<usize, Function>(words.get(0)) };
-    let mut begun = Begun {
-        function,
-        data: std::ptr::with_exposed_provenance_mut(words.get(1)),
-        team: here.begin_team(address),
-        construct,
-        address,
-    };
-    words.set(0, (execute as Function as *const ()).addr());
-    words.set(1, (&raw mut begun).expose_provenance());
-    // SAFETY: the runtime's function; `begun` lives until all of the team have returned.
+    let team = here.begin_team(words.call_address());
+    if let Some(team) = team {
+        team.set_work([words.get(0), words.get(1)], construct.unwrap_or(0));
+        words.set(0, (execute as Function as *const ()).addr());
+        words.set(1, std::ptr::from_ref(team).expose_provenance());
+    }
+    // SAFETY: the runtime's function, and the words that the program passes to it, or those for `execute`.
     let result = unsafe { words.pass_on(entry.next.load(Ordering::Relaxed), entry.is_long) };
     here.end_team();
     result
 }
 
 /// Is executed by each thread of a team.
-extern "C-unwind" fn execute(begun: *mut c_void) {
-    // SAFETY: what `parallel` has passed, which waits for the team.
-    let begun = unsafe { &*begun.cast::<Begun>() };
+extern "C-unwind" fn execute(team: *mut c_void) {
+    // SAFETY: what `parallel` has passed: a team's memory is never freed.
+    let team: &'static Team = unsafe { &*team.cast::<Team>() };
+    let ([function, data], construct) = team.work();
     if let Some(here) = here() {
         match ask(&THREAD_NUMBER) {
             // The thread that has started the team.
@@ -453,19 +438,21 @@ extern "C-unwind" fn execute(begun: *mut c_void) {
                 .events
                 .recorder
                 .raise(&here.events.team, (ask(&TEAM_SIZE),)),
-            number => here.join(begun.team, number as usize),
+            number => here.join(Some(team), number as usize),
         }
-        if let Some(construct) = begun.construct {
-            here.enter(construct, begun.address);
+        if construct != 0 {
+            here.enter(construct, team.address());
         }
     }
-    (begun.function)(begun.data);
+    // SAFETY: the first word of the runtime's functions is the function that the team executes.
+    let function = unsafe { std::mem::transmute::<usize, Function>(function) };
+    function(std::ptr::with_exposed_provenance_mut(data));
     if let Some(here) = here() {
-        if let Some(construct) = begun.construct {
+        if construct != 0 {
             here.leave(construct);
         }
         // It ends with the team, which no member learns.
-        here.enter(c::IMPLICIT_BARRIER, begun.address);
+        here.enter(c::IMPLICIT_BARRIER, team.address());
     }
 }
 

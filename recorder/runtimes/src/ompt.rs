@@ -180,9 +180,11 @@ fn write(data: Data, value: u64) {
     }
 }
 
-/// Returns the team of a parallel region. Null if it is not known.
-fn team_of(parallel: Data) -> *const Team {
-    std::ptr::with_exposed_provenance(read(parallel) as usize)
+/// Returns the team of a parallel region. `None` if it is not known.
+fn team_of(parallel: Data) -> Option<&'static Team> {
+    let team = std::ptr::with_exposed_provenance::<Team>(read(parallel) as usize);
+    // SAFETY: null, or what `parallel_begin` has stored: a team's memory is never freed.
+    unsafe { team.as_ref() }
 }
 
 extern "C" fn parallel_begin(
@@ -193,8 +195,9 @@ extern "C" fn parallel_begin(
     _: c_int,
     address: usize,
 ) {
-    let team = here().map_or(std::ptr::null(), |here| here.begin_team(call(address)));
-    write(parallel, team.expose_provenance() as u64);
+    let team = here().and_then(|here| here.begin_team(call(address)));
+    let place = team.map_or(0, |team| std::ptr::from_ref(team).expose_provenance());
+    write(parallel, place as u64);
 }
 
 extern "C" fn parallel_end(_: Data, _: Data, _: c_int, _: usize) {
@@ -247,7 +250,7 @@ extern "C" fn sync_region(kind: c_int, endpoint: c_int, parallel: Data, _: Data,
     };
     // Members do not get the address of the barrier at the end of the region: it is that of the region, as for the first thread.
     let address = match address {
-        0 if endpoint == BEGIN => Here::team_address(team_of(parallel)),
+        0 if endpoint == BEGIN => team_of(parallel).map_or(0, Team::address),
         address => call(address),
     };
     scope(here, endpoint, construct, address);

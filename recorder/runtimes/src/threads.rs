@@ -1,8 +1,8 @@
 //! What each thread has entered and not left, its teams, and what is left when a runtime does not say so.
 //!
-//! Only its own thread changes what is here, but for two words: the thread that has started a team writes into its members when the team
-//! ended, because runtimes report the end of a member's last barrier only with its next team, or never. And the thread that finishes the
-//! recording leaves what others have entered, by streams that it opens for them; from then on no thread raises anything here.
+//! Only its own thread changes what is here. A thread that has started a team stores when it ended: runtimes report the end of a member's last
+//! barrier only with its next team, or never, and the member's leaves have that time. The thread that finishes the recording leaves
+//! what others have entered, by streams that it opens for them; from then on no thread raises anything here.
 //!
 //! A thread's state is taken by another one when the thread has ended, and never freed: a member's pointer to it stays valid.
 #![expect(
@@ -10,22 +10,25 @@
     reason = "states of threads are reached through pointers, and threads end"
 )]
 
-use std::cell::Cell;
 use std::ffi::c_void;
 use std::io::Write as _;
+use std::mem::offset_of;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{
-    AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
 
 use annals_instrument::region_of;
-use annals_recorder::{Elements, EventType, Recorder, RegionId, uncancelled};
+use annals_recorder::{Elements, EventType, Recorder, RegionId, attach, attached, uncancelled};
 
 use crate::constructs::{self, is_boundary, is_lock};
-use crate::events::{self, ESTIMATED, Events};
+use crate::events::{self, Events};
 
 /// Most constructs that a thread may be in, one inside the other. Those inside of them are not recorded.
 const MOST_FRAMES: usize = 256;
+
+/// Number of ended teams whose members may learn late that they have.
+const MOST_EARLIER: usize = 32;
 
 /// Most teams that a thread may have started, one inside the other, whose members are known.
 const MOST_TEAMS: usize = 16;
@@ -46,17 +49,73 @@ struct Frame {
     task: AtomicU64,
 }
 
-/// A team, in the state of the thread that has started it.
+/// A team, in the state of the thread that has started it, which alone changes it. Members read one line of it: when they join, and in it
+/// the end of the team before, whose members they mostly are.
+#[repr(C, align(64))]
 pub(crate) struct Team {
     /// Number that no other team has. 0: none yet.
     id: AtomicU64,
     /// Where it was started.
     address: AtomicUsize,
-    /// The last thread that has joined.
-    members: AtomicPtr<Thread>,
+    /// The last one that has ended.
+    ended: Ended,
+    /// What it executes, where that is not known to the runtime alone: a function, what that is passed, and the construct in it.
+    work: [AtomicUsize; 2],
+    construct: AtomicU8,
     owner: AtomicPtr<Thread>,
     /// Number of teams around it that its owner has started, too.
     level: AtomicUsize,
+    /// Those that have ended before, by their numbers.
+    earlier: [Ended; MOST_EARLIER],
+}
+
+/// A team that has ended, and when.
+struct Ended {
+    id: AtomicU64,
+    tick: AtomicU64,
+}
+
+impl Ended {
+    fn set(&self, id: u64, tick: u64) {
+        self.id.store(0, RELAXED);
+        self.tick.store(tick, Ordering::Release);
+        self.id.store(id, Ordering::Release);
+    }
+
+    /// Returns when a team ended, if it is this one.
+    #[inline(always)]
+    fn tick_of(&self, id: u64) -> Option<u64> {
+        let is_it = || self.id.load(Ordering::Acquire) == id;
+        let tick = is_it().then(|| self.tick.load(Ordering::Acquire))?;
+        // Another one may have ended meanwhile.
+        is_it().then_some(tick)
+    }
+}
+
+impl Team {
+    /// Stores what the team executes: the address of a function, what that is passed, and the construct in which it begins (0: none).
+    pub(crate) fn set_work(&self, work: [usize; 2], construct: u8) {
+        for (place, word) in self.work.iter().zip(work) {
+            place.store(word, RELAXED);
+        }
+        self.construct.store(construct, RELAXED);
+    }
+
+    /// Returns what the team executes.
+    #[inline(always)]
+    pub(crate) fn work(&self) -> ([usize; 2], u8) {
+        let work = [&self.work[0], &self.work[1]].map(|word| word.load(RELAXED));
+        (work, self.construct.load(RELAXED))
+    }
+
+    /// Returns where it was started.
+    pub(crate) fn address(&self) -> usize {
+        self.address.load(RELAXED)
+    }
+
+    fn earlier(&self, id: u64) -> &Ended {
+        &self.earlier[id as usize % MOST_EARLIER]
+    }
 }
 
 /// The name of a thread by the numbers that it has in its teams, without what is before them.
@@ -81,11 +140,9 @@ pub(crate) struct Thread {
     started: AtomicU64,
     /// The team of which it is a member that was started by another thread. 0: none.
     member_of: AtomicU64,
-    /// The member after it in the list of its team.
-    next_member: AtomicPtr<Thread>,
-    /// The team that has ended, and when: written by the thread that has started it.
-    ended: AtomicU64,
-    ended_tick: AtomicU64,
+    team: AtomicPtr<Team>,
+    /// Number of ends that the runtime has reported late, of this recorder.
+    estimated: AtomicU64,
     /// Its numbers in its teams. Zeros: it was never a member.
     path: [AtomicU64; 2],
     /// Place of this state in the list of all, from 1.
@@ -93,7 +150,9 @@ pub(crate) struct Thread {
 }
 
 // Zeros are a state without anything.
-const _: () = assert!(MOST_FRAMES * size_of::<Frame>() < 1 << 14);
+const _: () = assert!(size_of::<Thread>() < 1 << 15);
+// What members read is in one line.
+const _: () = assert!(offset_of!(Team, construct) < 64);
 
 /// All states.
 static ALL: AtomicPtr<Thread> = AtomicPtr::new(null_mut());
@@ -107,10 +166,6 @@ static IS_ON: AtomicBool = AtomicBool::new(false);
 
 /// Calls a function when a thread ends. 0: there is none yet; else number + 1.
 static KEY: AtomicU32 = AtomicU32::new(0);
-
-thread_local! {
-    static HERE: Cell<*const Thread> = const { Cell::new(null()) };
-}
 
 /// Begins to record.
 pub(crate) fn begin(recorder: &Recorder) {
@@ -144,9 +199,9 @@ pub(crate) fn here() -> Option<Here> {
     }
     let events = events::get()?;
     // SAFETY: null, or a state, which is never freed.
-    let thread = match unsafe { HERE.get().as_ref() } {
-        Some(thread) if thread.recorder.load(RELAXED) == events.recorder.number() => thread,
-        known => new_thread(known, events.recorder.number())?,
+    let thread = match unsafe { attached().cast::<Thread>().as_ref() } {
+        Some(thread) if thread.recorder.load(RELAXED) == events.number => thread,
+        known => new_thread(known, events.number)?,
     };
     Some(Here { events, thread })
 }
@@ -161,7 +216,9 @@ fn new_thread(known: Option<&'static Thread>, recorder: u32) -> Option<&'static 
     // SAFETY: no requirements.
     thread.system_id.store(unsafe { libc::gettid() }, RELAXED);
     thread.forget();
-    thread.recorder.store(recorder, RELAXED);
+    if thread.recorder.swap(recorder, RELAXED) != recorder {
+        thread.estimated.store(0, RELAXED);
+    }
     Some(thread)
 }
 
@@ -191,7 +248,7 @@ fn claim() -> Option<&'static Thread> {
             }
         }
     });
-    HERE.set(thread);
+    attach(std::ptr::from_ref(thread).cast());
     // SAFETY: a key of this library; the value is not null, so that the thread's end is reported.
     unsafe { libc::pthread_setspecific(key, std::ptr::from_ref(thread).cast()) };
     Some(thread)
@@ -216,7 +273,7 @@ extern "C" fn end_thread(thread: *mut c_void) {
             here.leave_to(0);
         }
         thread.forget();
-        HERE.set(null());
+        attach(null());
         thread.is_used.store(false, Ordering::Release);
     });
 }
@@ -246,12 +303,22 @@ impl Thread {
         }
     }
 
-    /// Returns when the team ended of which it is a member. `None` if it has not, or there is none.
+    /// Returns when the team ended of which it is a member. `None` if it has not, or there is none; 0 if that is not known any more.
     #[inline(always)]
     fn ended_tick(&self) -> Option<u64> {
-        let member_of = self.member_of.load(RELAXED);
-        let has_ended = member_of != 0 && self.ended.load(Ordering::Acquire) == member_of;
-        has_ended.then(|| self.ended_tick.load(RELAXED))
+        let id = self.member_of.load(RELAXED);
+        if id == 0 {
+            return None;
+        }
+        // SAFETY: part of a state, which is never freed.
+        let team = unsafe { self.team.load(RELAXED).as_ref() }?;
+        if let Some(tick) = team.ended.tick_of(id) {
+            return Some(tick);
+        }
+        if team.id.load(Ordering::Acquire) == id {
+            return None;
+        }
+        Some(team.earlier(id).tick_of(id).unwrap_or(0))
     }
 
     /// Returns the construct of a frame, and its region if it is recorded.
@@ -413,35 +480,33 @@ impl Here {
                 (Some(region), None) => recorder.leave(region),
                 (Some(region), Some(tick)) => {
                     recorder.leave_since(region, tick);
-                    ESTIMATED.fetch_add(1, RELAXED);
+                    let estimated = thread.estimated.load(RELAXED);
+                    thread.estimated.store(estimated + 1, RELAXED);
                 }
                 (None, _) => {}
             }
         }
     }
 
-    /// Enters a parallel region, for which a team begins.
-    pub(crate) fn begin_team(self, address: usize) -> *const Team {
+    /// Enters a parallel region, for which a team begins. `None` if the thread has started too many.
+    pub(crate) fn begin_team(self, address: usize) -> Option<&'static Team> {
         let thread = self.thread;
         self.enter(constructs::PARALLEL, address);
         let depth = thread.team_depth.load(RELAXED);
         thread.team_depth.store(depth + 1, RELAXED);
-        let Some(team) = thread.teams.get(depth) else {
-            return null();
-        };
+        let team = thread.teams.get(depth)?;
         let started = thread.started.load(RELAXED) + 1;
         thread.started.store(started, RELAXED);
         let id = thread.number.load(RELAXED) << 40 | (started & ((1 << 40) - 1));
-        team.id.store(id, RELAXED);
         team.address.store(address, RELAXED);
         team.owner
             .store(std::ptr::from_ref(thread).cast_mut(), RELAXED);
         team.level.store(depth, RELAXED);
-        team.members.store(null_mut(), Ordering::Release);
-        team
+        team.id.store(id, Ordering::Release);
+        Some(team)
     }
 
-    /// Leaves the innermost parallel region that the thread has started, and stores for the members of its team that it has ended.
+    /// Leaves the innermost parallel region that the thread has started, and stores that its team has ended.
     pub(crate) fn end_team(self) {
         let (thread, recorder) = (self.thread, self.events.recorder);
         let depth = thread.team_depth.load(RELAXED).saturating_sub(1);
@@ -451,49 +516,31 @@ impl Here {
         };
         self.leave_to(place + 1);
         thread.depth.store(place, Ordering::Release);
-        let tick = recorder.tick();
         if let (_, Some(region)) = thread.frame(place) {
-            recorder.leave_at(region, tick);
+            recorder.leave(region);
         }
-        let Some(team) = thread.teams.get(depth) else {
-            return;
-        };
-        let id = team.id.load(RELAXED);
-        let mut member = team.members.swap(null_mut(), Ordering::AcqRel);
-        // SAFETY: null, or a state, which is never freed.
-        while let Some(of) = unsafe { member.as_ref() } {
-            // Before the member can see the end: it joins the next team after that.
-            member = of.next_member.load(RELAXED);
-            if of.member_of.load(RELAXED) == id {
-                of.ended_tick.store(tick, RELAXED);
-                of.ended.store(id, Ordering::Release);
-            }
+        if let Some(team) = thread.teams.get(depth) {
+            let (id, tick) = (team.id.load(RELAXED), recorder.tick());
+            team.earlier(id).set(id, tick);
+            team.ended.set(id, tick);
         }
     }
 
     /// Begins what the thread does as a member of a team that another one has started, as the one of this number.
-    pub(crate) fn join(self, team: *const Team, number: usize) {
+    pub(crate) fn join(self, team: Option<&'static Team>, number: usize) {
         let thread = self.thread;
         // What was not reported of the team before.
         if thread.member_of.load(RELAXED) != 0 {
             self.leave_to(0);
         }
-        // SAFETY: null, or part of a state, which is never freed.
-        let Some(team) = (unsafe { team.as_ref() }) else {
+        let Some(team) = team else {
             return self.enter(constructs::PARALLEL, 0);
         };
-        let id = team.id.load(RELAXED);
-        let this = std::ptr::from_ref(thread).cast_mut();
-        thread.member_of.store(id, RELAXED);
-        let mut first = team.members.load(Ordering::Acquire);
-        loop {
-            thread.next_member.store(first, RELAXED);
-            let (order, seen) = (Ordering::AcqRel, Ordering::Acquire);
-            match team.members.compare_exchange(first, this, order, seen) {
-                Ok(_) => break,
-                Err(other) => first = other,
-            }
-        }
+        thread
+            .member_of
+            .store(team.id.load(Ordering::Acquire), RELAXED);
+        let place = std::ptr::from_ref(team).cast_mut();
+        thread.team.store(place, RELAXED);
         if thread.path[0].load(RELAXED) == 0 {
             self.name(team, number);
         }
@@ -506,13 +553,6 @@ impl Here {
             self.leave_to(place);
         }
         self.thread.member_of.store(0, RELAXED);
-    }
-
-    /// Returns where the innermost team was started. 0: not known.
-    pub(crate) fn team_address(team: *const Team) -> usize {
-        // SAFETY: null, or part of a state, which is never freed.
-        let team = unsafe { team.as_ref() };
-        team.map_or(0, |team| team.address.load(RELAXED))
     }
 
     /// Names the thread by its number, after those of the thread that has started its team.
@@ -651,14 +691,16 @@ fn finish() {
     let _ = std::panic::catch_unwind(|| {
         let Some(events) = events::get() else { return };
         let (recorder, now) = (events.recorder, events.recorder.tick());
-        let mut estimated = ESTIMATED.load(RELAXED);
+        let of_recorder = |thread: &&Thread| thread.recorder.load(RELAXED) == recorder.number();
+        let estimated = threads().filter(of_recorder);
+        let mut estimated: u64 = estimated.map(|thread| thread.estimated.load(RELAXED)).sum();
         for thread in threads().filter(|thread| thread.is_used.load(Ordering::Acquire)) {
             let depth = thread.depth.swap(0, Ordering::AcqRel).min(MOST_FRAMES);
             if depth == 0 || thread.recorder.load(RELAXED) != recorder.number() {
                 continue;
             }
             let regions = (0..depth).rev().filter_map(|place| thread.frame(place).1);
-            if std::ptr::eq(HERE.get(), thread) {
+            if std::ptr::eq(attached().cast(), thread) {
                 regions.for_each(|region| recorder.leave(region));
                 continue;
             }
