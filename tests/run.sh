@@ -100,15 +100,18 @@ for version in 14 19; do
     rm -rf target/libomp/new
 done
 
-# Debian's Kokkos, without the rest of Trilinos.
-if ! [ -d target/kokkos ]; then
-    rm -rf target/kokkos.new
-    mkdir -p target/kokkos.new
-    (cd target/kokkos.new && apt-get download --quiet libtrilinos-kokkos-dev libtrilinos-kokkos-13.2)
-    for package in target/kokkos.new/*.deb; do dpkg-deb -x "$package" target/kokkos.new; done
-    rm target/kokkos.new/*.deb
-    mv target/kokkos.new target/kokkos
-fi
+# Debian's Kokkos, without the rest of Trilinos; NumPy with an OpenBLAS that has OpenMP, and a program that has it.
+for packages in "kokkos libtrilinos-kokkos-dev libtrilinos-kokkos-13.2" \
+    "numpy python3-numpy libopenblas0-openmp clustalo libargtable2-0"; do
+    set -- $packages
+    [ -d "target/$1" ] && continue
+    rm -rf "target/$1.new"
+    mkdir -p "target/$1.new"
+    (cd "target/$1.new" && apt-get download --quiet "${@:2}")
+    for package in "target/$1.new"/*.deb; do dpkg-deb -x "$package" "target/$1.new"; done
+    rm "target/$1.new"/*.deb
+    mv "target/$1.new" "target/$1"
+done
 
 # The Python reader of OTF2 archives.
 if ! [ -x target/otf2-python/bin/python ]; then

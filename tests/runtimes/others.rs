@@ -1,7 +1,9 @@
 //! Where OpenMP is not recorded, the program runs as it does alone.
 
-use crate::support::{Runtime, record, run};
+use std::path::Path;
 use std::process::Command;
+
+use crate::support::{ROOT, Runtime, record, run};
 
 /// Each of these leaves OpenMP out, and says why.
 #[test]
@@ -71,4 +73,46 @@ fn llvms_runtime_takes_the_place_of_gccs_where_it_has_every_function() {
         "{errors}"
     );
     assert!(errors.contains("calls GOMP_error, which "), "{errors}");
+}
+
+/// Runs a program alone and recorded with `--openmp on`: its output and its end are the same. Returns how often it was in parallel regions.
+fn compare(environment: &[(&str, &str)], command: &[&str]) -> u64 {
+    let mut alone = Command::new(command[0]);
+    let alone = run(alone.args(&command[1..]).envs(environment.iter().copied()));
+    let recorded = record(&["-q", "--openmp", "on"], environment, command);
+    let (said, errors) = recorded.said();
+    assert_eq!(said, String::from_utf8_lossy(&alone.stdout), "{errors}");
+    assert_eq!(errors, String::from_utf8_lossy(&alone.stderr));
+    assert_eq!(recorded.output.status.code(), alone.status.code());
+    assert!(!said.is_empty(), "{errors}");
+    let calls = recorded.calls();
+    calls.get("!$omp parallel").copied().unwrap_or(0)
+}
+
+#[test]
+fn programs_that_load_a_runtime_later_or_are_linked_to_it_run_as_they_do_alone() {
+    let root = Path::new(ROOT).join("target/numpy/usr");
+    assert!(
+        root.is_dir(),
+        "{} is missing: tests/run.sh sets it up",
+        root.display()
+    );
+    let path = |below: &str| root.join(below).display().to_string();
+    // With threads, and with an error at the end.
+    let product = "import numpy, sys; a = numpy.arange(250000.).reshape(500, 500) % 7; print((a @ a).sum()); sys.exit(5)";
+    let environment = [
+        (
+            "LD_LIBRARY_PATH",
+            &*path("lib/x86_64-linux-gnu/openblas-openmp"),
+        ),
+        ("PYTHONPATH", &*path("lib/python3/dist-packages")),
+        ("OMP_NUM_THREADS", "2"),
+    ];
+    let regions = compare(&environment, &["/usr/bin/python3", "-c", product]);
+    assert!(regions > 0, "OpenBLAS works in parallel");
+    let program = path("bin/clustalo");
+    let input = path("share/doc/clustalo/examples/example.fa");
+    let environment = [("LD_LIBRARY_PATH", &*path("lib/x86_64-linux-gnu"))];
+    let command = [&*program, "--threads=2", "-i", &*input];
+    assert!(compare(&environment, &command) > 0);
 }

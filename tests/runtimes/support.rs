@@ -170,7 +170,8 @@ impl Recorded {
                 assert_eq!(row[wrong], 0, "{wrong}: {row}");
             }
             let name = row["region"].as_str().expect("a name");
-            let name = name.split(" @").next().unwrap_or(name);
+            let place = name.find(" @").or_else(|| name.find(" in "));
+            let name = place.map_or(name, |place| &name[..place]);
             *calls.entry(name.to_owned()).or_default() += row["calls"].as_u64().expect("a number");
         }
         calls
