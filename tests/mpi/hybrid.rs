@@ -1,8 +1,9 @@
 //! Programs with MPI and OpenMP: both are in one trace, and `why` names the thread that makes others wait, and the line.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{flavours, output, prefix, scratch, source};
+use crate::support::{ROOT, flavours, output, prefix, scratch};
 
 /// What is planted in `hybrid.c`: what the first sentence says of it, with the mark of the line.
 const PLANTED: [(&str, &str, &str, &str); 3] = [
@@ -26,9 +27,14 @@ const PLANTED: [(&str, &str, &str, &str); 3] = [
     ),
 ];
 
+/// Returns the path of the program, which the manual has, too.
+fn program() -> PathBuf {
+    Path::new(ROOT).join("viewer-cli/book/src/hybrid.c")
+}
+
 /// Returns the number of the first line of the program with this mark.
 fn line(mark: &str) -> String {
-    let text = std::fs::read_to_string(source("hybrid.c")).expect("the program");
+    let text = std::fs::read_to_string(program()).expect("the program");
     let number = text.lines().position(|line| line.contains(mark));
     (number.expect("the mark") + 1).to_string()
 }
@@ -39,10 +45,10 @@ fn why_names_rank_thread_and_line_of_what_makes_threads_wait() {
     for mut flavour in wheels {
         // Eight threads that wait share two processors.
         flavour.set("OMP_WAIT_POLICY", "passive");
-        let program = scratch().join(format!("hybrid-{}", flavour.name));
+        let built = scratch().join(format!("hybrid-{}", flavour.name));
         let mut compile = flavour.compile();
         compile.args(["-g", "-O1", "-Wall", "-Werror", "-fopenmp"]);
-        output(compile.arg(source("hybrid.c")).arg("-o").arg(&program));
+        output(compile.arg(program()).arg("-o").arg(&built));
         for (planted, first, last, mark) in PLANTED {
             let directory = scratch().join(format!("hybrid-{}-{planted}", flavour.name));
             let launch = flavour.launch("");
@@ -57,7 +63,7 @@ fn why_names_rank_thread_and_line_of_what_makes_threads_wait() {
                     .get_envs()
                     .filter_map(|(name, value)| Some((name, value?))),
             );
-            let said = output(record.arg(&program).arg(planted));
+            let said = output(record.arg(&built).arg(planted));
             assert_eq!(said, "4 ranks\n", "{} {planted}", flavour.name);
             let mut why = Command::new(prefix().join("bin/trace-cli"));
             let why = output(why.arg("why").arg(&directory));
