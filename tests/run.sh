@@ -87,6 +87,32 @@ if ! [ -f target/mpi/mpi4py/test/main.py ]; then
     mv target/mpi/mpi4py.new target/mpi/mpi4py
 fi
 
+# LLVM's runtimes of OpenMP: two versions, which Debian installs one at a time.
+for version in 14 19; do
+    [ -d "target/libomp/$version" ] && continue
+    rm -rf target/libomp/new
+    mkdir -p target/libomp/new/root target/libomp/include
+    (cd target/libomp/new && apt-get download --quiet "libomp5-$version" "libomp-$version-dev")
+    for package in target/libomp/new/*.deb; do dpkg-deb -x "$package" target/libomp/new/root; done
+    # The newer headers are those of both.
+    find target/libomp/new/root \( -name omp.h -o -name omp-tools.h \) -exec cp {} target/libomp/include/ \;
+    mv target/libomp/new/root "target/libomp/$version"
+    rm -rf target/libomp/new
+done
+
+# Debian's Kokkos, without the rest of Trilinos; NumPy with an OpenBLAS that has OpenMP, and a program that has it.
+for packages in "kokkos libtrilinos-kokkos-dev libtrilinos-kokkos-13.2" \
+    "numpy python3-numpy libopenblas0-openmp clustalo libargtable2-0"; do
+    set -- $packages
+    [ -d "target/$1" ] && continue
+    rm -rf "target/$1.new"
+    mkdir -p "target/$1.new"
+    (cd "target/$1.new" && apt-get download --quiet "${@:2}")
+    for package in "target/$1.new"/*.deb; do dpkg-deb -x "$package" "target/$1.new"; done
+    rm "target/$1.new"/*.deb
+    mv "target/$1.new" "target/$1"
+done
+
 # The Python reader of OTF2 archives.
 if ! [ -x target/otf2-python/bin/python ]; then
     python3 -m venv target/otf2-python

@@ -122,7 +122,7 @@ pub use global::{NoRegion, RegionSite, SiteGuard};
 pub use launcher::{RANKED_PROCESS, RANKED_PROCESS_LEN};
 pub use memory::{FunctionEntry, FunctionModule};
 pub use module::ModuleSpec;
-pub use options::{Compression, Forks, Options, Overflow, SETTINGS, Setting};
+pub use options::{Compression, Forks, OpenMp, Options, Overflow, SETTINGS, Setting};
 pub use raiser::{Raise, Raiser, Refusal};
 pub use recorder::{Recorder, RegionGuard};
 #[doc(hidden)]
@@ -134,6 +134,8 @@ pub use status::Status;
 #[doc(hidden)]
 pub use sys::pause;
 pub use thread::{Depth, Inside, Uncancelled, record_nothing_here, say, uncancelled};
+#[doc(hidden)]
+pub use thread::{attach, attached};
 pub use thread_stream::ThreadStream;
 pub use trigger::Trigger;
 

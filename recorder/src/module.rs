@@ -86,6 +86,31 @@ impl Recorder {
         self.define(|definer| definer.function(region, module, offset))
     }
 
+    /// Defines a region that was [reserved](Raiser::reserve_region): a construct, such as a loop that threads share, at this address of the
+    /// module's file. The line of the address is added to its name when someone reads the file's debug information.
+    ///
+    /// # Errors
+    /// If there is no such module, the recording is finished, or there is no room for another
+    /// definition.
+    pub fn define_construct(
+        &self,
+        region: RegionId,
+        module: ModuleId,
+        offset: u64,
+        name: &str,
+        group: &str,
+    ) -> Result<()> {
+        self.define(|definer| {
+            definer.known_module(module)?;
+            definer.reserved(region, name, group)?;
+            definer.add(Definition::Function(Function {
+                region,
+                module,
+                offset,
+            }))
+        })
+    }
+
     /// Defines a region that was [reserved](Raiser::reserve_region) and is no function of a module, with a name and a group.
     ///
     /// # Errors

@@ -84,6 +84,8 @@ settings! {
         "Time between calibration points, as `1s` or `250ms`", "`1s`";
     "ANNALS_FORK", Some("fork"), "WHAT",
         "Children made by fork whose functions are called: `count` them only, or `follow` and record them", "`count`";
+    "ANNALS_OPENMP", Some("openmp"), "WHAT",
+        "OpenMP: `auto` records runtimes that the program is linked to, `on` also those loaded later, `libomp` puts LLVM's in place of GCC's; `off`", "`auto`";
     "ANNALS_LIVE_DIR", Some("live-dir"), "DIR",
         "Directory for the live file", "next to the recording; `/dev/shm` when that is a network file system, or has no room";
     "ANNALS_RUN", Some("run"), "NAME",
@@ -112,6 +114,39 @@ impl Forks {
             "follow" => Self::Follow,
             _ => return None,
         })
+    }
+}
+
+/// Which runtimes of OpenMP are recorded, by the library that `trace-cli record` preloads.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum OpenMp {
+    /// Those that the program, or a library that it is linked to, is linked to.
+    #[default]
+    Auto,
+    /// None.
+    Off,
+    /// Also those that are loaded later.
+    On,
+    /// All; LLVM's runtime is preloaded, so that programs of GCC use it.
+    Libomp,
+}
+
+impl OpenMp {
+    fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "auto" => Self::Auto,
+            "off" => Self::Off,
+            "on" => Self::On,
+            "libomp" => Self::Libomp,
+            _ => return None,
+        })
+    }
+
+    /// Reads the setting from the environment alone: the default, if it is not set or has another value. Libraries decide by it before a
+    /// recorder is started.
+    pub fn from_env() -> Self {
+        let value = env::var_os("ANNALS_OPENMP").unwrap_or_default();
+        value.to_str().and_then(Self::parse).unwrap_or_default()
     }
 }
 
@@ -258,6 +293,8 @@ pub struct Options {
     pub flush_signals: Vec<i32>,
     /// What becomes of children made by fork.
     pub forks: Forks,
+    /// Which runtimes of OpenMP are recorded.
+    pub openmp: OpenMp,
     /// Name of the run.
     /// `None` means the launcher's job id, or a name made from start time and process id.
     pub run: Option<String>,
@@ -300,6 +337,7 @@ impl Options {
             flush_interval: Duration::from_secs(5),
             flush_signals: Vec::new(),
             forks: Forks::default(),
+            openmp: OpenMp::default(),
             run: launcher::run(),
             world: launcher::world(),
             rank: launcher::rank(),
@@ -417,6 +455,9 @@ impl Options {
                 self.flush_signals = setting.parse(expected, each)?;
             }
             "ANNALS_FORK" => self.forks = setting.parse("`count` or `follow`", Forks::parse)?,
+            "ANNALS_OPENMP" => {
+                self.openmp = setting.parse("`auto`, `off`, `on` or `libomp`", OpenMp::parse)?;
+            }
             "ANNALS_RUN" => self.run = Some(setting.text()?.to_owned()),
             "ANNALS_RANK" => {
                 self.rank = Some(setting.parse(NUMBER, number)?);
@@ -545,6 +586,7 @@ mod tests {
             "tsc",
             "2s",
             "follow",
+            "on",
             "live",
             "run",
             "3",

@@ -164,6 +164,26 @@ impl Recorder {
         }
     }
 
+    /// Leaves a region at this tick of the clock of the process's own source, which is in the past. If the calling thread has raised
+    /// events since, it is left at the tick of the last one.
+    pub fn leave_since(&self, region: RegionId, tick: u64) {
+        self.leave_at(
+            region,
+            tick.max(thread_streams::last_tick(self.shared(), THREADS)),
+        );
+    }
+
+    /// Names the location of the calling thread, up to 16 bytes. Has no effect on one whose events were written already, nor on the
+    /// process's first thread. To be called before the thread's first event.
+    pub fn name_thread(&self, name: &[u8]) {
+        let mut padded = [0; 16];
+        let length = name.len().min(padded.len());
+        padded[..length].copy_from_slice(&name[..length]);
+        if self.is_recording() {
+            thread_streams::name_thread(self.shared(), padded);
+        }
+    }
+
     /// Begins the calling thread's events at this tick of the clock of the process's own source: its first ones happened before now.
     /// Has no effect if the thread has raised an event.
     pub fn begin_thread_at(&self, tick: u64) {

@@ -401,7 +401,11 @@ impl Stream {
         bound: usize,
         put: impl PutRow,
     ) {
-        if tick.is_some() || !self.raise_if_plain(event_type, bound, put) {
+        let is_raised = match tick {
+            None => self.raise_if_plain(event_type, bound, put),
+            Some(tick) => self.raise_past(event_type, tick, bound, put),
+        };
+        if !is_raised {
             self.raise_any(event_type, tick, bound, put);
         }
     }
@@ -423,7 +427,21 @@ impl Stream {
         // SAFETY: always the 32 states of a segment, or `SHUT_STATES`.
         let state = unsafe { &*self.first_states.load(relaxed).add(index) };
         let counters = self.first_counters.load(relaxed).wrapping_add(index);
-        self.raise_plain(event_type, counters, state, bound, put)
+        self.raise_plain(event_type, counters, state, tsc, bound, put)
+    }
+
+    /// Tries the fast path for an event that happened at this tick.
+    #[inline(never)]
+    fn raise_past(
+        &self,
+        event_type: EventTypeId,
+        tick: u64,
+        bound: usize,
+        put: impl PutRow,
+    ) -> bool {
+        self.counters(event_type).is_some_and(|(counters, state)| {
+            self.raise_plain(event_type, counters, state, || tick, bound, put)
+        })
     }
 
     /// Raises two events of the same moment, with one check and one clock read.
@@ -499,7 +517,7 @@ impl Stream {
     #[inline(never)]
     fn raise_far(&self, event_type: EventTypeId, bound: usize, put: impl PutRow) -> bool {
         self.counters(event_type).is_some_and(|(counters, state)| {
-            self.raise_plain(event_type, counters, state, bound, put)
+            self.raise_plain(event_type, counters, state, tsc, bound, put)
         })
     }
 
@@ -511,6 +529,7 @@ impl Stream {
         event_type: EventTypeId,
         counters: *const Counters,
         state: &EventState,
+        now: impl FnOnce() -> u64,
         bound: usize,
         put: impl PutRow,
     ) -> bool {
@@ -531,7 +550,7 @@ impl Stream {
             busy.store(0, relaxed);
             return false;
         }
-        let tick = tsc();
+        let tick = now();
         // SAFETY: with a plain gate, the counters exist.
         let counters = unsafe { &*counters };
         bump(&counters.raised);

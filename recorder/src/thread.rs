@@ -43,6 +43,8 @@ pub(crate) struct Thread {
     pub(crate) lane: Cell<*const ()>,
     /// Of these or others, the frame of the innermost callback. Null means that none runs.
     pub(crate) innermost: Cell<*const ()>,
+    /// See [`attached`].
+    attached: Cell<*const ()>,
 }
 
 #[cfg(any(
@@ -64,6 +66,7 @@ impl Thread {
             outermost: Cell::new((0, 0)),
             lane: Cell::new(null()),
             innermost: Cell::new(null()),
+            attached: Cell::new(null()),
         }
     }
 }
@@ -128,6 +131,19 @@ pub(crate) fn set_in_clock(is_in: bool) -> bool {
 /// recorded itself would wait for itself.
 pub fn record_nothing_here() {
     THREAD.with(|thread| thread.life.set(Life::OfRecorder));
+}
+
+/// Returns what [`attach`] has stored for the calling thread; null if nothing. Neither locks nor allocates, and costs one load.
+#[doc(hidden)]
+#[inline(always)]
+pub fn attached() -> *const () {
+    THREAD.with(|thread| thread.attached.get())
+}
+
+/// Stores a pointer for the calling thread: for the library that records runtimes.
+#[doc(hidden)]
+pub fn attach(pointer: *const ()) {
+    THREAD.with(|thread| thread.attached.set(pointer));
 }
 
 /// Marks the calling thread as at work in a queue that other threads wait for, until it is dropped.

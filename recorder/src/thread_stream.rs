@@ -8,9 +8,10 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use annals_format::{Cause, LocationId, SourceId};
+use annals_format::{Cause, LocationId, RegionId, SourceId};
 
-use crate::elements::{Elements, Typed};
+use crate::builtin::LEAVE;
+use crate::elements::{ElementKind, Elements, Typed};
 use crate::event_type::EventType;
 use crate::recorder::Recorder;
 use crate::shared::Shared;
@@ -108,6 +109,12 @@ impl ThreadStream {
         }
         let (bound, row) = (E::bound(values), Typed::<E>(&values));
         self.stream().raise(event_type.id, Some(tick), bound, row);
+    }
+
+    /// Leaves a region that the other thread has entered, at this tick of the source's clock: the thread raises no events of it any more.
+    pub fn leave(&self, region: RegionId, tick: u64) {
+        let (bound, row) = (RegionId::bound(region), Typed::<(RegionId,)>(&(region,)));
+        self.stream().raise(LEAVE, Some(tick), bound, row);
     }
 
     /// Counts events that the source dropped itself: see [`Recorder::report_dropped`].

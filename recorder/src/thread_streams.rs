@@ -335,9 +335,33 @@ pub(crate) fn open_at(shared: &Shared, tick: u64) {
     }
 }
 
+/// Names the calling thread's location: opens its stream of source [`THREADS`] with this name, or renames the one that it has.
+pub(crate) fn name_thread(shared: &Shared, name: [u8; 16]) {
+    if !thread::is_recorded() {
+        return;
+    }
+    let _errno = sys::ErrnoKept::new();
+    if streams_of(shared, THREADS).next().is_none() {
+        open_named(shared, THREADS, None, || name);
+    }
+    for stream in streams_of(shared, THREADS).filter(|stream| !stream.is_companion()) {
+        stream.describe_thread(sys::thread_number(), name);
+    }
+}
+
 /// Opens a stream, now or at an earlier tick. It is a companion if the thread has one of this
 /// source.
 fn open(shared: &Shared, source: SourceId, at_tick: Option<u64>) -> Option<&Stream> {
+    open_named(shared, source, at_tick, sys::thread_name)
+}
+
+/// Opens a stream; the thread has this name.
+fn open_named(
+    shared: &Shared,
+    source: SourceId,
+    at_tick: Option<u64>,
+    name: impl FnOnce() -> [u8; 16],
+) -> Option<&Stream> {
     let state = shared.source(source)?;
     let open_tick = at_tick.unwrap_or_else(|| state.clock.read());
     // Only if the thread's end will be reported: else the stream would never close.
@@ -351,7 +375,7 @@ fn open(shared: &Shared, source: SourceId, at_tick: Option<u64>) -> Option<&Stre
     let opening = enlist(shared, state, stream, source, open_tick);
     shared.publish(stream, &opening);
     if !opening.is_companion {
-        stream.describe_thread(sys::thread_number(), sys::thread_name());
+        stream.describe_thread(sys::thread_number(), name());
     }
     stream.key.store(key_of(shared, source), Ordering::Relaxed);
     stream.phase.store(phase::OPEN, Ordering::Release);

@@ -104,6 +104,31 @@ fn a_thread_waits_for_the_thread_that_has_the_lock() {
 }
 
 #[test]
+fn what_a_thread_does_with_a_lock_makes_others_wait_also_outside_of_a_block() {
+    let mut script = Script::of_threads(2);
+    // Thread 0 has the lock from 101 to 700, in no region but that around it.
+    for (thread, entered_ns, acquired_ns, released_ns) in [(0, 100, 101, 700), (1, 300, 702, 900)] {
+        script.rank(thread, &[(50, Deed::Enter("solve"))]);
+        script.rank(
+            thread,
+            &[
+                (entered_ns, Deed::Enter("!$omp set_lock")),
+                (acquired_ns, Deed::Acquire(4)),
+                (acquired_ns, Deed::Leave("!$omp set_lock")),
+                (released_ns, Deed::Release(4)),
+                (1000, Deed::Leave("solve")),
+            ],
+        );
+    }
+    let (heard, _) = analyse(&script);
+    assert_eq!(found(&heard), [(WaitPattern::Lock, 1, Some(0), 300, 400)]);
+    let (_, cause, cost_ns, is_direct, extra) = heard.delays[0];
+    assert_eq!((cause, cost_ns, is_direct), (0, 400, true));
+    // 649 of work until the release, and 250 of the thread that waits.
+    assert_eq!(extra.expect("extra work").1, 399);
+}
+
+#[test]
 fn tasks_in_a_barrier_are_work() {
     let mut script = Script::of_threads(2);
     for thread in 0..2 {

@@ -8,6 +8,7 @@ mod communicators;
 mod fortran;
 mod hangs;
 mod helpers;
+mod hybrid;
 mod landing_pads;
 mod libraries;
 mod losses;
@@ -325,6 +326,8 @@ fn the_tests_of_mpi4py_pass_as_they_do_unrecorded() {
         let mut two = flavour.clone();
         two.processes = 2;
         let plain = two.run(&python, &arguments);
+        // Also what is loaded later is searched for runtimes of OpenMP.
+        two.set("ANNALS_OPENMP", "on");
         for is_sampled in [false, true].into_iter().take(1 + usize::from(is_long)) {
             if is_sampled {
                 two.set("ANNALS_SAMPLE", "1ms");

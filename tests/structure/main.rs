@@ -38,6 +38,7 @@ const CRATES: &[Limits] = &[
     limits("recorder/capi/events", 1, 0),
     limits("recorder/instrument", 1, 0),
     limits("recorder/mpi", 1, 0),
+    limits("recorder/runtimes", 1, 0),
     limits("recorder/tracing", 1, 0),
     limits("viewer-cli", 1, 0),
     limits("viewer-cli/analysis", 1, 0),

@@ -9,6 +9,7 @@ pub mod filter;
 pub mod function_rules;
 pub mod gather;
 pub mod launch;
+mod linked;
 pub mod lookout;
 pub mod merge_summary;
 pub mod names;

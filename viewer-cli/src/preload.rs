@@ -48,22 +48,28 @@ pub fn library() -> anyhow::Result<PathBuf> {
     })
 }
 
-/// Returns the value of `LD_PRELOAD`: the library first, then what the environment asks for already.
+/// Returns the value of `LD_PRELOAD`: these libraries, then what the environment asks for already.
 ///
 /// # Errors
-/// If the loader would take the library's path for several.
-pub fn preload(library: &Path) -> anyhow::Result<OsString> {
-    let has_separator = library
-        .as_os_str()
-        .as_bytes()
-        .iter()
-        .any(|b| b" :\t\n".contains(b));
-    anyhow::ensure!(
-        !has_separator,
-        "the loader cannot preload {}: its path has a blank or a colon",
-        library.display()
-    );
-    let mut list = library.as_os_str().to_owned();
+/// If the loader would take the path of one for several.
+pub fn preload(libraries: &[&Path]) -> anyhow::Result<OsString> {
+    let mut list = OsString::new();
+    for path in libraries {
+        let has_separator = path
+            .as_os_str()
+            .as_bytes()
+            .iter()
+            .any(|b| b" :\t\n".contains(b));
+        anyhow::ensure!(
+            !has_separator,
+            "the loader cannot preload {}: its path has a blank or a colon",
+            path.display()
+        );
+        if !list.is_empty() {
+            list.push(OsStr::new(":"));
+        }
+        list.push(path);
+    }
     let before = std::env::var_os("LD_PRELOAD").filter(|before| !before.is_empty());
     if let Some(before) = before {
         list.push(OsStr::new(":"));

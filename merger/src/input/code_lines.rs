@@ -5,10 +5,12 @@ use std::fs::File;
 use std::path::Path;
 
 use addr2line::Loader;
-use annals_format::{CodeFrame, CodeLines, CodePlace, Definition, Definitions, ModuleId};
+use annals_format::{
+    CodeFrame, CodeLines, CodePlace, Definition, Definitions, Module, ModuleId, RegionId, Symbol,
+};
 use object::{Object, ObjectSymbol, ReadCache, SymbolKind};
 
-use super::symbols::{Found, FoundFrame, NewStrings, Symbols, frame_name, look_up};
+use super::symbols::{Found, FoundFrame, NewStrings, Symbols, frame_name, is_construct, look_up};
 
 impl Symbols {
     /// Returns the lines of the call paths' addresses that have none yet: definitions to be added.
@@ -27,6 +29,75 @@ impl Symbols {
             }
         }
         let mut records = Vec::new();
+        self.find_frames(definitions, is_of_host, by_module, |at, frames| {
+            let frames = frames.iter().map(|frame| CodeFrame {
+                name: strings.string(&frame.function.name),
+                file: strings.string(&frame.function.file),
+                line: frame.function.line,
+                at_file: strings.string(&frame.at_file),
+                at_line: frame.at_line,
+            });
+            records.push(Definition::CodeLines(CodeLines {
+                module: at.module,
+                address: at.address,
+                frames: frames.collect(),
+            }));
+        });
+        records
+    }
+
+    /// Returns what the constructs of threads are called that have no line yet: `barrier @a.c:7`, or `barrier in solve` without a line.
+    pub(super) fn resolve_constructs(
+        &self,
+        definitions: &Definitions,
+        is_of_host: bool,
+        strings: &mut NewStrings,
+    ) -> Vec<Definition> {
+        let mut by_module: BTreeMap<ModuleId, Vec<u64>> = BTreeMap::new();
+        let mut at: BTreeMap<(ModuleId, u64), Vec<RegionId>> = BTreeMap::new();
+        // A trace's regions have what is known of them.
+        let is_named = |id: RegionId| {
+            let name = definitions.region_name(id);
+            definitions.symbols.contains_key(&id) || name.contains(" @") || name.contains(" in ")
+        };
+        for function in definitions.functions.values() {
+            if is_construct(definitions, function) && !is_named(function.region) {
+                let (module, address) = (function.module, function.offset);
+                by_module.entry(module).or_default().push(address);
+                at.entry((module, address))
+                    .or_default()
+                    .push(function.region);
+            }
+        }
+        let mut records = Vec::new();
+        self.find_frames(definitions, is_of_host, by_module, |place, frames| {
+            let Some(frame) = frames.last() else { return };
+            let (file, line) = (&frame.at_file, frame.at_line);
+            for region in at.get(&(place.module, place.address)).into_iter().flatten() {
+                let construct = definitions.region_name(*region);
+                let name = match line {
+                    0 => format!("{construct} in {}", frame.function.name),
+                    _ => format!("{construct} @{}:{line}", Module::file_name(file)),
+                };
+                records.push(Definition::Symbol(Symbol {
+                    region: *region,
+                    name: strings.string(&name),
+                    file: strings.string(file),
+                    line,
+                }));
+            }
+        });
+        records
+    }
+
+    /// Calls `work` with the functions at each of these addresses that is known, the outermost first.
+    fn find_frames(
+        &self,
+        definitions: &Definitions,
+        is_of_host: bool,
+        by_module: BTreeMap<ModuleId, Vec<u64>>,
+        mut work: impl FnMut(Place, &[FoundFrame]),
+    ) {
         for (id, mut addresses) in by_module {
             addresses.sort_unstable();
             addresses.dedup();
@@ -52,25 +123,23 @@ impl Symbols {
                 }
             }
             for address in addresses {
-                let Some(frames) = found.get(&address) else {
-                    continue;
-                };
-                let frames = frames.iter().map(|frame| CodeFrame {
-                    name: strings.string(&frame.function.name),
-                    file: strings.string(&frame.function.file),
-                    line: frame.function.line,
-                    at_file: strings.string(&frame.at_file),
-                    at_line: frame.at_line,
-                });
-                records.push(Definition::CodeLines(CodeLines {
-                    module: id,
-                    address,
-                    frames: frames.collect(),
-                }));
+                if let Some(frames) = found.get(&address) {
+                    let place = Place {
+                        module: id,
+                        address,
+                    };
+                    work(place, frames);
+                }
             }
         }
-        records
     }
+}
+
+/// An address in a module's file.
+#[derive(Clone, Copy)]
+struct Place {
+    module: ModuleId,
+    address: u64,
 }
 
 /// Adds what a file knows of these addresses. A file with lines counts more than one without.

@@ -152,7 +152,9 @@ impl Symbols {
         let unnamed = definitions.functions.values().filter(|function| {
             // A trace's regions have their lines themselves.
             let region = definitions.regions.get(&function.region);
-            region.is_some_and(|region| region.line == 0) && !known(&function.region).is_whole()
+            region.is_some_and(|region| region.line == 0)
+                && !known(&function.region).is_whole()
+                && !is_construct(definitions, function)
         });
         let mut by_module: BTreeMap<_, Vec<&Function>> = BTreeMap::new();
         for function in unnamed {
@@ -208,6 +210,7 @@ impl Symbols {
         found.retain(|region, found| !found.name.is_empty() && *found != known(region));
         let mut strings = NewStrings::of(definitions);
         let mut records = symbols(&found, &mut strings);
+        records.extend(self.resolve_constructs(definitions, is_of_host, &mut strings));
         records.extend(self.resolve_lines(definitions, is_of_host, &mut strings));
         strings.records.into_iter().chain(records).collect()
     }
@@ -251,6 +254,15 @@ impl Symbols {
         files.extend(same);
         files
     }
+}
+
+/// Returns whether a function's record is of a construct at an address: its region has a group, which is not the module's file.
+pub(super) fn is_construct(definitions: &Definitions, function: &Function) -> bool {
+    let module = definitions.modules.get(&function.module);
+    let path = module.map_or("", |module| definitions.string(module.path));
+    let region = definitions.regions.get(&function.region);
+    let group = region.map_or("", |region| definitions.string(region.group));
+    !group.is_empty() && group != Module::file_name(path)
 }
 
 /// Returns whether a file was last changed before this moment, nanoseconds since the Unix epoch.

@@ -111,6 +111,7 @@ typedef struct annals_clock { uint64_t bits; } annals_clock;
  *   ANNALS_CLOCK         `auto`, `tsc` or `monotonic` (`auto`)
  *   ANNALS_CALIBRATION   Time between calibration points, as `1s` or `250ms` (`1s`)
  *   ANNALS_FORK          Children made by fork whose functions are called: `count` them only, or `follow` and record them (`count`)
+ *   ANNALS_OPENMP        OpenMP: `auto` records runtimes that the program is linked to, `on` also those loaded later, `libomp` puts LLVM's in place of GCC's; `off` (`auto`)
  *   ANNALS_LIVE_DIR      Directory for the live file (next to the recording; `/dev/shm` when that is a network file system, or has no room)
  *   ANNALS_RUN           Name of the run that the recording belongs to (the launcher's job id, or made from the start time and process id)
  *   ANNALS_RANK          Rank of this process (the launcher's)

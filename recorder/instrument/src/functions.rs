@@ -1,4 +1,4 @@
-//! Regions of functions, by address: a table that hooks read and extend without a lock and without
+//! Regions of functions and of constructs of threads, by address: a table that hooks read and extend without a lock and without
 //! allocating, wherever they are called.
 //!
 //! Why the table is right without a model of its interleavings. An address is stored once, by an
@@ -18,10 +18,31 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use annals_recorder::{Raiser, RegionId};
 
+use crate::constructs;
 use crate::listed;
 
 /// Most functions that a process can call and have recorded.
 const SLOTS: usize = 1 << 18;
+
+/// A *key* is an address, with the number of a construct of threads in its highest bits (0: it is that of a function). User
+/// space has at most 56 bits.
+const CONSTRUCT_SHIFT: u32 = 56;
+
+/// Returns the key of a construct at an address.
+#[inline(always)]
+pub(crate) const fn key(construct: u8, address: usize) -> usize {
+    (construct as usize) << CONSTRUCT_SHIFT | address_of(address)
+}
+
+/// Returns the address of a key.
+pub(crate) const fn address_of(key: usize) -> usize {
+    key & ((1 << CONSTRUCT_SHIFT) - 1)
+}
+
+/// Returns the construct of a key.
+pub(crate) const fn construct_of(key: usize) -> u8 {
+    (key >> CONSTRUCT_SHIFT) as u8
+}
 
 /// Longest distance of an address from its preferred place.
 const LONGEST_SEARCH: usize = 64;
@@ -105,9 +126,12 @@ pub(crate) fn find_or_add(
     if MET.load(Ordering::Relaxed) >= SLOTS {
         return None;
     }
-    let function = listed::locate(address, raiser);
+    let function = listed::locate(address_of(address), raiser);
     let region = raiser.reserve_region()?;
-    function.rule(region, raiser);
+    match constructs::find(construct_of(address)) {
+        Some(construct) => raiser.rule_region(region, construct.name),
+        None => function.rule(region, raiser),
+    }
     let met = MET.fetch_add(1, Ordering::AcqRel);
     let entry = LOG.get(met)?;
     // The live file has the functions that are met and not defined yet. Where there are more than its entries, the names of some are
@@ -158,7 +182,7 @@ pub(crate) fn reset() {
 pub(crate) fn forget(is_gone: impl Fn(usize) -> bool) {
     let met = MET.load(Ordering::Acquire).min(SLOTS);
     let addresses = (0..met).filter_map(self::met).map(|(address, _)| address);
-    for address in addresses.filter(|address| is_gone(*address)) {
+    for address in addresses.filter(|address| is_gone(address_of(*address))) {
         let place = place(address);
         let mut slots = (0..LONGEST_SEARCH).map(|step| &TABLE[(place + step) % SLOTS]);
         let slot = slots.find(|slot| slot.address.load(Ordering::Acquire) == address);

@@ -79,6 +79,23 @@ fn raise_on(recorder: &Recorder, function: usize, is_enter: bool) {
     }
 }
 
+/// Returns the region of the construct of this number at this address; 0 means that the address is not known. Takes no lock and allocates
+/// nothing: the thread that names functions defines the region. `None` if no room is left.
+#[inline(always)]
+pub fn region_of(recorder: &Recorder, construct: u8, address: usize) -> Option<RegionId> {
+    let key = functions::key(construct, address);
+    match functions::find(key) {
+        Some(region) => Some(region),
+        None => meet(recorder, key),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn meet(recorder: &Recorder, key: usize) -> Option<RegionId> {
+    functions::find_or_add(key, recorder.raiser(), service::wake)
+}
+
 fn count_lost(is_enter: bool) {
     LOST[usize::from(!is_enter)].fetch_add(1, Ordering::Relaxed);
 }

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `hooks` | what the compiler calls: from an address to a region, and the event |
 //! | `service` | starts the recorder; a thread that defines the functions that the hooks have met |
+//! | `constructs` | constructs of threads, as the runtimes of OpenMP have them |
 //! | `functions` | the table of addresses; takes no lock |
 //! | `listed` | which file a function is in; takes no lock |
 //! | `forked` | records children made by fork, with `ANNALS_FORK=follow` |
@@ -15,6 +16,7 @@
 //! | `system` | the functions that are replaced, as the system has them |
 //! | `modules` | which file is where in memory, as the loader knows it |
 
+mod constructs;
 mod forked;
 mod functions;
 mod hooks;
@@ -25,4 +27,6 @@ mod service;
 mod signals;
 mod system;
 
+pub use constructs::{Construct, set_constructs};
+pub use hooks::region_of;
 pub use service::{recorder, started, when_started};

@@ -4,6 +4,7 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A file in memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,7 +28,7 @@ pub fn loaded() -> Vec<Loaded> {
 }
 
 /// Calls this with the loader's description of every file that is in memory, and its addresses. Files stay in memory meanwhile.
-pub(crate) fn with_each(mut each: impl FnMut(&libc::dl_phdr_info, &Range<usize>)) {
+pub fn with_each(mut each: impl FnMut(&libc::dl_phdr_info, &Range<usize>)) {
     let mut each: &mut dyn FnMut(&libc::dl_phdr_info, &Range<usize>) = &mut each;
     // SAFETY: the function below gets this pointer, while the call lasts.
     unsafe { libc::dl_iterate_phdr(Some(call), (&raw mut each).cast()) };
@@ -345,4 +346,39 @@ pub fn any_import(info: &libc::dl_phdr_info, mut holds: impl FnMut(Import<'_>) -
                 })
         })
     })
+}
+
+/// Returns the address in a word of the loader's tables. 0 if it is not aligned.
+pub fn read(slot: usize) -> usize {
+    if !slot.is_multiple_of(size_of::<usize>()) {
+        return 0;
+    }
+    let word = std::ptr::with_exposed_provenance_mut::<usize>(slot);
+    // SAFETY: an aligned word of a table of addresses, which others read whole.
+    unsafe { AtomicUsize::from_ptr(word) }.load(Ordering::Relaxed)
+}
+
+/// Writes an address into a word of the loader's tables.
+/// Returns whether that is possible. The page is writable from then on.
+pub fn replace(slot: usize, address: usize) -> bool {
+    if !slot.is_multiple_of(size_of::<usize>()) {
+        return false;
+    }
+    let Ok(page_len) = usize::try_from(page_len_of_system()) else {
+        return false;
+    };
+    let page = std::ptr::with_exposed_provenance_mut::<c_void>(slot & !(page_len - 1));
+    // SAFETY: the page that holds the word, which is mapped; writing to it is allowed from now on.
+    if unsafe { libc::mprotect(page, page_len, libc::PROT_READ | libc::PROT_WRITE) } != 0 {
+        return false;
+    }
+    let word = std::ptr::with_exposed_provenance_mut::<usize>(slot);
+    // SAFETY: an aligned word of a table of addresses, which others read whole.
+    unsafe { AtomicUsize::from_ptr(word) }.store(address, Ordering::Release);
+    true
+}
+
+fn page_len_of_system() -> libc::c_long {
+    // SAFETY: reads one number from the system.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) }
 }

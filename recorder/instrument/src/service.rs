@@ -25,7 +25,7 @@ use annals_recorder::{
 use crate::forked::Started;
 use crate::modules::{Loaded, is_instrumented, loaded, program_path};
 use crate::sampling::{self, Sampling};
-use crate::{forked, functions, listed, signals};
+use crate::{constructs, forked, functions, listed, signals};
 
 /// What became of starting.
 mod state {
@@ -401,9 +401,11 @@ pub(crate) fn define_all() {
 
 fn define_all_of(service: &Service, progress: &mut Progress) {
     let recorder = service.recorder;
-    while let Some((address, region)) = functions::met(progress.defined) {
+    while let Some((key, region)) = functions::met(progress.defined) {
+        let address = functions::address_of(key);
+        let construct = constructs::find(functions::construct_of(key));
         let holds = |known: &&Known| known.loaded.range.contains(&address);
-        if !progress.modules.iter().any(|known| holds(&known)) {
+        if address != 0 && !progress.modules.iter().any(|known| holds(&known)) {
             // Loaded since.
             let now = service.loaded(progress, Some(address));
             add_modules(recorder, progress, now);
@@ -412,9 +414,17 @@ fn define_all_of(service: &Service, progress: &mut Progress) {
         let _ = match progress.modules.iter().find(holds) {
             Some(known) => {
                 let offset = address.wrapping_sub(known.loaded.base) as u64;
-                recorder.define_function(region, known.id, offset)
+                match construct {
+                    Some(of) => {
+                        recorder.define_construct(region, known.id, offset, of.name, of.group)
+                    }
+                    None => recorder.define_function(region, known.id, offset),
+                }
             }
-            None => recorder.define_reserved(region, &format!("{address:#x}"), ""),
+            None => match construct {
+                Some(of) => recorder.define_reserved(region, of.name, of.group),
+                None => recorder.define_reserved(region, &format!("{address:#x}"), ""),
+            },
         };
         progress.defined += 1;
         functions::set_defined(progress.defined);

@@ -6,9 +6,8 @@ use std::collections::BTreeSet;
 use std::ffi::{CStr, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use annals_instrument::modules::{Import, any_import};
+use annals_instrument::modules::{Import, any_import, read, replace};
 
 use crate::addresses;
 use crate::bindings;
@@ -42,6 +41,7 @@ pub(crate) fn adopt_loaded(is_end: bool) {
         // New objects are the last ones.
         let is_longer = loads.removed == earlier.removed;
         *adopted = (loads, adopt_from(if is_longer { count } else { 0 }, is_end));
+        annals_runtimes::adopt();
     }
 }
 
@@ -196,10 +196,7 @@ fn found_here(import: &Import<'_>) -> Option<usize> {
         return None;
     }
     let function = number_of(name)?;
-    let word = std::ptr::with_exposed_provenance_mut::<usize>(import.slot);
-    // SAFETY: an aligned word of a table of addresses, which others read whole.
-    let found = unsafe { AtomicUsize::from_ptr(word) }.load(Ordering::Relaxed);
-    (addresses::intercepting(function) == Some(found)).then_some(function)
+    (addresses::intercepting(function) == Some(read(import.slot))).then_some(function)
 }
 
 /// Returns the intercepting function for one that this library does not export.
@@ -221,29 +218,4 @@ pub(crate) fn own_alone(name: &CStr) -> Option<usize> {
 fn number_of(name: &[u8]) -> Option<usize> {
     let place = FUNCTIONS.binary_search_by(|function| function.name.to_bytes().cmp(name));
     place.ok()
-}
-
-/// Writes an address into a word of the loader's tables.
-/// Returns whether that is possible.
-fn replace(slot: usize, address: usize) -> bool {
-    if !slot.is_multiple_of(size_of::<usize>()) {
-        return false;
-    }
-    let Ok(page_len) = usize::try_from(page_len_of_system()) else {
-        return false;
-    };
-    let page = std::ptr::with_exposed_provenance_mut::<c_void>(slot & !(page_len - 1));
-    // SAFETY: the page that holds the word, which is mapped; writing to it is allowed from now on.
-    if unsafe { libc::mprotect(page, page_len, libc::PROT_READ | libc::PROT_WRITE) } != 0 {
-        return false;
-    }
-    let word = std::ptr::with_exposed_provenance_mut::<usize>(slot);
-    // SAFETY: an aligned word of a table of addresses, which others read whole.
-    unsafe { AtomicUsize::from_ptr(word) }.store(address, Ordering::Release);
-    true
-}
-
-fn page_len_of_system() -> libc::c_long {
-    // SAFETY: reads one number from the system.
-    unsafe { libc::sysconf(libc::_SC_PAGESIZE) }
 }

@@ -37,6 +37,7 @@ extern "C" fn prepare() {
         addresses::provide(&WRAPPERS, &STACKED);
         callers::adopt();
         annals_instrument::when_started(unseen::store);
+        annals_runtimes::prepare();
         stack::register(false);
     });
 }

@@ -44,8 +44,8 @@ pub enum ThreadConstruct {
 }
 
 impl ThreadConstruct {
-    /// Finds it by the group and the name of a region: by the word after the group's first point, otherwise by words in
-    /// the name.
+    /// Finds it by the group and the name of a region: by the word after the group's first point (`block`: it is none), otherwise by
+    /// words in the name.
     fn of(group: &str, name: &str) -> Option<Self> {
         let (main, word) = group.split_once('.').unwrap_or((group, ""));
         if !matches!(main, "openmp" | "pthread" | "asyncio") {
@@ -61,6 +61,7 @@ impl ThreadConstruct {
             "task-wait" => Self::TaskWait,
             "lock" => Self::Lock,
             "wait" => Self::Wait,
+            "block" => return None,
             // What is done in a construct.
             _ if has(&["sblock"]) => return None,
             _ if has(&["barrier"]) => Self::Barrier,
@@ -214,6 +215,7 @@ mod tests {
             ("pthread", "pthread_mutex_lock", Some(Construct::Lock)),
             ("pthread", "pthread_mutex_unlock", None),
             ("pthread", "pthread_cond_wait", Some(Construct::Wait)),
+            ("openmp.block", "!$omp masked @for.c:1", None),
             ("user", "barrier", None),
         ];
         for (group, name, expected) in constructs {

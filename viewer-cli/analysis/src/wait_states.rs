@@ -785,6 +785,7 @@ impl<V: WaitObserver> SliceState<'_, V> {
         let LockEvent { is_acquire, lock } = event;
         let number = location as u32;
         if !is_acquire {
+            self.work_to(location, frames, at_ns);
             let release = ThreadStep::Release {
                 location: number,
                 at_ns,

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
+use std::iter;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
@@ -13,8 +14,8 @@ use annals_analysis::{CostSums, EventCost};
 use annals_format::{Cause, Definitions, Ended, units};
 use annals_merger::{MergeOptions, Program, Symbols, no_progress};
 use annals_recorder::{
-    Compression, Options, RANKED_PROCESS, RANKED_PROCESS_LEN, RECORDED_BY, RecorderError, SETTINGS,
-    Setting,
+    Compression, OpenMp, Options, RANKED_PROCESS, RANKED_PROCESS_LEN, RECORDED_BY, RecorderError,
+    SETTINGS, Setting,
 };
 use anyhow::Context;
 use clap::{Arg, ArgMatches, Args, FromArgMatches, value_parser};
@@ -24,6 +25,7 @@ use crate::file::trace_beside;
 use crate::function_rules::{FunctionRules, programs};
 use crate::gather::{self, Completion, Ends, Gathered, Known};
 use crate::launch::{self, HeldSignals, Launched};
+use crate::linked;
 use crate::lookout::Lookout;
 use crate::merge_summary::{Asked, of_merge, remove_live_files};
 use crate::output::UsageError;
@@ -219,7 +221,7 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<ProgramEnd> {
     tell_before(arguments, &options, &rules, &library);
     let expanded = directory.join(format!(".filter-{token}"));
     pass_expanded(&rules, &expanded, &mut command)?;
-    command.env("LD_PRELOAD", preload(&library)?);
+    preload_into(&mut command, &options, &library, &programs)?;
     // Without it, less is known of how they end.
     let watch = Watch::begin(&directory).ok();
     let lookouts = arguments.lookouts(&directory);
@@ -289,6 +291,22 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<ProgramEnd> {
         code,
         signal: status.signal(),
     })
+}
+
+/// Has the library preloaded into `command`, with another runtime of OpenMP if that is asked for, and has Kokkos find it.
+fn preload_into(
+    command: &mut Command,
+    options: &Options,
+    library: &Path,
+    programs: &[(PathBuf, Program)],
+) -> anyhow::Result<()> {
+    let files = || programs.iter().map(|(path, _)| path.as_path());
+    let runtime = (options.openmp == OpenMp::Libomp).then(|| linked::libomp(files()));
+    let runtime = runtime.transpose()?;
+    let preloaded: Vec<&Path> = iter::once(library).chain(runtime.as_deref()).collect();
+    command.env("LD_PRELOAD", preload(&preloaded)?);
+    command.envs(linked::kokkos_variables(library, files()));
+    Ok(())
 }
 
 /// Has `command` read the filter from `file` if the rules were expanded.

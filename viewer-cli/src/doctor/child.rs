@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 /// How long a program has.
-pub(super) const LIMIT: Duration = Duration::from_secs(5);
+pub(crate) const LIMIT: Duration = Duration::from_secs(5);
 
 /// Bytes that are kept of what it writes. The rest is read and dropped.
 const MOST_BYTES: usize = 1 << 20;
@@ -24,18 +24,18 @@ const OF_LOADER: [&str; 4] = [
 
 /// The result of a program.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(crate) struct Answer {
     /// How it ended. `None` means that the time was over and it was killed.
-    pub(super) status: Option<ExitStatus>,
+    pub(crate) status: Option<ExitStatus>,
     /// Its standard output.
-    pub(super) output: String,
+    pub(crate) output: String,
     /// Its standard error.
-    pub(super) errors: String,
+    pub(crate) errors: String,
 }
 
 impl Answer {
     /// Returns whether it ended with exit code 0.
-    pub(super) fn is_success(&self) -> bool {
+    pub(crate) fn is_success(&self) -> bool {
         self.status.is_some_and(|status| status.success())
     }
 }
@@ -44,7 +44,7 @@ impl Answer {
 ///
 /// # Errors
 /// If it cannot be started.
-pub(super) fn run(command: &mut Command, started: impl FnOnce(u32)) -> io::Result<Answer> {
+pub(crate) fn run(command: &mut Command, started: impl FnOnce(u32)) -> io::Result<Answer> {
     for variable in OF_LOADER {
         command.env_remove(variable);
     }

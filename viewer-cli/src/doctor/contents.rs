@@ -219,8 +219,13 @@ fn openmp(named: Named<'_>, elf: &Elf) -> Option<Check> {
     let name = elf.needed.iter().find(|name| is_openmp(name))?;
     let found = json!({ "path": path_value(named.path), "library": name });
     let says = format!(
-        "{} uses OpenMP ({name}): functions are recorded in each of its threads, but parallel regions, barriers and tasks are not",
-        named.shown
+        "{} uses OpenMP ({name}): its parallel regions, loops, barriers, locks and tasks are recorded{}",
+        named.shown,
+        if name.starts_with("libgomp") {
+            ", but no loops with static schedules, which GCC inlines"
+        } else {
+            ""
+        },
     );
     Some(Check::note("program-openmp", found, says))
 }

@@ -54,7 +54,7 @@ pub(super) fn costs(library: &Path, directory: &Path) -> anyhow::Result<[f64; 3]
     }
     command
         .args(["doctor", "--measure-hooks"])
-        .env("LD_PRELOAD", preload::preload(library)?)
+        .env("LD_PRELOAD", preload::preload(&[library])?)
         .env("ANNALS_DIR", directory)
         .env("ANNALS_OVERFLOW", "block")
         .env("ANNALS_COMPRESSION", "later");

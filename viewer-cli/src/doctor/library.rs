@@ -76,7 +76,7 @@ fn one(library: &Path, name: &str, what: &str) -> Check {
             "install it on another file system, or set ANNALS_LIB=DIR",
         );
     }
-    let list = match preload::preload(library) {
+    let list = match preload::preload(&[library]) {
         Ok(list) => list,
         Err(error) => {
             return problem(

@@ -11,25 +11,25 @@ use super::elf::{Elf, Machine};
 
 /// A library.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Library {
+pub(crate) struct Library {
     /// By which name programs ask for it.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// Its file.
-    pub(super) path: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
 /// The libraries for this processor.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Libraries {
+pub(crate) struct Libraries {
     /// In the order in which the loader searches.
-    pub(super) all: Vec<Library>,
+    pub(crate) all: Vec<Library>,
     /// Whether the loader's own list could be read.
-    pub(super) has_list: bool,
+    pub(crate) has_list: bool,
 }
 
 impl Libraries {
     /// Reads them: those of `LD_LIBRARY_PATH`, then those of the loader's list.
-    pub(super) fn read() -> Self {
+    pub(crate) fn read() -> Self {
         let mut libraries = Self::default();
         let path = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
         for directory in std::env::split_paths(&path) {
@@ -49,7 +49,7 @@ impl Libraries {
     }
 
     /// Adds the libraries that a directory has, if it can be read.
-    pub(super) fn add_directory(&mut self, directory: &Path) {
+    pub(crate) fn add_directory(&mut self, directory: &Path) {
         let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
         let mut found: Vec<Library> = entries
             .filter_map(|entry| {
@@ -64,7 +64,7 @@ impl Libraries {
     }
 
     /// Returns those whose names fit, without those that were found before by the same name.
-    pub(super) fn named(&self, fits: impl Fn(&str) -> bool) -> Vec<&Library> {
+    pub(crate) fn named(&self, fits: impl Fn(&str) -> bool) -> Vec<&Library> {
         let mut names = BTreeSet::new();
         let found = self.all.iter().filter(|library| fits(&library.name));
         found
@@ -123,7 +123,7 @@ pub(super) fn own_machine() -> Option<Machine> {
 }
 
 /// Returns the executable file that a name means: itself if it has a slash, otherwise the first one in `PATH`.
-pub(super) fn in_path(name: &OsStr) -> Option<PathBuf> {
+pub(crate) fn in_path(name: &OsStr) -> Option<PathBuf> {
     if name.as_encoded_bytes().contains(&b'/') {
         return Some(PathBuf::from(name));
     }
@@ -134,7 +134,7 @@ pub(super) fn in_path(name: &OsStr) -> Option<PathBuf> {
 }
 
 /// Returns whether this process may execute a file.
-pub(super) fn is_executable(path: &Path) -> bool {
+pub(crate) fn is_executable(path: &Path) -> bool {
     rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 

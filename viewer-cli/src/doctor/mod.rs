@@ -3,7 +3,7 @@
 //! Each check reads facts from the system and turns them into a [`Check`]: a status, what was found, and a sentence. A check that says
 //! `ok` has been made; what cannot be checked is a note that says so.
 
-mod child;
+pub(crate) mod child;
 mod contents;
 pub(crate) mod cost;
 mod directory;
@@ -11,7 +11,7 @@ mod elf;
 mod environment;
 mod hooks;
 mod library;
-mod loader;
+pub(crate) mod loader;
 mod machine;
 mod memory;
 mod mounts;

@@ -258,7 +258,7 @@ pub(super) fn openmp(libraries: &Libraries) -> Check {
         "libraries": found.iter().map(|library| json!({
             "name": library.name, "path": path_value(&library.path),
         })).collect::<Vec<_>>(),
-        "is_recorded": false,
+        "is_recorded": true,
         "has_loader_list": libraries.has_list,
     });
     let names: Vec<&str> = found.iter().map(|library| &*library.name).collect();
@@ -273,7 +273,7 @@ pub(super) fn openmp(libraries: &Libraries) -> Check {
         "openmp",
         facts,
         format!(
-            "{which}; of OpenMP programs, functions are recorded in each thread, but parallel regions, barriers and tasks are not"
+            "{which}; of programs that are linked to one, parallel regions, loops, barriers, locks and tasks are recorded (record --openmp)"
         ),
     )
 }

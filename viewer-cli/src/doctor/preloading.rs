@@ -107,7 +107,7 @@ pub(super) fn preloading(named: Named<'_>, elf: &Elf, library: Option<&Path>) ->
 
 fn ask(named: Named<'_>, interpreter: &str, library: Option<&Path>) -> Check {
     let shown = named.shown;
-    let list = library.and_then(|library| Some((library, preload::preload(library).ok()?)));
+    let list = library.and_then(|library| Some((library, preload::preload(&[library]).ok()?)));
     let Some((library, list)) = list else {
         let says = format!(
             "{shown} is dynamically linked, but without a library that works (see library) it could not be tried"

@@ -17,7 +17,7 @@ const REFUSED: &str = "no samples are taken: ";
 
 /// Samples `true` with the library that `record` preloads, and returns how, or why not. `None` without one that can be preloaded.
 pub(crate) fn tried(library: &Path, period: &OsStr) -> Option<Result<Sampling, String>> {
-    let list = preload(library).ok()?;
+    let list = preload(&[library]).ok()?;
     let directory = std::env::temp_dir().join(format!("annals-doctor-{}", std::process::id()));
     let mut command = Command::new("true");
     command.env("LD_PRELOAD", list).env("ANNALS_SAMPLE", period);

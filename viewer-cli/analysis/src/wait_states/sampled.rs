@@ -1,4 +1,4 @@
-//! Work by what samples show.
+//! Work by what samples show, and up to events of locks.
 
 use annals_format::CallPathId;
 use annals_merger::Frame;
@@ -36,5 +36,18 @@ impl<V: WaitObserver> SliceState<'_, V> {
         let path = self.paths.sampled(around, sample);
         of.sampled_ns += work_ns;
         of.add_work(path, work_ns);
+    }
+
+    /// Takes note of the work of a thread up to now in the call that it is in: another thread may wait for it to get that far.
+    pub(super) fn work_to(&mut self, location: usize, frames: &[Frame], time_ns: i64) {
+        let Some(frame) = frames.last() else { return };
+        let is_blocked = self.shared.blocks(frame.region);
+        let of = &mut self.locations[location];
+        let Some(last_ns) = of.last_ns.filter(|_| of.open.is_none() && !is_blocked) else {
+            return;
+        };
+        of.last_ns = Some(time_ns);
+        of.sampled_ns += time_ns - last_ns;
+        of.add_work(frame.tag, time_ns - last_ns);
     }
 }

@@ -1,0 +1,6 @@
+//! Programs with OpenMP, recorded: with LLVM's runtimes of two versions, and with GCC's.
+
+mod constructs;
+mod kokkos;
+mod others;
+mod support;
