@@ -1,14 +1,14 @@
 //! Runs the fuzz targets on all inputs that the fuzzer kept, with the stable compiler.
 
 #[expect(unreachable_pub, reason = "a crate of its own, for the fuzzer")]
-#[path = "../format/fuzz/src/lib.rs"]
+#[path = "fuzz/src/lib.rs"]
 mod targets;
 
 use std::path::Path;
 
 #[test]
 fn every_input_of_the_corpora_is_survived() {
-    let corpora = Path::new(env!("CARGO_MANIFEST_DIR")).join("format/fuzz/corpus");
+    let corpora = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus");
     for (name, target) in targets::TARGETS {
         let entries = std::fs::read_dir(corpora.join(name)).expect("a corpus");
         let paths = entries.map(|entry| entry.expect("an input").path());

@@ -31,7 +31,7 @@ step() {
 if [ "${1:-}" = --quick ]; then
     changed=$(git diff --name-only "${2:-HEAD~1}" && git ls-files --others --exclude-standard)
     crates=$(while read -r file; do
-        case $file in benches/compare/* | format/fuzz/*) continue ;; esac # Not of the workspace.
+        case $file in benches/compare/* | tests/fuzz/*) continue ;; esac # Not of the workspace.
         directory=$(dirname "$file")
         until [ -f "$directory/Cargo.toml" ]; do directory=$(dirname "$directory"); done
         sed -n '/^name = "annals\|^name = "libannals/{s/name = "\(.*\)"/\1/p;q}' "$directory/Cargo.toml"

@@ -125,6 +125,7 @@ const OTHER_NAMES: [(&str, &str); 8] = [
         "viewer-cli/python",
         "tables that are given columns in Python",
     ),
+    ("viewer-cli/export/otf2", "attributes of archives"),
 ];
 
 #[test]
