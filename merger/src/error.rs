@@ -166,6 +166,9 @@ pub enum MergeError {
         /// What was found there.
         found: String,
     },
+    /// A directory in which files with names are looked for cannot be read.
+    #[error(transparent)]
+    Symbols(#[from] annals_symbols::SymbolsError),
     /// No threads to work with.
     #[error("cannot start threads")]
     Threads {

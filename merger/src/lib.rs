@@ -87,6 +87,9 @@ pub use annals_format::{
     RegionId, RegionStatistics, Role, Snapshot, Source, SourceId, StreamGroup, StreamId,
     StreamTotals, StringId, TraceChunk, TraceLoss, TraceSnapshot, TypeTotals, Value,
 };
+pub use annals_symbols::{
+    Compiler, CompilerFamily, Program, ProgramFunction, Symbols, SymbolsError,
+};
 pub use by_stream::ByStream;
 pub use calls::Ending;
 pub use calls::statistics::RegionCounter;
@@ -101,13 +104,10 @@ pub use filter::{
     EventFilter, FilterError, Globs, RankSet, Selection, nearest, regions_like, some_match,
 };
 pub use index::IndexOptions;
-pub use input::compilers::{Compiler, CompilerFamily};
 pub use input::compress::{Compressed, compress};
 pub use input::find::{Found, RejectedInput, find, is_annals};
-pub use input::program::{Program, ProgramFunction};
 pub use input::recording::{InputRecording, MissingFile};
 pub use input::recover::{RecoverOptions, Recovered, recover, remove_live_file_in_memory};
-pub use input::symbols::Symbols;
 pub use input::trace::InputTrace;
 pub use merge::Merged;
 pub use merge::inputs::list_inputs;

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use annals_format::CompressionLevel;
+use annals_symbols::Symbols;
 
 use crate::clocks::offsets::ClockOffsets;
 use crate::filter::{EventFilter, Said};
-use crate::input::symbols::Symbols;
 use crate::messages::causality::{Causality, MESSAGES_IN_FLIGHT};
 use crate::settled::Plan;
 use crate::window::{SliceNumber, Window};

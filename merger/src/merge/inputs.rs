@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use annals_foreign::{ConversionDirectory, Foreign, ForeignError};
 use annals_format::{Definitions, FileKind, RecordingId};
+use annals_symbols::Symbols;
 
 use crate::error::{MergeError, Result};
 use crate::input::find::{Found, RejectedInput, find, kind_of};
 use crate::input::recording::{InputRecording, Inputs};
-use crate::input::symbols::Symbols;
 use crate::input::trace::InputTrace;
 use crate::options::MergeOptions;
 use crate::stages::{self, Stage};

@@ -10,7 +10,7 @@ use annals_format::{
 };
 use object::{Object, ObjectSymbol, ReadCache, SymbolKind};
 
-use super::symbols::{Found, FoundFrame, NewStrings, Symbols, frame_name, is_construct, look_up};
+use crate::symbols::{Found, FoundFrame, NewStrings, Symbols, frame_name, is_construct, look_up};
 
 impl Symbols {
     /// Returns the lines of the call paths' addresses that have none yet: definitions to be added.

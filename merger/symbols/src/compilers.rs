@@ -9,7 +9,7 @@ use addr2line::gimli::{self, DwarfSections, EndianSlice, RunTimeEndian, SectionI
 use annals_format::{Definitions, ModuleId};
 use object::{Object, ObjectSection, ReadCache};
 
-use super::symbols::Symbols;
+use crate::symbols::Symbols;
 
 /// Debug information that is larger than this, bytes of the sections that are read, is not read.
 const MOST_BYTES: u64 = 256 << 20;

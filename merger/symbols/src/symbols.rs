@@ -4,22 +4,38 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use addr2line::gimli::{self, DwLang};
 use addr2line::{Loader, demangle_auto};
-use annals_format::{Definition, Definitions, Function, Module, RegionId, StringId, Symbol};
+use annals_format::{
+    BootId, Definition, Definitions, Function, Module, RegionId, StringId, Symbol,
+};
 use cpp_demangle::BorrowedSymbol;
 use object::Object;
 
-use super::host::boot_id;
-use crate::error::{MergeError, Result};
-
 /// Where distributions put debug information apart from its file, by build id.
 const DEBUG_DIRECTORY: &str = "/usr/lib/debug";
+
+/// A directory in which files with names are looked for cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot look for symbols in {directory}")]
+pub struct SymbolsError {
+    /// The directory.
+    pub directory: PathBuf,
+    /// The I/O error.
+    #[source]
+    pub source: io::Error,
+}
+
+/// Returns the identity of this host since its boot. `None` if the system does not have it.
+fn boot_id() -> Option<BootId> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    boot.parse().ok()
+}
 
 /// Files with the names of functions. A file counts for a module when it has the module's build id; that many files
 /// with the id exist, as one stripped and one with debug information, is usual.
@@ -83,7 +99,7 @@ impl Symbols {
     ///
     /// # Errors
     /// If one of them cannot be listed.
-    pub fn in_directories(directories: &[PathBuf]) -> Result<Self> {
+    pub fn in_directories(directories: &[PathBuf]) -> Result<Self, SymbolsError> {
         let mut symbols = Self::default();
         for directory in directories {
             symbols.add_directory(directory)?;
@@ -95,7 +111,7 @@ impl Symbols {
     ///
     /// # Errors
     /// If [`Symbols::in_directories`] fails.
-    pub fn of_host_and(directories: &[PathBuf]) -> Result<Self> {
+    pub fn of_host_and(directories: &[PathBuf]) -> Result<Self, SymbolsError> {
         let symbols = Self::in_directories(directories)?;
         Ok(Self {
             is_of_host: true,
@@ -103,8 +119,11 @@ impl Symbols {
         })
     }
 
-    fn add_directory(&mut self, directory: &Path) -> Result<()> {
-        let failed = MergeError::io("look for symbols in", directory);
+    fn add_directory(&mut self, directory: &Path) -> Result<(), SymbolsError> {
+        let failed = |source| SymbolsError {
+            directory: directory.to_owned(),
+            source,
+        };
         let mut entries: Vec<fs::DirEntry> = fs::read_dir(directory)
             .and_then(Iterator::collect)
             .map_err(failed)?;
@@ -487,7 +506,7 @@ mod tests {
         }
     }
 
-    const NAME: &str = "annals_merger::input::symbols::tests::sought";
+    const NAME: &str = "annals_symbols::symbols::tests::sought";
 
     #[inline(never)]
     fn sought() -> u32 {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use object::{Object, ObjectSymbol, SymbolKind};
 
-use super::symbols::source_name;
+use crate::symbols::source_name;
 
 /// The function that compilers call at the start of each function with `-finstrument-functions`.
 const HOOK: &str = "__cyg_profile_func_enter";
