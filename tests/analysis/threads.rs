@@ -196,6 +196,55 @@ fn threads_of_a_rank_count_with_their_work_in_regions() {
 }
 
 #[test]
+fn efficiencies_of_mpi_and_teams_are_those_of_talps_formulas() {
+    let mut script = Script {
+        threads: 2,
+        ..Script::new(4)
+    };
+    // Of each rank: when its team begins, when its threads are done, and when it is in the barrier of all ranks; twice.
+    let ranks = [(0, 20, [60, 90], 90), (2, 0, [50, 45], 60)];
+    for (step_ns, (row, fork_ns, done_ns, join_ns)) in [0, 100]
+        .into_iter()
+        .flat_map(|step| ranks.map(|rank| (step, rank)))
+    {
+        let at = |ns: i64| step_ns + ns;
+        script.rank(row, &[(at(0), Deed::Enter("main"))]);
+        for (thread, done_ns) in done_ns.into_iter().enumerate() {
+            script.rank(row + thread, &[(at(fork_ns), Deed::Enter(PARALLEL))]);
+            script.rank(row + thread, &barrier(at(done_ns), at(join_ns)));
+            script.rank(row + thread, &[(at(join_ns), Deed::Leave(PARALLEL))]);
+        }
+        script.rank(
+            row,
+            &[
+                (at(join_ns), Deed::Enter("MPI_Barrier")),
+                (at(join_ns), Deed::Begin(Op::Barrier, 0)),
+                (at(100), Deed::End(Op::Barrier, 0)),
+                (at(100), Deed::Leave("MPI_Barrier")),
+                (at(100), Deed::Leave("main")),
+            ],
+        );
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    script.write(directory.path(), &[]);
+    let reader = Reader::open(directory.path()).expect("recordings");
+    let found = lost_time(&reader, &Query::new(), &LostTimeOptions::default());
+    let (lost, _) = found.expect("recordings").expect("whole definitions");
+    // As in the case that `hybrid.rs` computes from their times.
+    let hybrid = lost.hybrid.expect("teams");
+    for (found, expected) in [
+        (hybrid.mpi_parallel, 0.75),
+        (hybrid.mpi_communication, 0.9),
+        (hybrid.openmp_parallel, 275.0 / 350.0),
+        (hybrid.openmp_serialisation, 275.0 / 295.0),
+        (hybrid.openmp_load_balance, 295.0 / 330.0),
+        (hybrid.openmp_scheduling, 330.0 / 350.0),
+    ] {
+        assert!((found - expected).abs() < 1e-9, "{hybrid:?}");
+    }
+}
+
+#[test]
 fn a_thread_that_makes_its_rank_late_is_the_cause_of_what_other_ranks_wait() {
     let mut script = Script {
         threads: 2,

@@ -3,4 +3,5 @@
 mod constructs;
 mod kokkos;
 mod others;
+mod shape;
 mod support;

@@ -116,3 +116,12 @@ fn programs_that_load_a_runtime_later_or_are_linked_to_it_run_as_they_do_alone()
     let command = [&*program, "--threads=2", "-i", &*input];
     assert!(compare(&environment, &command) > 0);
 }
+
+/// A library with parallel regions that is loaded and unloaded again and again.
+#[test]
+fn a_library_with_openmp_may_be_unloaded() {
+    let plugin = Runtime::Libgomp.compile("plugin.c", &["-shared", "-fPIC"]);
+    let program = Runtime::Libgomp.compile("loader.c", &["-fno-openmp", "-ldl"]);
+    let [program, plugin] = [&program, &plugin].map(|path| path.to_str().expect("UTF-8"));
+    assert_eq!(compare(&[], &[program, plugin]), 3 * 2);
+}

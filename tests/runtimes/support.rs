@@ -142,6 +142,13 @@ pub(crate) fn record(options: &[&str], environment: &[(&str, &str)], command: &[
     Recorded { directory, output }
 }
 
+/// Returns an answer about recordings or an archive, as JSON.
+pub(crate) fn ask(arguments: &[&str], about: &Path) -> Value {
+    let mut ask = trace_cli();
+    ask.args(arguments).arg(about).arg("--json");
+    serde_json::from_str(&output(&mut ask)).expect("JSON")
+}
+
 impl Recorded {
     /// Returns what the program and `record` have printed.
     pub(crate) fn said(&self) -> (String, String) {
@@ -151,9 +158,7 @@ impl Recorded {
 
     /// Returns an answer about the recording, as JSON.
     pub(crate) fn ask(&self, arguments: &[&str]) -> Value {
-        let mut ask = trace_cli();
-        ask.args(arguments).arg(&self.directory).arg("--json");
-        serde_json::from_str(&output(&mut ask)).expect("JSON")
+        ask(arguments, &self.directory)
     }
 
     /// Returns the number of calls of each region, without where it is. Each was left, and each that was left was entered.

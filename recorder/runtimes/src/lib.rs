@@ -4,7 +4,7 @@
 //! This crate is an rlib. `libannals_mpi.so` links it: one preload records MPI, functions and OpenMP into one recording. In a process
 //! without such a runtime nothing happens.
 //!
-//! Regions of OpenMP are named by where they are in the code, in groups that say what they are: see [`constructs`]. What a thread has
+//! Regions of OpenMP are named by where they are in the code, in groups that say what they are: see `constructs`. What a thread has
 //! entered and not left yet is kept (`threads`), because runtimes report some ends late or never.
 //!
 //! | module | what it does |

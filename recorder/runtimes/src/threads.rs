@@ -201,14 +201,17 @@ pub(crate) fn here() -> Option<Here> {
     // SAFETY: null, or a state, which is never freed.
     let thread = match unsafe { attached().cast::<Thread>().as_ref() } {
         Some(thread) if thread.recorder.load(RELAXED) == events.number => thread,
-        known => new_thread(known, events.number)?,
+        known => new_thread(known, events)?,
     };
     Some(Here { events, thread })
 }
 
 #[cold]
 #[inline(never)]
-fn new_thread(known: Option<&'static Thread>, recorder: u32) -> Option<&'static Thread> {
+fn new_thread(known: Option<&'static Thread>, events: &Events) -> Option<&'static Thread> {
+    // A forked child's recorder is another one.
+    begin(events.recorder);
+    let recorder = events.number;
     let thread = match known {
         Some(known) => known,
         None => uncancelled(claim)?,

@@ -33,6 +33,7 @@ mod efficiencies;
 mod event_loop;
 mod extra_work;
 mod findings;
+mod hybrid;
 mod intervals;
 mod locations;
 mod losses;
@@ -79,6 +80,7 @@ pub use findings::{
     Ending, Finding, FindingKind, Findings, Life, Position, Stay, WaitFor, WaitKind, bad_end,
     findings,
 };
+pub use hybrid::{HybridEfficiencies, HybridTimes};
 pub use intervals::{
     IntervalPair, IntervalPoint, IntervalRow, Intervals, MOST_OPEN_INTERVALS, intervals,
 };

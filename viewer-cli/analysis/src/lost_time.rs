@@ -16,6 +16,7 @@ use crate::critical_path::{CriticalPath, PathObserver, path_of};
 use crate::efficiencies::{Efficiencies, EfficiencyModel, RunTimes};
 use crate::event_loop::{LoopRow, event_loop};
 use crate::extra_work::Work;
+use crate::hybrid::{HybridEfficiencies, hybrid_efficiencies};
 use crate::lost_time_rows::{CauseRow, ExtraWork, RankTimes, WaitStateRow, WorstWait};
 use crate::mpi_coverage::MpiCoverage;
 use crate::oversubscription::Oversubscription;
@@ -67,6 +68,9 @@ pub struct LostTime {
     pub event_loop: Option<Vec<LoopRow>>,
     /// Efficiencies of both models. Empty if the run has no time.
     pub efficiencies: Vec<Efficiencies>,
+    /// Efficiencies of MPI and of teams of threads, by the model of TALP. `None` without teams.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hybrid: Option<HybridEfficiencies>,
     /// Waits by pattern and call path, the longest first.
     pub wait_states: Vec<WaitStateRow>,
     /// Time in MPI of all threads that count that no pattern explains: transfers, and what the library does.
@@ -443,6 +447,7 @@ pub fn lost_time(
     };
     let mut lost = of_sums(&sums, &times, definitions, query.window(), thread_times);
     lost.event_loop = event_loop;
+    lost.hybrid = hybrid_efficiencies(reader, query, lost.to_ns - lost.from_ns)?;
     lost.mpi = mpi;
     if !lost.causes.is_empty() {
         name_threads_work(&mut lost.causes, &work_of_others(reader, query)?);
@@ -549,6 +554,7 @@ fn of_sums(
         oversubscription: Oversubscription::of(definitions, processes),
         mpi: MpiCoverage::default(),
         event_loop: None,
+        hybrid: None,
         ranks,
     }
 }

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use annals_analysis::{
-    CauseRow, Efficiencies, EfficiencyModel, ExtraWork, LEAST_SHARE, LoopRow, LostTime, PartOfRun,
-    PhaseRow, WaitPattern, WaitStateRow,
+    CauseRow, Efficiencies, EfficiencyModel, ExtraWork, HybridEfficiencies, LEAST_SHARE, LoopRow,
+    LostTime, PartOfRun, PhaseRow, WaitPattern, WaitStateRow,
 };
 use annals_format::Module;
 use serde::Serialize;
@@ -398,6 +398,29 @@ fn efficiency_tree(efficiencies: &Efficiencies, scaling: Option<&Scaling>) -> St
     text
 }
 
+/// Returns the factors of MPI and of teams, as one line for each.
+fn hybrid_words(of: &HybridEfficiencies, has_mpi: bool) -> String {
+    let mut text = String::new();
+    if has_mpi {
+        let _ = writeln!(
+            text,
+            "MPI (TALP): {} = communication {} x load balance {}",
+            percent(of.mpi_parallel),
+            percent(of.mpi_communication),
+            percent(of.mpi_load_balance)
+        );
+    }
+    let _ = writeln!(
+        text,
+        "Threads (TALP): {} = serialisation {} x load balance {} x scheduling {}",
+        percent(of.openmp_parallel),
+        percent(of.openmp_serialisation),
+        percent(of.openmp_load_balance),
+        percent(of.openmp_scheduling)
+    );
+    text
+}
+
 /// Returns the screen of `trace-cli why`, but for the commands.
 pub fn why_text(lost: &LostTime, scaling: Option<&Scaling>, part: PartOfRun) -> String {
     let mut text = format!("{}\n\n", why_sentence(lost));
@@ -422,6 +445,9 @@ pub fn why_text(lost: &LostTime, scaling: Option<&Scaling>, part: PartOfRun) -> 
             text,
             "({ranks}, {run}, {part}; 100 % is no time lost{reference})"
         );
+        if let Some(hybrid) = &lost.hybrid {
+            text.push_str(&hybrid_words(hybrid, efficiencies.communication.is_some()));
+        }
         if uncertain_share(lost) >= LEAST_UNCERTAIN_SHARE {
             let share = percent(uncertain_share(lost));
             let _ = writeln!(
