@@ -4,7 +4,7 @@ use std::error::Error as _;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use annals_foreign::ForeignError;
+use annals_foreign::{ConversionDirectory, ForeignError};
 use annals_format::{FormatError, StreamId};
 
 /// The result of merging or opening.
@@ -178,16 +178,23 @@ pub enum MergeError {
     },
     /// A trace of another format could not be converted: its recordings could not be written, perhaps.
     #[error(
-        "cannot convert it to recordings, which takes up to a fifth of its bytes: set TMPDIR to a directory with room"
+        "cannot convert it to recordings in {place}, which takes up to a fifth of its bytes: set TMPDIR to a directory with room"
     )]
-    NotConverted(#[source] ForeignError),
+    NotConverted {
+        /// Where they were to be, in words.
+        place: String,
+        /// Why not.
+        #[source]
+        source: ForeignError,
+    },
     /// The consumer of the merged events stopped.
     #[error("stopped by the consumer")]
     Stopped,
 }
 
-impl From<ForeignError> for MergeError {
-    fn from(error: ForeignError) -> Self {
+impl MergeError {
+    /// Returns the error of a conversion in a directory.
+    pub(crate) fn of_foreign(error: ForeignError, conversion: &ConversionDirectory) -> Self {
         match error {
             ForeignError::Io {
                 action,
@@ -201,12 +208,19 @@ impl From<ForeignError> for MergeError {
             ForeignError::Format { path, error } => Self::Format { path, error },
             ForeignError::Threads { source } => Self::Threads { source },
             ForeignError::Stopped => Self::Stopped,
-            other => Self::NotConverted(other),
+            source => {
+                let directory = conversion.path().parent().unwrap_or(conversion.path());
+                let memory = conversion.memory_bytes();
+                let memory =
+                    memory.map(|bytes| format!(", a file system in memory of {bytes} bytes"));
+                Self::NotConverted {
+                    place: format!("{}{}", directory.display(), memory.unwrap_or_default()),
+                    source,
+                }
+            }
         }
     }
-}
 
-impl MergeError {
     /// Returns a function that adds the path of the file to an error of the format.
     pub fn format(path: &Path) -> impl Fn(FormatError) -> Self + Copy {
         move |error| Self::Format {

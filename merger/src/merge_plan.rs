@@ -81,7 +81,7 @@ impl MergePlan {
     /// Merges, and writes the trace. `progress` gets the number of events written so far, and can stop the merge.
     ///
     /// # Errors
-    /// [`MergeError::Stopped`] if `progress` stopped it; if the storage fails, the merge is strict and incomplete, or the
+    /// [`MergeError::Stopped`](crate::MergeError::Stopped) if `progress` stopped it; if the storage fails, the merge is strict and incomplete, or the
     /// trace would not hold what was read. Nothing is left under the output's name then.
     pub fn write_trace(
         &self,

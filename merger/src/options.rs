@@ -49,7 +49,7 @@ pub struct MergeOptions {
     pub window: Window,
     /// Which slice of time is written; [`JoinOptions`](crate::JoinOptions) put slices together. Default: `None`, the whole merge.
     pub slice: Option<SliceNumber>,
-    /// The decisions of an earlier run for the same inputs: see [`MergePlan::settled`]. Default: `None`, which means
+    /// The decisions of an earlier run for the same inputs: see [`MergePlan::settled`](crate::MergePlan::settled). Default: `None`, which means
     /// that they are made anew.
     pub settled: Option<Plan>,
     /// The file that will be written: it is never taken for an input. Default: `None`.

@@ -102,6 +102,7 @@ fn without_room_a_command_answers_nothing_and_says_so() {
         "{text}"
     );
     assert!(text.contains("No space left on device"), "{text}");
+    assert!(text.contains("in memory of 65536 bytes"), "{text}");
     // Last, what is in the directory: nothing.
     assert!(text.ends_with("(os error 28)\n"), "{text}");
     // Heads alone need no room for events.

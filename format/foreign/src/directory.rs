@@ -60,6 +60,15 @@ impl ConversionDirectory {
     pub fn path(&self) -> &Path {
         self.directory.path()
     }
+
+    /// Returns how many bytes its file system has, if that is in memory (tmpfs). `None` otherwise, and if the system does not say it.
+    pub fn memory_bytes(&self) -> Option<u64> {
+        /// TMPFS_MAGIC of linux/magic.h.
+        const TMPFS: i64 = 0x0102_1994;
+        let found = rustix::fs::statfs(self.directory.path()).ok()?;
+        let is_memory = found.f_type == TMPFS;
+        is_memory.then(|| found.f_blocks.saturating_mul(found.f_bsize.unsigned_abs()))
+    }
 }
 
 /// Removes the directories of processes that were killed.

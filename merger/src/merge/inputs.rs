@@ -241,9 +241,11 @@ fn open_foreign(
         Ok(converted) if converted.is_empty() => return reject("it has no records".to_owned()),
         Ok(converted) => converted,
         Err(error @ (ForeignError::NotWritten { .. } | ForeignError::Stopped)) => {
-            return Err(error.into());
+            return Err(MergeError::of_foreign(error, &conversion));
         }
-        Err(error) => return reject(MergeError::from(error).without_path()),
+        Err(error) => {
+            return reject(MergeError::of_foreign(error, &conversion).without_path());
+        }
     };
     let each = converted.into_iter().map(|converted| {
         let mut input = InputRecording::of_foreign(path, converted, &conversion)?;

@@ -1,9 +1,9 @@
 //! OTF2 archives as outputs.
 //!
-//! [`inputs`] holds the definitions of archives among the inputs, [`roles`] knows the roles of MPI's functions,
-//! [`definitions`] holds all definitions of the archive that is written, and [`ranks`] makes those of ranks and
-//! communicators, [`contexts`] those of samples; [`events`] turns events into records; [`files`] and [`streams`] say where they are written;
-//! [`archive`] drives it all.
+//! `inputs` holds the definitions of archives among the inputs, `roles` knows the roles of MPI's functions,
+//! `definitions` holds all definitions of the archive that is written, and `ranks` makes those of ranks and
+//! communicators, `contexts` those of samples; `events` turns events into records; `files` and `streams` say where they are written;
+//! `archive` drives it all.
 
 mod archive;
 mod contexts;
