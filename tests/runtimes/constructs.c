@@ -129,6 +129,8 @@ static void *of_thread(void *unused) {
     return NULL;
 }
 
+static int inner;
+
 static void nested(void) {
     omp_set_max_active_levels(3);
 #pragma omp parallel num_threads(2)
@@ -138,6 +140,9 @@ static void nested(void) {
         {
             count(PARALLEL), count(BARRIER);
             work(5);
+            /* All four are there: no thread is in both teams. */
+            int arrived = __atomic_add_fetch(&inner, 1, __ATOMIC_RELAXED);
+            while (__atomic_load_n(&inner, __ATOMIC_RELAXED) < (arrived + 3) / 4 * 4) usleep(100);
         }
     }
 }

@@ -103,6 +103,8 @@ pub(crate) fn run(command: &mut Command) -> Output {
     for (name, ..) in std::env::vars().filter(|(name, _)| name.starts_with("ANNALS_")) {
         limited.env_remove(name);
     }
+    // There may be more threads than processors.
+    limited.env("OMP_WAIT_POLICY", "passive");
     for (name, value) in command.get_envs() {
         if let Some(value) = value {
             limited.env(name, value);
