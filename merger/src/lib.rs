@@ -132,7 +132,7 @@ pub use read::event::{Event, Item};
 pub use read::places::{Places, StreamPlace};
 pub use read::query::{ElementHandle, Query};
 pub use read::trace_file::TraceFile;
-pub use read::{Extent, Origin, ReadSummary, Reader, StopFlag};
+pub use read::{Extent, Origin, ReadSummary, Reader};
 pub use report::{
     ArchiveReport, ClockReport, DamageOfInput, DamageReport, HostReport, InputReport, RankProcess,
     Report, SharedRank, StreamReport, Sums, WorldReport, is_complete, missing_ranks,
@@ -145,7 +145,7 @@ pub use whole_file::{
     sync_tree,
 };
 pub use window::{SliceNumber, Window};
-pub use workers::no_progress;
+pub use workers::{StopFlag, no_progress};
 
 /// The code of the README, compiled.
 #[cfg(doctest)]

@@ -10,7 +10,7 @@ use crate::filter::{EventFilter, Said};
 use crate::messages::causality::{Causality, MESSAGES_IN_FLIGHT};
 use crate::settled::Plan;
 use crate::window::{SliceNumber, Window};
-use crate::workers::default_jobs;
+use crate::workers::{StopFlag, default_jobs};
 
 /// Memory that events may take by default, bytes.
 pub const MEMORY_LIMIT_BYTES: u64 = 256 << 20;
@@ -84,6 +84,8 @@ pub(crate) struct ReadPart {
     pub(crate) share: Option<Share>,
     /// Whether events are not read: see [`ReadOptions::heads_only`].
     pub(crate) heads_only: bool,
+    /// Ends a conversion.
+    pub(crate) stop: StopFlag,
     /// The filters and the slice of a trace that is compared with its inputs.
     pub(crate) as_in: Option<TracePart>,
 }
@@ -182,6 +184,8 @@ pub struct ReadOptions {
     /// Whether only what the heads of chunks say is wanted: definitions, counts and losses. Where another format says these
     /// without its events, they are not converted, and cannot be read. Default: false.
     pub heads_only: bool,
+    /// Ends the conversion of a trace of another format, with [`MergeError::Stopped`](crate::MergeError::Stopped). Default: nothing does.
+    pub stop: StopFlag,
     /// Where traces of other formats are converted. Default: `None`, the directory that `TMPDIR` names, or else that of the trace.
     pub temporary_directory: Option<PathBuf>,
 }
@@ -194,6 +198,7 @@ impl Default for ReadOptions {
             filter: EventFilter::default(),
             share: None,
             heads_only: false,
+            stop: StopFlag::default(),
             temporary_directory: None,
         }
     }
@@ -218,6 +223,7 @@ impl From<ReadOptions> for MergeOptions {
             part: ReadPart {
                 share: options.share,
                 heads_only: options.heads_only,
+                stop: options.stop,
                 as_in: None,
             },
             ..Self::default()

@@ -34,10 +34,10 @@ use crate::read::calls::{Call, CallVisitor, Calls};
 use crate::read::event::{Batch, Event, Item, Scope};
 use crate::read::query::Query;
 use crate::read::trace_file::TraceFile;
-pub use crate::read::work::StopFlag;
 use crate::read::work::Work;
 use crate::report::Report;
 use crate::window::Window;
+use crate::workers::StopFlag;
 
 /// Reads the events of a trace, a recording, a directory of recordings, an OTF2 archive, or of several of these, in global
 /// order. Recordings are merged while they are read.

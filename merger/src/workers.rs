@@ -1,6 +1,8 @@
 //! The threads that work on a merge's parts, and how their progress is reported.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rayon::ThreadPool;
 use rayon::prelude::*;
@@ -15,6 +17,32 @@ pub(crate) fn default_jobs() -> usize {
 /// Returns a progress callback that does nothing.
 pub const fn no_progress(_events: u64) -> ControlFlow<()> {
     ControlFlow::Continue(())
+}
+
+/// A flag that ends reads: those of the readers that [`Reader::stopped_by`](crate::Reader::stopped_by) returned for it, and of inputs that are being
+/// [opened](crate::ReadOptions::stop).
+#[derive(Clone, Debug, Default)]
+pub struct StopFlag(Arc<AtomicBool>);
+
+impl StopFlag {
+    /// Ends the reads, before the next chunk of each. They return [`MergeError::Stopped`].
+    pub fn stop(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether reads are to end.
+    pub fn is_stopped(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// # Errors
+    /// [`MergeError::Stopped`] if reads are to end.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.is_stopped() {
+            true => Err(MergeError::Stopped),
+            false => Ok(()),
+        }
+    }
 }
 
 /// Threads that share work; the caller itself if there is one job.

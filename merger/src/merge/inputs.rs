@@ -2,6 +2,7 @@
 //! used.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -225,10 +226,14 @@ fn open_foreign(
     };
     let conversion = conversion.map_err(MergeError::io("make a directory to convert", path))?;
     let conversion = Arc::new(conversion);
+    let stop = &options.part.stop;
     let how = annals_foreign::Options {
         jobs: options.jobs.max(1),
         is_heads_only,
-        ..annals_foreign::Options::default()
+        progress: &|_| match stop.is_stopped() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        },
     };
     let mut reject = |why: String| {
         rejected.push(RejectedInput {

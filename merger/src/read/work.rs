@@ -1,34 +1,9 @@
 //! How an opened input is read: with how many threads, and until when.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::error::{MergeError, Result};
-
-/// A flag that ends reads: those of the readers that [`Reader::stopped_by`](crate::Reader::stopped_by) returned for it.
-#[derive(Clone, Debug, Default)]
-pub struct StopFlag(Arc<AtomicBool>);
-
-impl StopFlag {
-    /// Ends the reads, before the next chunk of each. They return [`MergeError::Stopped`].
-    pub fn stop(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    /// Returns whether reads are to end.
-    pub fn is_stopped(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// # Errors
-    /// [`MergeError::Stopped`] if reads are to end.
-    pub(super) fn check(&self) -> Result<()> {
-        match self.is_stopped() {
-            true => Err(MergeError::Stopped),
-            false => Ok(()),
-        }
-    }
-}
+use crate::workers::StopFlag;
 
 /// How chunks are read.
 #[derive(Clone, Debug)]

@@ -38,8 +38,10 @@ impl Trace {
 #[pyfunction]
 pub(crate) fn open(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<Trace> {
     let to_open = paths.clone();
-    let reader = waiting::run(py, move |_| {
-        let reader = Reader::open_with(&to_open, ReadOptions::new());
+    let reader = waiting::run(py, move |stop| {
+        let mut options = ReadOptions::new();
+        options.stop = stop.clone();
+        let reader = Reader::open_with(&to_open, options);
         reader.map_err(|error| errors::of_read(&error))
     })?;
     Ok(Trace {

@@ -74,7 +74,7 @@ impl Format for Archives {
             source: io::Error::other(error),
         })?;
         pool.install(|| {
-            let (archive, processes) = open::open(path)?;
+            let (archive, processes) = open::open(path, options)?;
             write::write_all(&archive, processes, into, options)
         })
     }

@@ -10,7 +10,7 @@ use super::numbering::{Numberings, Strings};
 use super::process::*;
 use super::scan::{LostEvents, Scanned, scan};
 use super::world::World;
-use crate::conversion::{DIGEST_START, digest};
+use crate::conversion::{DIGEST_START, Options, digest};
 use crate::error::Result;
 use crate::otf2::{Anchor, ClockCorrection, DefinitionKind, GlobalDefinitions, LocalDefinitions};
 use annals_format::Problem;
@@ -22,8 +22,8 @@ use std::path::Path;
 /// current pool.
 ///
 /// # Errors
-/// If the anchor cannot be read.
-pub(super) fn open(path: &Path) -> Result<(Archive, Vec<PlannedProcess>)> {
+/// If the anchor cannot be read, or the conversion was stopped.
+pub(super) fn open(path: &Path, options: &Options<'_>) -> Result<(Archive, Vec<PlannedProcess>)> {
     let mut problems = Vec::new();
     let mut definitions = GlobalDefinitions::default();
     let stem = path.with_extension("");
@@ -47,8 +47,11 @@ pub(super) fn open(path: &Path) -> Result<(Archive, Vec<PlannedProcess>)> {
     let world = World::of(&definitions);
     let files = locations_of(&definitions, &stem, &mut problems);
     let files = files.into_par_iter();
-    let opened = files.map(|(id, expected)| open_location(&stem, &anchor, id, expected));
-    let mut locations: Vec<LocationFile> = opened.collect();
+    let opened = files.map(|(id, expected)| {
+        options.report(0)?;
+        Ok(open_location(&stem, &anchor, id, expected))
+    });
+    let mut locations: Vec<LocationFile> = opened.collect::<Result<_>>()?;
     let groups = groups_of(&definitions, &world, &mut locations);
     let time = TimeBase::of(&anchor, &definitions, &locations);
     let mut markers = Markers::of(&stem.with_added_extension("marker"), chunk_size);
