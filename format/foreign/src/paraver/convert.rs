@@ -426,7 +426,7 @@ impl<'a> Conversion<'a> {
                 state: None,
             });
         }
-        let path = self.directory.join(format!("{rank}.annals"));
+        let path = self.directory.join(format!("{rank}.converted"));
         self.tasks.push(TaskState { builder, path });
         self.task_numbers
             .insert((thread.application, thread.task), task);

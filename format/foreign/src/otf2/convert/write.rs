@@ -32,7 +32,7 @@ pub(super) fn write_all(
 ) -> Result<Vec<Converted>> {
     let threads = rayon::current_num_threads();
     let write = |number: usize, process, is_alone| {
-        let path = into.join(format!("{number}.annals"));
+        let path = into.join(format!("{number}.converted"));
         write(archive, process, &path, options, is_alone)
     };
     if processes.len() < 2 * threads {
