@@ -62,8 +62,8 @@ impl Foreign {
         &self.path
     }
 
-    /// Converts the trace into recordings in an existing directory, one for each process. Takes at most 256 MiB of memory for each 16
-    /// threads, however large the trace is.
+    /// Converts the trace into recordings in an existing directory, one for each process. Memory does not grow with the number of events:
+    /// each thread has a few parts of some hundred kilobytes.
     ///
     /// # Errors
     /// If the trace cannot be read at all, a recording cannot be written, or [`Options::progress`] says so. What was written until

@@ -17,7 +17,7 @@
 //!
 //! # Another format
 //!
-//! A format is a directory here and a line in the list of formats below: a type that implements `Format`. Its `convert` makes a
+//! A format is a directory here and a line in `FORMATS` (`foreign.rs`): a type that implements `Format` (`conversion.rs`). Its `convert` makes a
 //! [`RecordingBuilder`](annals_format::RecordingBuilder) for each process, defines what events refer to, and writes rows of
 //! events, chunk by chunk, so that memory does not grow with the trace. `paraver` is the model of a format that is read from its start to its end, `otf2`
 //! of one whose parts are read in any order. Problems that cost data are [`Problem`](annals_format::Problem)s with the offset and what was expected there; an error

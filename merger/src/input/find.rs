@@ -127,7 +127,7 @@ fn is_live(path: &Path) -> bool {
         .is_some_and(|extension| extension == "annals-live")
 }
 
-/// Returns what is the same for all names of a file.
+/// Returns the canonical path of a file, or the path itself if there is none.
 fn identity_of(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }

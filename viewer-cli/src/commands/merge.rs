@@ -110,6 +110,9 @@ pub struct MergeArguments {
     memory_limit: u64,
 
     /// Directory for temporary files; default: that of the trace
+    ///
+    /// Traces of other formats are converted there; without it, in the directory that TMPDIR names, or else in that of
+    /// the archive.
     #[arg(long, value_name = "DIR")]
     temp_dir: Option<PathBuf>,
 
