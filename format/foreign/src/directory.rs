@@ -11,13 +11,14 @@ const PREFIX: &str = "annals-converted-";
 /// The file that is locked while its process lives. Locks hold also between processes that see other numbers of processes.
 const LOCK: &str = "lock";
 
-/// A directory for conversions, removed with its contents when it is dropped. One whose process was killed is removed by the next command
+/// A directory for conversions, removed with its contents when it is dropped by the process that made it. One whose process was killed is removed by the next command
 /// that makes one in the same place.
 #[derive(Debug)]
 pub struct ConversionDirectory {
     directory: TempDir,
     /// Locked as long as it is open.
     _lock: File,
+    process: u32,
 }
 
 impl ConversionDirectory {
@@ -36,6 +37,7 @@ impl ConversionDirectory {
         Ok(Self {
             directory,
             _lock: lock,
+            process: std::process::id(),
         })
     }
 
@@ -68,6 +70,14 @@ impl ConversionDirectory {
         let found = rustix::fs::statfs(self.directory.path()).ok()?;
         let is_memory = found.f_type == TMPFS;
         is_memory.then(|| found.f_blocks.saturating_mul(found.f_bsize.unsigned_abs()))
+    }
+}
+
+impl Drop for ConversionDirectory {
+    fn drop(&mut self) {
+        // A forked child has it, too; the files are its parent's.
+        self.directory
+            .disable_cleanup(self.process != std::process::id());
     }
 }
 

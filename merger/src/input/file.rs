@@ -1,13 +1,15 @@
 //! Files that are read at offsets; only a limited number of them is open at a time.
+#![expect(unsafe_code, reason = "what happens at a fork is set by a C function")]
 
 use crate::error::{MergeError, Result};
 use annals_format::{FormatError, ReadAt, open_regular};
 use rustc_hash::FxHashMap;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// A file that is read at offsets. Not mapped: a file that is cut while it is read costs an error, not
 /// the program. It is closed when too many others are open, and opened again when it is asked for.
@@ -30,7 +32,9 @@ struct OpenFiles {
     most: usize,
 }
 
+/// The only lock that all threads of a process share: it survives a fork.
 static OPEN_FILES: LazyLock<Mutex<OpenFiles>> = LazyLock::new(|| {
+    lock_at_forks();
     Mutex::new(OpenFiles {
         files: FxHashMap::default(),
         by_use: BTreeMap::new(),
@@ -41,6 +45,23 @@ static OPEN_FILES: LazyLock<Mutex<OpenFiles>> = LazyLock::new(|| {
 
 /// Most files that are open, however many the system allows: opening one again takes microseconds, and a chunk is read for much longer.
 const MOST_FILES: usize = 240;
+
+/// Has the thread that forks hold the lock meanwhile. A child has no other thread: what one of them held, it would wait for without end.
+fn lock_at_forks() {
+    thread_local! {
+        static HELD: RefCell<Option<MutexGuard<'static, OpenFiles>>> = const { RefCell::new(None) };
+    }
+    extern "C" fn before() {
+        HELD.set(Some(OpenFiles::lock()));
+    }
+    extern "C" fn after() {
+        HELD.set(None);
+    }
+    // SAFETY: the functions do not unwind, and take and free a lock that the thread that forks does not hold.
+    unsafe {
+        libc::pthread_atfork(Some(before), Some(after), Some(after));
+    }
+}
 
 /// Returns the maximum number of open files: half of the system's limit, the rest is for other
 /// uses.
@@ -55,7 +76,7 @@ fn most_files() -> usize {
 }
 
 impl OpenFiles {
-    fn lock() -> std::sync::MutexGuard<'static, Self> {
+    fn lock() -> MutexGuard<'static, Self> {
         OPEN_FILES.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

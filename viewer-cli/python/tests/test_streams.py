@@ -240,27 +240,59 @@ def test_interrupts_end_work_soon(long: Path) -> None:
 
 
 def test_a_stream_does_not_outlive_a_fork(long: Path) -> None:
+    # At many moments: other threads read, decode and send meanwhile, and what they hold stays held in the child.
     program = (
-        "import annals_trace, os, sys, pyarrow\n"
+        "import annals_trace, os, sys, time, pyarrow\n"
         "trace = annals_trace.open(sys.argv[1])\n"
-        "reader = pyarrow.RecordBatchReader.from_stream(trace.calls())\n"
-        "reader.read_next_batch()\n"
-        "child = os.fork()\n"
-        "if child == 0:\n"
-        "    try:\n"
-        "        reader.read_next_batch()\n"
-        "    except Exception as error:\n"
-        "        os.write(1, f'{error}\\n'.encode())\n"
-        "    os.write(1, f'{trace.calls().count()}\\n'.encode())\n"
-        "    os._exit(0)\n"
-        "assert os.waitpid(child, 0)[1] == 0\n"
+        "for moment in range(40):\n"
+        "    reader = pyarrow.RecordBatchReader.from_stream(trace.calls())\n"
+        "    if moment % 2: reader.read_next_batch()\n"
+        "    time.sleep(moment * 0.0002)\n"
+        "    child = os.fork()\n"
+        "    if child == 0:\n"
+        "        try:\n"
+        "            reader.read_next_batch()\n"
+        "        except Exception as error:\n"
+        "            os.write(1, f'{error}\\n'.encode())\n"
+        "        del reader\n"
+        "        os.write(1, f'{trace.calls().count()}\\n'.encode())\n"
+        "        os._exit(0)\n"
+        "    assert os.waitpid(child, 0)[1] == 0\n"
         "print(trace.calls().count(), flush=True)\n"
     )
     done = run_python(program, long)
     assert done.returncode == 0, done.stderr
-    why, in_child, in_parent = done.stdout.splitlines()
-    assert "forked" in why
-    assert in_child == in_parent
+    *children, in_parent = done.stdout.splitlines()
+    assert len(children) == 80
+    assert all("forked" in why for why in children[::2]), children
+    assert set(children[1::2]) == {in_parent}
+
+
+def test_a_forked_child_leaves_its_parents_files(long: Path, tmp_path: Path) -> None:
+    """What an archive was converted to goes with the process that opened it."""
+    archive = tmp_path / "archive.otf2"
+    exported = subprocess.run([annals_trace.executable(), "export", long, "-o", archive], capture_output=True, text=True)
+    assert exported.returncode == 0, exported.stderr
+    program = (
+        "import annals_trace, os, sys\n"
+        "trace = annals_trace.open(sys.argv[1])\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    trace.close()\n"
+        "    sys.exit(0)\n"
+        "assert os.waitpid(child, 0)[1] == 0\n"
+        "print(os.listdir(sys.argv[2]))\n"
+        "print(trace.calls().count())\n"
+        "trace.close()\n"
+        "print(os.listdir(sys.argv[2]))\n"
+    )
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    done = run_python(program, archive, temporary, env=os.environ | {"TMPDIR": str(temporary)})
+    assert done.returncode == 0, done.stderr
+    while_open, count, closed = done.stdout.splitlines()
+    assert "annals-converted" in while_open and closed == "[]"
+    assert int(count) == annals_trace.open(long).calls().count()
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="NOT TESTED: subinterpreters that refuse need Python 3.12")

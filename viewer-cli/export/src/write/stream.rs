@@ -362,9 +362,15 @@ impl Batches {
 
     /// Ends the reading.
     fn end(&mut self) {
-        // The thread is not waited for: it may be that of another process, or work on what it has read.
-        if let State::Reading { stop, .. } = std::mem::replace(&mut self.state, State::Ended) {
-            stop.stop();
+        let State::Reading { stop, batches } = std::mem::replace(&mut self.state, State::Ended)
+        else {
+            return;
+        };
+        // The thread is not waited for: it may work on what it has read.
+        stop.stop();
+        if self.process != std::process::id() {
+            // The thread is another process's, and may have held the lock of the channel when that forked.
+            std::mem::forget(batches);
         }
     }
 }
