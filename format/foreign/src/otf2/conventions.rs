@@ -1,6 +1,6 @@
 //! What reading and writing archives agree on: how an archive's records appear in recordings, and recordings in archives.
 
-use super::records::ids;
+use super::records::marker_ids;
 use super::{
     Anchor, AttributeValue, DefinitionKind, Endian, Field, Input, Output, Record, records,
 };
@@ -102,12 +102,12 @@ pub fn read_attributes(bytes: &[u8]) -> Vec<AttributeValue> {
 
 /// Returns the record of a definition of markers.
 pub fn definition_record() -> &'static Record {
-    Record::find(records::MARKERS, ids::DEF_MARKER).expect("the table has it")
+    Record::find(records::MARKERS, marker_ids::DEF_MARKER).expect("the table has it")
 }
 
 /// Returns the record of a marker.
 pub fn marker_record() -> &'static Record {
-    Record::find(records::MARKERS, ids::MARKER).expect("the table has it")
+    Record::find(records::MARKERS, marker_ids::MARKER).expect("the table has it")
 }
 
 /// Returns the kind of definition that a marker's scope names.

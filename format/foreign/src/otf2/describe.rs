@@ -212,25 +212,6 @@ pub struct Field {
     pub since: Option<&'static str>,
 }
 
-/// Describes a field that exists since the record's first version, or since the same version as the
-/// previous field.
-pub(crate) const fn field(name: &'static str, what: FieldType) -> Field {
-    Field {
-        name,
-        what,
-        since: None,
-    }
-}
-
-/// Returns the first of the fields that a version added.
-pub(crate) const fn since(version: &'static str, name: &'static str, what: FieldType) -> Field {
-    Field {
-        name,
-        what,
-        since: Some(version),
-    }
-}
-
 /// How a record is framed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Frame {
@@ -255,24 +236,6 @@ pub struct Record {
     pub frame: Frame,
     /// Its fields in the order of the wire.
     pub fields: &'static [Field],
-}
-
-pub(crate) const fn record(
-    id: u8,
-    name: &'static str,
-    capitals: &'static str,
-    since: &'static str,
-    frame: Frame,
-    fields: &'static [Field],
-) -> Record {
-    Record {
-        id,
-        name,
-        capitals,
-        since,
-        frame,
-        fields,
-    }
 }
 
 impl Record {

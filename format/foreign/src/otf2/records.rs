@@ -1,1884 +1,312 @@
 //! The records of an archive: ids, names and fields in the order of the wire. This one place decides how
 //! records are read, written, mapped, shown and turned into event types.
 
-use super::describe::{DefinitionKind, FieldType, Frame, Record, field, record, since};
+use super::describe::{DefinitionKind, Field, FieldType, Frame, Record};
 use super::enums;
 
-/// Ids of records that converters treat specially.
-pub mod ids {
-    /// `BufferFlush`.
-    pub const BUFFER_FLUSH: u8 = 10;
-    /// `MeasurementOnOff`.
-    pub const MEASUREMENT_ON_OFF: u8 = 11;
-    /// `Enter`.
-    pub const ENTER: u8 = 12;
-    /// `Leave`.
-    pub const LEAVE: u8 = 13;
-    /// `MpiSend`.
-    pub const MPI_SEND: u8 = 14;
-    /// `MpiIsend`.
-    pub const MPI_ISEND: u8 = 15;
-    /// `MpiIsendComplete`.
-    pub const MPI_ISEND_COMPLETE: u8 = 16;
-    /// `MpiIrecvRequest`.
-    pub const MPI_IRECV_REQUEST: u8 = 17;
-    /// `MpiRecv`.
-    pub const MPI_RECV: u8 = 18;
-    /// `MpiIrecv`.
-    pub const MPI_IRECV: u8 = 19;
-    /// `MpiRequestCancelled`.
-    pub const MPI_REQUEST_CANCELLED: u8 = 21;
-    /// `MpiCollectiveBegin`.
-    pub const MPI_COLLECTIVE_BEGIN: u8 = 22;
-    /// `MpiCollectiveEnd`.
-    pub const MPI_COLLECTIVE_END: u8 = 23;
-    /// `Metric`.
-    pub const METRIC: u8 = 31;
-    /// `ParameterString`.
-    pub const PARAMETER_STRING: u8 = 32;
-    /// `CallingContextSample`.
-    pub const CALLING_CONTEXT_SAMPLE: u8 = 68;
-    /// `ProgramBegin`.
-    pub const PROGRAM_BEGIN: u8 = 83;
-    /// `DefMarker`, in a file of markers.
-    pub const DEF_MARKER: u8 = 5;
-    /// `Marker`, in a file of markers. No event has this id.
-    pub const MARKER: u8 = 6;
+macro_rules! field_type {
+    (Enum8($of:ident)) => { FieldType::Enum8(&enums::$of) };
+    (Enum32($of:ident)) => { FieldType::Enum32(&enums::$of) };
+    (List8($($fields:tt)*)) => { FieldType::List8(fields!($($fields)*)) };
+    (List32($($fields:tt)*)) => { FieldType::List32(fields!($($fields)*)) };
+    ($reference:ident($of:ident)) => { FieldType::$reference(DefinitionKind::$of) };
+    ($plain:ident) => { FieldType::$plain };
 }
 
-/// Events, by ascending id.
-pub const EVENTS: &[Record] = &[
-    record(
-        10,
-        "BufferFlush",
-        "BUFFER_FLUSH",
-        "1.0",
-        Frame::Length,
-        &[field("stop_time", FieldType::U64)],
-    ),
-    record(
-        11,
-        "MeasurementOnOff",
-        "MEASUREMENT_ON_OFF",
-        "1.0",
-        Frame::Length,
-        &[field(
-            "measurement_mode",
-            FieldType::Enum8(&enums::MEASUREMENT_MODE),
-        )],
-    ),
-    record(
-        12,
-        "Enter",
-        "ENTER",
-        "1.0",
-        Frame::Single,
-        &[field("region", FieldType::Ref32(DefinitionKind::Region))],
-    ),
-    record(
-        13,
-        "Leave",
-        "LEAVE",
-        "1.0",
-        Frame::Single,
-        &[field("region", FieldType::Ref32(DefinitionKind::Region))],
-    ),
-    record(
-        14,
-        "MpiSend",
-        "MPI_SEND",
-        "1.0",
-        Frame::Length,
-        &[
-            field("receiver", FieldType::C32),
-            field("communicator", FieldType::Ref32(DefinitionKind::Comm)),
-            field("msg_tag", FieldType::C32),
-            field("msg_length", FieldType::C64),
-        ],
-    ),
-    record(
-        15,
-        "MpiIsend",
-        "MPI_ISEND",
-        "1.0",
-        Frame::Length,
-        &[
-            field("receiver", FieldType::C32),
-            field("communicator", FieldType::Ref32(DefinitionKind::Comm)),
-            field("msg_tag", FieldType::C32),
-            field("msg_length", FieldType::C64),
-            field("request_id", FieldType::C64),
-        ],
-    ),
-    record(
-        16,
-        "MpiIsendComplete",
-        "MPI_ISEND_COMPLETE",
-        "1.0",
-        Frame::Single,
-        &[field("request_id", FieldType::C64)],
-    ),
-    record(
-        17,
-        "MpiIrecvRequest",
-        "MPI_IRECV_REQUEST",
-        "1.0",
-        Frame::Single,
-        &[field("request_id", FieldType::C64)],
-    ),
-    record(
-        18,
-        "MpiRecv",
-        "MPI_RECV",
-        "1.0",
-        Frame::Length,
-        &[
-            field("sender", FieldType::C32),
-            field("communicator", FieldType::Ref32(DefinitionKind::Comm)),
-            field("msg_tag", FieldType::C32),
-            field("msg_length", FieldType::C64),
-        ],
-    ),
-    record(
-        19,
-        "MpiIrecv",
-        "MPI_IRECV",
-        "1.0",
-        Frame::Length,
-        &[
-            field("sender", FieldType::C32),
-            field("communicator", FieldType::Ref32(DefinitionKind::Comm)),
-            field("msg_tag", FieldType::C32),
-            field("msg_length", FieldType::C64),
-            field("request_id", FieldType::C64),
-        ],
-    ),
-    record(
-        20,
-        "MpiRequestTest",
-        "MPI_REQUEST_TEST",
-        "1.0",
-        Frame::Single,
-        &[field("request_id", FieldType::C64)],
-    ),
-    record(
-        21,
-        "MpiRequestCancelled",
-        "MPI_REQUEST_CANCELLED",
-        "1.0",
-        Frame::Single,
-        &[field("request_id", FieldType::C64)],
-    ),
-    record(
-        22,
-        "MpiCollectiveBegin",
-        "MPI_COLLECTIVE_BEGIN",
-        "1.0",
-        Frame::Length,
-        &[],
-    ),
-    record(
-        23,
-        "MpiCollectiveEnd",
-        "MPI_COLLECTIVE_END",
-        "1.0",
-        Frame::Length,
-        &[
-            field("collective_op", FieldType::Enum8(&enums::COLLECTIVE_OP)),
-            field("communicator", FieldType::Ref32(DefinitionKind::Comm)),
-            field("root", FieldType::C32),
-            field("size_sent", FieldType::C64),
-            field("size_received", FieldType::C64),
-        ],
-    ),
-    record(
-        24,
-        "OmpFork",
-        "OMP_FORK",
-        "1.0",
-        Frame::Single,
-        &[field("number_of_requested_threads", FieldType::C32)],
-    ),
-    record(25, "OmpJoin", "OMP_JOIN", "1.0", Frame::Length, &[]),
-    record(
-        26,
-        "OmpAcquireLock",
-        "OMP_ACQUIRE_LOCK",
-        "1.0",
-        Frame::Length,
-        &[
-            field("lock_id", FieldType::C32),
-            field("acquisition_order", FieldType::C32),
-        ],
-    ),
-    record(
-        27,
-        "OmpReleaseLock",
-        "OMP_RELEASE_LOCK",
-        "1.0",
-        Frame::Length,
-        &[
-            field("lock_id", FieldType::C32),
-            field("acquisition_order", FieldType::C32),
-        ],
-    ),
-    record(
-        28,
-        "OmpTaskCreate",
-        "OMP_TASK_CREATE",
-        "1.0",
-        Frame::Single,
-        &[field("task_id", FieldType::C64)],
-    ),
-    record(
-        29,
-        "OmpTaskSwitch",
-        "OMP_TASK_SWITCH",
-        "1.0",
-        Frame::Single,
-        &[field("task_id", FieldType::C64)],
-    ),
-    record(
-        30,
-        "OmpTaskComplete",
-        "OMP_TASK_COMPLETE",
-        "1.0",
-        Frame::Single,
-        &[field("task_id", FieldType::C64)],
-    ),
-    record(
-        31,
-        "Metric",
-        "METRIC",
-        "1.0",
-        Frame::Length,
-        &[
-            field("metric", FieldType::Ref32(DefinitionKind::Metric)),
-            field(
-                "number_of_metrics",
-                FieldType::List8(&[
-                    field("type", FieldType::Type),
-                    field("value", FieldType::C64),
-                ]),
-            ),
-        ],
-    ),
-    record(
-        32,
-        "ParameterString",
-        "PARAMETER_STRING",
-        "1.0",
-        Frame::Length,
-        &[
-            field("parameter", FieldType::Ref32(DefinitionKind::Parameter)),
-            field("string", FieldType::Ref32(DefinitionKind::String)),
-        ],
-    ),
-    record(
-        33,
-        "ParameterInt",
-        "PARAMETER_INT64",
-        "1.0",
-        Frame::Length,
-        &[
-            field("parameter", FieldType::Ref32(DefinitionKind::Parameter)),
-            field("value", FieldType::Ci64),
-        ],
-    ),
-    record(
-        34,
-        "ParameterUnsignedInt",
-        "PARAMETER_UINT64",
-        "1.0",
-        Frame::Length,
-        &[
-            field("parameter", FieldType::Ref32(DefinitionKind::Parameter)),
-            field("value", FieldType::C64),
-        ],
-    ),
-    record(
-        35,
-        "RmaWinCreate",
-        "RMA_WIN_CREATE",
-        "1.2",
-        Frame::Length,
-        &[field("win", FieldType::Ref32(DefinitionKind::RmaWin))],
-    ),
-    record(
-        36,
-        "RmaWinDestroy",
-        "RMA_WIN_DESTROY",
-        "1.2",
-        Frame::Length,
-        &[field("win", FieldType::Ref32(DefinitionKind::RmaWin))],
-    ),
-    record(
-        37,
-        "RmaCollectiveBegin",
-        "RMA_COLLECTIVE_BEGIN",
-        "1.2",
-        Frame::Length,
-        &[],
-    ),
-    record(
-        38,
-        "RmaCollectiveEnd",
-        "RMA_COLLECTIVE_END",
-        "1.2",
-        Frame::Length,
-        &[
-            field("collective_op", FieldType::Enum8(&enums::COLLECTIVE_OP)),
-            field("sync_level", FieldType::Enum32(&enums::RMA_SYNC_LEVEL)),
-            field("win", FieldType::Ref32(DefinitionKind::RmaWin)),
-            field("root", FieldType::C32),
-            field("bytes_sent", FieldType::C64),
-            field("bytes_received", FieldType::C64),
-        ],
-    ),
-    record(
-        39,
-        "RmaGroupSync",
-        "RMA_GROUP_SYNC",
-        "1.2",
-        Frame::Length,
-        &[
-            field("sync_level", FieldType::Enum32(&enums::RMA_SYNC_LEVEL)),
-            field("win", FieldType::Ref32(DefinitionKind::RmaWin)),
-            field("group", FieldType::Ref32(DefinitionKind::Group)),
-        ],
-    ),
-    record(
-        40,
-        "RmaRequestLock",
-        "RMA_REQUEST_LOCK",
-        "1.2",
-        Frame::Length,
-        &[
-            field("win", FieldType::Ref32(DefinitionKind::RmaWin)),
-            field("remote", FieldType::C32),
-            field("lock_id", FieldType::C64),
-            field("lock_type", FieldType::Enum8(&enums::LOCK_TYPE)),
-        ],
-    ),
-    record(
-        41,
-        "RmaAcquireLock",
-        "RMA_ACQUIRE_LOCK",
-        "1.2",
-        Frame::Length,
-        &[
-            field("win", FieldType::Ref32(DefinitionKind::RmaWin)),
-            field("remote", FieldType::C32),
-            field("lock_id", FieldType::C64),
-            field("lock_type", FieldType::Enum8(&enums::LOCK_TYPE)),
-        ],
-    ),
-    record(
-        42,
-        "RmaTryLock",
-        "RMA_TRY_LOCK",
-        "1.2",
-        Frame::Length,
-        &[
-            field("win", FieldType::Ref32(DefinitionKind::RmaWin)),
-            field("remote", FieldType::C32),
-            field("lock_id", FieldType::C64),
-            field("lock_type", FieldType::Enum8(&enums::LOCK_TYPE)),
-        ],
-    ),
-    record(
-        43,
-        "RmaReleaseLock",
-        "RMA_RELEASE_LOCK",
-        "1.2",
-        Frame::Length,
-        &[
-            field("win", FieldType::Ref32(DefinitionKind::RmaWin)),
-            field("remote", FieldType::C32),
-            field("lock_id", FieldType::C64),
-        ],
-    ),
-    record(
-        44,
-        "RmaSync",
-        "RMA_SYNC",
-        "1.2",
-        Frame::Length,
-        &[
-            field("win", FieldType::Ref32(DefinitionKind::RmaWin)),
-            field("remote", FieldType::C32),
-            field("sync_type", FieldType::Enum8(&enums::RMA_SYNC_TYPE)),
-        ],
-    ),
-    record(
-        45,
-        "RmaWaitChange",
-        "RMA_WAIT_CHANGE",
-        "1.2",
-        Frame::Length,
-        &[field("win", FieldType::Ref32(DefinitionKind::RmaWin))],
-    ),
-    record(
-        46,
-        "RmaPut",
-        "RMA_PUT",
-        "1.2",
-        Frame::Length,
-        &[
-            field("win", FieldType::Ref32(DefinitionKind::RmaWin)),
-            field("remote", FieldType::C32),
-            field("bytes", FieldType::C64),
-            field("matching_id", FieldType::C64),
-        ],
-    ),
-    record(
-        47,
-        "RmaGet",
-        "RMA_GET",
-        "1.2",
-        Frame::Length,
-        &[
-            field("win", FieldType::Ref32(DefinitionKind::RmaWin)),
-            field("remote", FieldType::C32),
-            field("bytes", FieldType::C64),
-            field("matching_id", FieldType::C64),
-        ],
-    ),
-    record(
-        48,
-        "RmaAtomic",
-        "RMA_ATOMIC",
-        "1.2",
-        Frame::Length,
-        &[
-            field("win", FieldType::Ref32(DefinitionKind::RmaWin)),
-            field("remote", FieldType::C32),
-            field("type", FieldType::Enum8(&enums::RMA_ATOMIC_TYPE)),
-            field("bytes_sent", FieldType::C64),
-            field("bytes_received", FieldType::C64),
-            field("matching_id", FieldType::C64),
-        ],
-    ),
-    record(
-        49,
-        "RmaOpCompleteBlocking",
-        "RMA_OP_COMPLETE_BLOCKING",
-        "1.2",
-        Frame::Length,
-        &[
-            field("win", FieldType::Ref32(DefinitionKind::RmaWin)),
-            field("matching_id", FieldType::C64),
-        ],
-    ),
-    record(
-        50,
-        "RmaOpCompleteNonBlocking",
-        "RMA_OP_COMPLETE_NON_BLOCKING",
-        "1.2",
-        Frame::Length,
-        &[
-            field("win", FieldType::Ref32(DefinitionKind::RmaWin)),
-            field("matching_id", FieldType::C64),
-        ],
-    ),
-    record(
-        51,
-        "RmaOpTest",
-        "RMA_OP_TEST",
-        "1.2",
-        Frame::Length,
-        &[
-            field("win", FieldType::Ref32(DefinitionKind::RmaWin)),
-            field("matching_id", FieldType::C64),
-        ],
-    ),
-    record(
-        52,
-        "RmaOpCompleteRemote",
-        "RMA_OP_COMPLETE_REMOTE",
-        "1.2",
-        Frame::Length,
-        &[
-            field("win", FieldType::Ref32(DefinitionKind::RmaWin)),
-            field("matching_id", FieldType::C64),
-        ],
-    ),
-    record(
-        53,
-        "ThreadFork",
-        "THREAD_FORK",
-        "1.2",
-        Frame::Length,
-        &[
-            field("model", FieldType::Enum8(&enums::PARADIGM)),
-            field("number_of_requested_threads", FieldType::C32),
-        ],
-    ),
-    record(
-        54,
-        "ThreadJoin",
-        "THREAD_JOIN",
-        "1.2",
-        Frame::Length,
-        &[field("model", FieldType::Enum8(&enums::PARADIGM))],
-    ),
-    record(
-        55,
-        "ThreadTeamBegin",
-        "THREAD_TEAM_BEGIN",
-        "1.2",
-        Frame::Length,
-        &[field("thread_team", FieldType::Ref32(DefinitionKind::Comm))],
-    ),
-    record(
-        56,
-        "ThreadTeamEnd",
-        "THREAD_TEAM_END",
-        "1.2",
-        Frame::Length,
-        &[field("thread_team", FieldType::Ref32(DefinitionKind::Comm))],
-    ),
-    record(
-        57,
-        "ThreadAcquireLock",
-        "THREAD_ACQUIRE_LOCK",
-        "1.2",
-        Frame::Length,
-        &[
-            field("model", FieldType::Enum8(&enums::PARADIGM)),
-            field("lock_id", FieldType::C32),
-            field("acquisition_order", FieldType::C32),
-        ],
-    ),
-    record(
-        58,
-        "ThreadReleaseLock",
-        "THREAD_RELEASE_LOCK",
-        "1.2",
-        Frame::Length,
-        &[
-            field("model", FieldType::Enum8(&enums::PARADIGM)),
-            field("lock_id", FieldType::C32),
-            field("acquisition_order", FieldType::C32),
-        ],
-    ),
-    record(
-        59,
-        "ThreadTaskCreate",
-        "THREAD_TASK_CREATE",
-        "1.2",
-        Frame::Length,
-        &[
-            field("thread_team", FieldType::Ref32(DefinitionKind::Comm)),
-            field("creating_thread", FieldType::C32),
-            field("generation_number", FieldType::C32),
-        ],
-    ),
-    record(
-        60,
-        "ThreadTaskSwitch",
-        "THREAD_TASK_SWITCH",
-        "1.2",
-        Frame::Length,
-        &[
-            field("thread_team", FieldType::Ref32(DefinitionKind::Comm)),
-            field("creating_thread", FieldType::C32),
-            field("generation_number", FieldType::C32),
-        ],
-    ),
-    record(
-        61,
-        "ThreadTaskComplete",
-        "THREAD_TASK_COMPLETE",
-        "1.2",
-        Frame::Length,
-        &[
-            field("thread_team", FieldType::Ref32(DefinitionKind::Comm)),
-            field("creating_thread", FieldType::C32),
-            field("generation_number", FieldType::C32),
-        ],
-    ),
-    record(
-        62,
-        "ThreadCreate",
-        "THREAD_CREATE",
-        "1.3",
-        Frame::Length,
-        &[
-            field("thread_contingent", FieldType::Ref32(DefinitionKind::Comm)),
-            field("sequence_count", FieldType::C64),
-        ],
-    ),
-    record(
-        63,
-        "ThreadBegin",
-        "THREAD_BEGIN",
-        "1.3",
-        Frame::Length,
-        &[
-            field("thread_contingent", FieldType::Ref32(DefinitionKind::Comm)),
-            field("sequence_count", FieldType::C64),
-        ],
-    ),
-    record(
-        64,
-        "ThreadWait",
-        "THREAD_WAIT",
-        "1.3",
-        Frame::Length,
-        &[
-            field("thread_contingent", FieldType::Ref32(DefinitionKind::Comm)),
-            field("sequence_count", FieldType::C64),
-        ],
-    ),
-    record(
-        65,
-        "ThreadEnd",
-        "THREAD_END",
-        "1.3",
-        Frame::Length,
-        &[
-            field("thread_contingent", FieldType::Ref32(DefinitionKind::Comm)),
-            field("sequence_count", FieldType::C64),
-        ],
-    ),
-    record(
-        66,
-        "CallingContextEnter",
-        "CALLING_CONTEXT_ENTER",
-        "2.0",
-        Frame::Length,
-        &[
-            field(
-                "calling_context",
-                FieldType::Ref32(DefinitionKind::CallingContext),
-            ),
-            field("unwind_distance", FieldType::C32),
-        ],
-    ),
-    record(
-        67,
-        "CallingContextLeave",
-        "CALLING_CONTEXT_LEAVE",
-        "2.0",
-        Frame::Length,
-        &[field(
-            "calling_context",
-            FieldType::Ref32(DefinitionKind::CallingContext),
-        )],
-    ),
-    record(
-        68,
-        "CallingContextSample",
-        "CALLING_CONTEXT_SAMPLE",
-        "1.5",
-        Frame::Length,
-        &[
-            field(
-                "calling_context",
-                FieldType::Ref32(DefinitionKind::CallingContext),
-            ),
-            field("unwind_distance", FieldType::C32),
-            field(
-                "interrupt_generator",
-                FieldType::Ref32(DefinitionKind::InterruptGenerator),
-            ),
-        ],
-    ),
-    record(
-        69,
-        "IoCreateHandle",
-        "IO_CREATE_HANDLE",
-        "2.1",
-        Frame::Length,
-        &[
-            field("handle", FieldType::Ref32(DefinitionKind::IoHandle)),
-            field("mode", FieldType::Enum8(&enums::IO_ACCESS_MODE)),
-            field(
-                "creation_flags",
-                FieldType::Enum32(&enums::IO_CREATION_FLAG),
-            ),
-            field("status_flags", FieldType::Enum32(&enums::IO_STATUS_FLAG)),
-        ],
-    ),
-    record(
-        70,
-        "IoDestroyHandle",
-        "IO_DESTROY_HANDLE",
-        "2.1",
-        Frame::Length,
-        &[field("handle", FieldType::Ref32(DefinitionKind::IoHandle))],
-    ),
-    record(
-        71,
-        "IoDuplicateHandle",
-        "IO_DUPLICATE_HANDLE",
-        "2.1",
-        Frame::Length,
-        &[
-            field("old_handle", FieldType::Ref32(DefinitionKind::IoHandle)),
-            field("new_handle", FieldType::Ref32(DefinitionKind::IoHandle)),
-            field("status_flags", FieldType::Enum32(&enums::IO_STATUS_FLAG)),
-        ],
-    ),
-    record(
-        72,
-        "IoSeek",
-        "IO_SEEK",
-        "2.1",
-        Frame::Length,
-        &[
-            field("handle", FieldType::Ref32(DefinitionKind::IoHandle)),
-            field("offset_request", FieldType::Ci64),
-            field("whence", FieldType::Enum8(&enums::IO_SEEK_OPTION)),
-            field("offset_result", FieldType::C64),
-        ],
-    ),
-    record(
-        73,
-        "IoChangeStatusFlags",
-        "IO_CHANGE_FLAGS",
-        "2.1",
-        Frame::Length,
-        &[
-            field("handle", FieldType::Ref32(DefinitionKind::IoHandle)),
-            field("status_flags", FieldType::Enum32(&enums::IO_STATUS_FLAG)),
-        ],
-    ),
-    record(
-        74,
-        "IoDeleteFile",
-        "IO_DELETE_FILE",
-        "2.1",
-        Frame::Length,
-        &[
-            field("io_paradigm", FieldType::Ref8(DefinitionKind::IoParadigm)),
-            field("file", FieldType::Ref32(DefinitionKind::IoFile)),
-        ],
-    ),
-    record(
-        75,
-        "IoOperationBegin",
-        "IO_OPERATION_BEGIN",
-        "2.1",
-        Frame::Length,
-        &[
-            field("handle", FieldType::Ref32(DefinitionKind::IoHandle)),
-            field("mode", FieldType::Enum8(&enums::IO_OPERATION_MODE)),
-            field(
-                "operation_flags",
-                FieldType::Enum32(&enums::IO_OPERATION_FLAG),
-            ),
-            field("bytes_request", FieldType::C64),
-            field("matching_id", FieldType::C64),
-        ],
-    ),
-    record(
-        76,
-        "IoOperationTest",
-        "IO_OPERATION_TEST",
-        "2.1",
-        Frame::Length,
-        &[
-            field("handle", FieldType::Ref32(DefinitionKind::IoHandle)),
-            field("matching_id", FieldType::C64),
-        ],
-    ),
-    record(
-        77,
-        "IoOperationIssued",
-        "IO_OPERATION_ISSUED",
-        "2.1",
-        Frame::Length,
-        &[
-            field("handle", FieldType::Ref32(DefinitionKind::IoHandle)),
-            field("matching_id", FieldType::C64),
-        ],
-    ),
-    record(
-        78,
-        "IoOperationComplete",
-        "IO_OPERATION_COMPLETE",
-        "2.1",
-        Frame::Length,
-        &[
-            field("handle", FieldType::Ref32(DefinitionKind::IoHandle)),
-            field("bytes_result", FieldType::C64),
-            field("matching_id", FieldType::C64),
-        ],
-    ),
-    record(
-        79,
-        "IoOperationCancelled",
-        "IO_OPERATION_CANCELLED",
-        "2.1",
-        Frame::Length,
-        &[
-            field("handle", FieldType::Ref32(DefinitionKind::IoHandle)),
-            field("matching_id", FieldType::C64),
-        ],
-    ),
-    record(
-        80,
-        "IoAcquireLock",
-        "IO_ACQUIRE_LOCK",
-        "2.1",
-        Frame::Length,
-        &[
-            field("handle", FieldType::Ref32(DefinitionKind::IoHandle)),
-            field("lock_type", FieldType::Enum8(&enums::LOCK_TYPE)),
-        ],
-    ),
-    record(
-        81,
-        "IoReleaseLock",
-        "IO_RELEASE_LOCK",
-        "2.1",
-        Frame::Length,
-        &[
-            field("handle", FieldType::Ref32(DefinitionKind::IoHandle)),
-            field("lock_type", FieldType::Enum8(&enums::LOCK_TYPE)),
-        ],
-    ),
-    record(
-        82,
-        "IoTryLock",
-        "IO_TRY_LOCK",
-        "2.1",
-        Frame::Length,
-        &[
-            field("handle", FieldType::Ref32(DefinitionKind::IoHandle)),
-            field("lock_type", FieldType::Enum8(&enums::LOCK_TYPE)),
-        ],
-    ),
-    record(
-        83,
-        "ProgramBegin",
-        "PROGRAM_BEGIN",
-        "2.1",
-        Frame::Length,
-        &[
-            field("program_name", FieldType::Ref32(DefinitionKind::String)),
-            field(
-                "number_of_arguments",
-                FieldType::List32(&[field(
-                    "program_arguments",
-                    FieldType::Ref32(DefinitionKind::String),
-                )]),
-            ),
-        ],
-    ),
-    record(
-        84,
-        "ProgramEnd",
-        "PROGRAM_END",
-        "2.1",
-        Frame::Length,
-        &[field("exit_status", FieldType::Ci64)],
-    ),
-    record(
-        85,
-        "NonBlockingCollectiveRequest",
-        "NON_BLOCKING_COLLECTIVE_REQUEST",
-        "3.0",
-        Frame::Length,
-        &[field("request_id", FieldType::C64)],
-    ),
-    record(
-        86,
-        "NonBlockingCollectiveComplete",
-        "NON_BLOCKING_COLLECTIVE_COMPLETE",
-        "3.0",
-        Frame::Length,
-        &[
-            field("collective_op", FieldType::Enum8(&enums::COLLECTIVE_OP)),
-            field("communicator", FieldType::Ref32(DefinitionKind::Comm)),
-            field("root", FieldType::C32),
-            field("size_sent", FieldType::C64),
-            field("size_received", FieldType::C64),
-            field("request_id", FieldType::C64),
-        ],
-    ),
-    record(
-        87,
-        "CommCreate",
-        "COMM_CREATE",
-        "3.0",
-        Frame::Length,
-        &[field(
-            "communicator",
-            FieldType::Ref32(DefinitionKind::Comm),
-        )],
-    ),
-    record(
-        88,
-        "CommDestroy",
-        "COMM_DESTROY",
-        "3.0",
-        Frame::Length,
-        &[field(
-            "communicator",
-            FieldType::Ref32(DefinitionKind::Comm),
-        )],
-    ),
-    record(
-        89,
-        "MpiProbe",
-        "MPI_PROBE",
-        "3.1/3.2",
-        Frame::Length,
-        &[
-            field("sender", FieldType::C32),
-            field("communicator", FieldType::Ref32(DefinitionKind::Comm)),
-            field("msg_tag", FieldType::C32),
-            field("message_id", FieldType::C64),
-        ],
-    ),
-    record(
-        90,
-        "MpiMrecv",
-        "MPI_MRECV",
-        "3.1/3.2",
-        Frame::Length,
-        &[
-            field("message_id", FieldType::C64),
-            field("msg_length", FieldType::C64),
-        ],
-    ),
-    record(
-        91,
-        "MpiImrecvRequest",
-        "MPI_IMRECV_REQUEST",
-        "3.1/3.2",
-        Frame::Length,
-        &[
-            field("message_id", FieldType::C64),
-            field("request_id", FieldType::C64),
-        ],
-    ),
-    record(
-        92,
-        "MpiImrecv",
-        "MPI_IMRECV",
-        "3.1/3.2",
-        Frame::Length,
-        &[
-            field("request_id", FieldType::C64),
-            field("msg_length", FieldType::C64),
-        ],
-    ),
-];
+macro_rules! since {
+    () => {
+        None
+    };
+    ($version:literal) => {
+        Some($version)
+    };
+}
 
-/// Global definitions, by ascending id; those from 10 on may also be in a location's file.
-pub const DEFINITIONS: &[Record] = &[
-    record(
-        5,
-        "ClockProperties",
-        "CLOCK_PROPERTIES",
-        "1.0",
-        Frame::Length,
-        &[
-            field("timer_resolution", FieldType::C64),
-            field("global_offset", FieldType::C64),
-            field("trace_length", FieldType::C64),
-            since("3.0", "realtime_timestamp", FieldType::C64),
-        ],
-    ),
-    record(
-        6,
-        "Paradigm",
-        "PARADIGM",
-        "1.5",
-        Frame::Length,
-        &[
-            field("paradigm", FieldType::Enum8(&enums::PARADIGM)),
-            field("name", FieldType::Ref32(DefinitionKind::String)),
-            field("paradigm_class", FieldType::Enum8(&enums::PARADIGM_CLASS)),
-        ],
-    ),
-    record(
-        7,
-        "ParadigmProperty",
-        "PARADIGM_PROPERTY",
-        "1.5",
-        Frame::Length,
-        &[
-            field("paradigm", FieldType::Enum8(&enums::PARADIGM)),
-            field("property", FieldType::Enum8(&enums::PARADIGM_PROPERTY)),
-            field("type", FieldType::Type),
-            field("value", FieldType::Value),
-        ],
-    ),
-    record(
-        8,
-        "IoParadigm",
-        "IO_PARADIGM",
-        "2.1",
-        Frame::Length,
-        &[
-            field("self", FieldType::Ref8(DefinitionKind::IoParadigm)),
-            field("identification", FieldType::Ref32(DefinitionKind::String)),
-            field("name", FieldType::Ref32(DefinitionKind::String)),
-            field(
-                "io_paradigm_class",
-                FieldType::Enum8(&enums::IO_PARADIGM_CLASS),
-            ),
-            field(
-                "io_paradigm_flags",
-                FieldType::Enum32(&enums::IO_PARADIGM_FLAG),
-            ),
-            field(
-                "number_of_properties",
-                FieldType::List8(&[
-                    field("properties", FieldType::Enum8(&enums::IO_PARADIGM_PROPERTY)),
-                    field("types", FieldType::Type),
-                    field("values", FieldType::Value),
-                ]),
-            ),
-        ],
-    ),
-    record(
-        10,
-        "String",
-        "STRING",
-        "1.0",
-        Frame::Length,
-        &[
-            field("self", FieldType::Ref32(DefinitionKind::String)),
-            field("string", FieldType::Text),
-        ],
-    ),
-    record(
-        11,
-        "Attribute",
-        "ATTRIBUTE",
-        "1.0",
-        Frame::Length,
-        &[
-            field("self", FieldType::Ref32(DefinitionKind::Attribute)),
-            field("name", FieldType::Ref32(DefinitionKind::String)),
-            field("type", FieldType::Type),
-            since(
-                "1.4",
-                "description",
-                FieldType::Ref32(DefinitionKind::String),
-            ),
-        ],
-    ),
-    record(
-        12,
-        "SystemTreeNode",
-        "SYSTEM_TREE_NODE",
-        "1.0",
-        Frame::Length,
-        &[
-            field("self", FieldType::Ref32(DefinitionKind::SystemTreeNode)),
-            field("name", FieldType::Ref32(DefinitionKind::String)),
-            field("class_name", FieldType::Ref32(DefinitionKind::String)),
-            field("parent", FieldType::Ref32(DefinitionKind::SystemTreeNode)),
-        ],
-    ),
-    record(
-        13,
-        "LocationGroup",
-        "LOCATION_GROUP",
-        "1.0",
-        Frame::Length,
-        &[
-            field("self", FieldType::Ref32(DefinitionKind::LocationGroup)),
-            field("name", FieldType::Ref32(DefinitionKind::String)),
-            field(
-                "location_group_type",
-                FieldType::Enum8(&enums::LOCATION_GROUP_TYPE),
-            ),
-            field(
-                "system_tree_parent",
-                FieldType::Ref32(DefinitionKind::SystemTreeNode),
-            ),
-            since(
-                "3.0",
-                "creating_location_group",
-                FieldType::Ref32(DefinitionKind::LocationGroup),
-            ),
-        ],
-    ),
-    record(
-        14,
-        "Location",
-        "LOCATION",
-        "1.0",
-        Frame::Length,
-        &[
-            field("self", FieldType::Ref64(DefinitionKind::Location)),
-            field("name", FieldType::Ref32(DefinitionKind::String)),
-            field("location_type", FieldType::Enum8(&enums::LOCATION_TYPE)),
-            field("number_of_events", FieldType::C64),
-            field(
-                "location_group",
-                FieldType::Ref32(DefinitionKind::LocationGroup),
-            ),
-        ],
-    ),
-    record(
-        15,
-        "Region",
-        "REGION",
-        "1.0",
-        Frame::Length,
-        &[
-            field("self", FieldType::Ref32(DefinitionKind::Region)),
-            field("name", FieldType::Ref32(DefinitionKind::String)),
-            field("description", FieldType::Ref32(DefinitionKind::String)),
-            field("region_type", FieldType::Enum8(&enums::REGION_TYPE_PRE11)),
-            field("source_file", FieldType::Ref32(DefinitionKind::String)),
-            field("begin_line_number", FieldType::C32),
-            field("end_line_number", FieldType::C32),
-            since(
-                "1.1",
-                "canonical_name",
-                FieldType::Ref32(DefinitionKind::String),
-            ),
-            field("region_role", FieldType::Enum8(&enums::REGION_ROLE)),
-            field("paradigm", FieldType::Enum8(&enums::PARADIGM)),
-            field("region_flags", FieldType::Enum32(&enums::REGION_FLAG)),
-        ],
-    ),
-    record(
-        16,
-        "Callsite",
-        "CALLSITE",
-        "1.0",
-        Frame::Length,
-        &[
-            field("self", FieldType::Ref32(DefinitionKind::Callsite)),
-            field("source_file", FieldType::Ref32(DefinitionKind::String)),
-            field("line_number", FieldType::C32),
-            field("entered_region", FieldType::Ref32(DefinitionKind::Region)),
-            field("left_region", FieldType::Ref32(DefinitionKind::Region)),
-        ],
-    ),
-    record(
-        17,
-        "Callpath",
-        "CALLPATH",
-        "1.0",
-        Frame::Length,
-        &[
-            field("self", FieldType::Ref32(DefinitionKind::Callpath)),
-            field("parent", FieldType::Ref32(DefinitionKind::Callpath)),
-            field("region", FieldType::Ref32(DefinitionKind::Region)),
-        ],
-    ),
-    record(
-        18,
-        "Group",
-        "GROUP",
-        "1.0",
-        Frame::Length,
-        &[
-            field("self", FieldType::Ref32(DefinitionKind::Group)),
-            field("name", FieldType::Ref32(DefinitionKind::String)),
-            field(
-                "group_type_pre12",
-                FieldType::Enum8(&enums::GROUP_TYPE_PRE12),
-            ),
-            field(
-                "number_of_members",
-                FieldType::List32(&[field("members", FieldType::C64)]),
-            ),
-            since("1.2", "group_type", FieldType::Enum8(&enums::GROUP_TYPE)),
-            field("paradigm", FieldType::Enum8(&enums::PARADIGM)),
-            field("group_flags", FieldType::Enum32(&enums::GROUP_FLAG)),
-        ],
-    ),
-    record(
-        19,
-        "MetricMember",
-        "METRIC_MEMBER",
-        "1.0",
-        Frame::Length,
-        &[
-            field("self", FieldType::Ref32(DefinitionKind::MetricMember)),
-            field("name", FieldType::Ref32(DefinitionKind::String)),
-            field("description", FieldType::Ref32(DefinitionKind::String)),
-            field("metric_type", FieldType::Enum8(&enums::METRIC_TYPE)),
-            field("metric_mode", FieldType::Enum8(&enums::METRIC_MODE)),
-            field("value_type", FieldType::Type),
-            field("base", FieldType::Enum8(&enums::BASE)),
-            field("exponent", FieldType::Ci64),
-            field("unit", FieldType::Ref32(DefinitionKind::String)),
-        ],
-    ),
-    record(
-        20,
-        "MetricClass",
-        "METRIC_CLASS",
-        "1.0",
-        Frame::Length,
-        &[
-            field("self", FieldType::Ref32(DefinitionKind::Metric)),
-            field(
-                "number_of_metrics",
-                FieldType::List8(&[field(
-                    "metric_members",
-                    FieldType::Ref32(DefinitionKind::MetricMember),
-                )]),
-            ),
-            field(
-                "metric_occurrence",
-                FieldType::Enum8(&enums::METRIC_OCCURRENCE),
-            ),
-            since(
-                "1.2",
-                "recorder_kind",
-                FieldType::Enum8(&enums::RECORDER_KIND),
-            ),
-        ],
-    ),
-    record(
-        21,
-        "MetricInstance",
-        "METRIC_INSTANCE",
-        "1.0",
-        Frame::Length,
-        &[
-            field("self", FieldType::Ref32(DefinitionKind::Metric)),
-            field("metric_class", FieldType::Ref32(DefinitionKind::Metric)),
-            field("recorder", FieldType::Ref64(DefinitionKind::Location)),
-            field("metric_scope", FieldType::Enum8(&enums::METRIC_SCOPE)),
-            field("scope", FieldType::C64),
-        ],
-    ),
-    record(
-        22,
-        "Comm",
-        "COMM",
-        "1.0",
-        Frame::Length,
-        &[
-            field("self", FieldType::Ref32(DefinitionKind::Comm)),
-            field("name", FieldType::Ref32(DefinitionKind::String)),
-            field("group", FieldType::Ref32(DefinitionKind::Group)),
-            field("parent", FieldType::Ref32(DefinitionKind::Comm)),
-            since("3.0", "flags", FieldType::Enum32(&enums::COMM_FLAG)),
-        ],
-    ),
-    record(
-        23,
-        "Parameter",
-        "PARAMETER",
-        "1.0",
-        Frame::Length,
-        &[
-            field("self", FieldType::Ref32(DefinitionKind::Parameter)),
-            field("name", FieldType::Ref32(DefinitionKind::String)),
-            field("parameter_type", FieldType::Enum8(&enums::PARAMETER_TYPE)),
-        ],
-    ),
-    record(
-        24,
-        "RmaWin",
-        "RMA_WIN",
-        "1.2",
-        Frame::Length,
-        &[
-            field("self", FieldType::Ref32(DefinitionKind::RmaWin)),
-            field("name", FieldType::Ref32(DefinitionKind::String)),
-            field("comm", FieldType::Ref32(DefinitionKind::Comm)),
-            since("3.0", "flags", FieldType::Enum32(&enums::RMA_WIN_FLAG)),
-        ],
-    ),
-    record(
-        25,
-        "MetricClassRecorder",
-        "METRIC_CLASS_RECORDER",
-        "1.2",
-        Frame::Length,
-        &[
-            field("metric", FieldType::Ref32(DefinitionKind::Metric)),
-            field("recorder", FieldType::Ref64(DefinitionKind::Location)),
-        ],
-    ),
-    record(
-        26,
-        "SystemTreeNodeProperty",
-        "SYSTEM_TREE_NODE_PROPERTY",
-        "1.2",
-        Frame::Length,
-        &[
-            field(
-                "system_tree_node",
-                FieldType::Ref32(DefinitionKind::SystemTreeNode),
-            ),
-            field("name", FieldType::Ref32(DefinitionKind::String)),
-            field("string_value", FieldType::Ref32(DefinitionKind::String)),
-            since("2.0", "type", FieldType::Type),
-            field("value", FieldType::Value),
-        ],
-    ),
-    record(
-        27,
-        "SystemTreeNodeDomain",
-        "SYSTEM_TREE_NODE_DOMAIN",
-        "1.2",
-        Frame::Length,
-        &[
-            field(
-                "system_tree_node",
-                FieldType::Ref32(DefinitionKind::SystemTreeNode),
-            ),
-            field(
-                "system_tree_domain",
-                FieldType::Enum8(&enums::SYSTEM_TREE_DOMAIN),
-            ),
-        ],
-    ),
-    record(
-        28,
-        "LocationGroupProperty",
-        "LOCATION_GROUP_PROPERTY",
-        "1.3",
-        Frame::Length,
-        &[
-            field(
-                "location_group",
-                FieldType::Ref32(DefinitionKind::LocationGroup),
-            ),
-            field("name", FieldType::Ref32(DefinitionKind::String)),
-            field("string_value", FieldType::Ref32(DefinitionKind::String)),
-            since("2.0", "type", FieldType::Type),
-            field("value", FieldType::Value),
-        ],
-    ),
-    record(
-        29,
-        "LocationProperty",
-        "LOCATION_PROPERTY",
-        "1.3",
-        Frame::Length,
-        &[
-            field("location", FieldType::Ref64(DefinitionKind::Location)),
-            field("name", FieldType::Ref32(DefinitionKind::String)),
-            field("string_value", FieldType::Ref32(DefinitionKind::String)),
-            since("2.0", "type", FieldType::Type),
-            field("value", FieldType::Value),
-        ],
-    ),
-    record(
-        30,
-        "CartDimension",
-        "CART_DIMENSION",
-        "1.3",
-        Frame::Length,
-        &[
-            field("self", FieldType::Ref32(DefinitionKind::CartDimension)),
-            field("name", FieldType::Ref32(DefinitionKind::String)),
-            field("size", FieldType::C32),
-            field(
-                "cart_periodicity",
-                FieldType::Enum8(&enums::CART_PERIODICITY),
-            ),
-        ],
-    ),
-    record(
-        31,
-        "CartTopology",
-        "CART_TOPOLOGY",
-        "1.3",
-        Frame::Length,
-        &[
-            field("self", FieldType::Ref32(DefinitionKind::CartTopology)),
-            field("name", FieldType::Ref32(DefinitionKind::String)),
-            field("communicator", FieldType::Ref32(DefinitionKind::Comm)),
-            field(
-                "number_of_dimensions",
-                FieldType::List8(&[field(
-                    "cart_dimensions",
-                    FieldType::Ref32(DefinitionKind::CartDimension),
-                )]),
-            ),
-        ],
-    ),
-    record(
-        32,
-        "CartCoordinate",
-        "CART_COORDINATE",
-        "1.3",
-        Frame::Length,
-        &[
-            field(
-                "cart_topology",
-                FieldType::Ref32(DefinitionKind::CartTopology),
-            ),
-            field("rank", FieldType::C32),
-            field(
-                "number_of_dimensions",
-                FieldType::List8(&[field("coordinates", FieldType::C32)]),
-            ),
-        ],
-    ),
-    record(
-        33,
-        "SourceCodeLocation",
-        "SOURCE_CODE_LOCATION",
-        "1.5",
-        Frame::Length,
-        &[
-            field("self", FieldType::Ref32(DefinitionKind::SourceCodeLocation)),
-            field("file", FieldType::Ref32(DefinitionKind::String)),
-            field("line_number", FieldType::C32),
-        ],
-    ),
-    record(
-        34,
-        "CallingContext",
-        "CALLING_CONTEXT",
-        "1.5",
-        Frame::Length,
-        &[
-            field("self", FieldType::Ref32(DefinitionKind::CallingContext)),
-            field("region", FieldType::Ref32(DefinitionKind::Region)),
-            field(
-                "source_code_location",
-                FieldType::Ref32(DefinitionKind::SourceCodeLocation),
-            ),
-            field("parent", FieldType::Ref32(DefinitionKind::CallingContext)),
-        ],
-    ),
-    record(
-        35,
-        "CallingContextProperty",
-        "CALLING_CONTEXT_PROPERTY",
-        "2.0",
-        Frame::Length,
-        &[
-            field(
-                "calling_context",
-                FieldType::Ref32(DefinitionKind::CallingContext),
-            ),
-            field("name", FieldType::Ref32(DefinitionKind::String)),
-            field("type", FieldType::Type),
-            field("value", FieldType::Value),
-        ],
-    ),
-    record(
-        36,
-        "InterruptGenerator",
-        "INTERRUPT_GENERATOR",
-        "1.5",
-        Frame::Length,
-        &[
-            field("self", FieldType::Ref32(DefinitionKind::InterruptGenerator)),
-            field("name", FieldType::Ref32(DefinitionKind::String)),
-            field(
-                "interrupt_generator_mode",
-                FieldType::Enum8(&enums::INTERRUPT_GENERATOR_MODE),
-            ),
-            field("base", FieldType::Enum8(&enums::BASE)),
-            field("exponent", FieldType::Ci64),
-            field("period", FieldType::C64),
-        ],
-    ),
-    record(
-        37,
-        "IoFileProperty",
-        "IO_FILE_PROPERTY",
-        "2.1",
-        Frame::Length,
-        &[
-            field("io_file", FieldType::Ref32(DefinitionKind::IoFile)),
-            field("name", FieldType::Ref32(DefinitionKind::String)),
-            field("type", FieldType::Type),
-            field("value", FieldType::Value),
-        ],
-    ),
-    record(
-        38,
-        "IoRegularFile",
-        "IO_REGULAR_FILE",
-        "2.1",
-        Frame::Length,
-        &[
-            field("self", FieldType::Ref32(DefinitionKind::IoFile)),
-            field("name", FieldType::Ref32(DefinitionKind::String)),
-            field("scope", FieldType::Ref32(DefinitionKind::SystemTreeNode)),
-        ],
-    ),
-    record(
-        39,
-        "IoDirectory",
-        "IO_DIRECTORY",
-        "2.1",
-        Frame::Length,
-        &[
-            field("self", FieldType::Ref32(DefinitionKind::IoFile)),
-            field("name", FieldType::Ref32(DefinitionKind::String)),
-            field("scope", FieldType::Ref32(DefinitionKind::SystemTreeNode)),
-        ],
-    ),
-    record(
-        40,
-        "IoHandle",
-        "IO_HANDLE",
-        "2.1",
-        Frame::Length,
-        &[
-            field("self", FieldType::Ref32(DefinitionKind::IoHandle)),
-            field("name", FieldType::Ref32(DefinitionKind::String)),
-            field("file", FieldType::Ref32(DefinitionKind::IoFile)),
-            field("io_paradigm", FieldType::Ref8(DefinitionKind::IoParadigm)),
-            field("io_handle_flags", FieldType::Enum32(&enums::IO_HANDLE_FLAG)),
-            field("comm", FieldType::Ref32(DefinitionKind::Comm)),
-            field("parent", FieldType::Ref32(DefinitionKind::IoHandle)),
-        ],
-    ),
-    record(
-        41,
-        "IoPreCreatedHandleState",
-        "IO_PRE_CREATED_HANDLE_STATE",
-        "2.1",
-        Frame::Length,
-        &[
-            field("io_handle", FieldType::Ref32(DefinitionKind::IoHandle)),
-            field("mode", FieldType::Enum8(&enums::IO_ACCESS_MODE)),
-            field("status_flags", FieldType::Enum32(&enums::IO_STATUS_FLAG)),
-        ],
-    ),
-    record(
-        42,
-        "CallpathParameter",
-        "CALLPATH_PARAMETER",
-        "2.2",
-        Frame::Length,
-        &[
-            field("callpath", FieldType::Ref32(DefinitionKind::Callpath)),
-            field("parameter", FieldType::Ref32(DefinitionKind::Parameter)),
-            field("type", FieldType::Type),
-            field("value", FieldType::Value),
-        ],
-    ),
-    record(
-        43,
-        "InterComm",
-        "INTER_COMM",
-        "3.0",
-        Frame::Length,
-        &[
-            field("self", FieldType::Ref32(DefinitionKind::Comm)),
-            field("name", FieldType::Ref32(DefinitionKind::String)),
-            field("group_a", FieldType::Ref32(DefinitionKind::Group)),
-            field("group_b", FieldType::Ref32(DefinitionKind::Group)),
-            field(
-                "common_communicator",
-                FieldType::Ref32(DefinitionKind::Comm),
-            ),
-            field("flags", FieldType::Enum32(&enums::COMM_FLAG)),
-        ],
-    ),
-];
+macro_rules! fields {
+    ($($name:ident: $type:ident $(($($of:tt)*))? $(since $version:literal)?),*) => {
+        &[$(Field {
+            name: stringify!($name),
+            what: field_type!($type $(($($of)*))?),
+            since: since!($($version)?),
+        }),*]
+    };
+}
 
-/// Definitions that only a location's file has.
-pub const LOCAL_DEFINITIONS: &[Record] = &[
-    record(
-        5,
-        "MappingTable",
-        "MAPPING_TABLE",
-        "1.0",
-        Frame::Length,
-        &[
-            field("mapping_type", FieldType::Enum8(&enums::MAPPING_TYPE)),
-            field("id_map", FieldType::IdMap),
-        ],
-    ),
-    record(
-        6,
-        "ClockOffset",
-        "CLOCK_OFFSET",
-        "1.0",
-        Frame::Length,
-        &[
-            field("time", FieldType::U64),
-            field("offset", FieldType::Ci64),
-            field("standard_deviation", FieldType::F64),
-        ],
-    ),
-];
+/// Describes the records of a table: id, name, name in capitals, version, frame, fields; with a name for it, makes a
+/// module of their ids.
+macro_rules! records {
+    (
+        $(#[$doc:meta])* $table:ident $($ids:ident)?:
+        $($id:literal $name:ident $capitals:ident $since:literal $frame:ident { $($fields:tt)* })*
+    ) => {
+        $(#[$doc])*
+        pub const $table: &[Record] = &[$(Record {
+            id: $id,
+            name: stringify!($name),
+            capitals: stringify!($capitals),
+            since: $since,
+            frame: Frame::$frame,
+            fields: fields!($($fields)*),
+        }),*];
+        ids! { $($ids)?: $($capitals $id)* }
+    };
+}
 
-/// Records of a marker file.
-pub const MARKERS: &[Record] = &[
-    record(
-        5,
-        "DefMarker",
-        "DEF_MARKER",
-        "1.2",
-        Frame::Length,
-        &[
-            field("self", FieldType::C32),
-            field("group", FieldType::Text),
-            field("category", FieldType::Text),
-            field("severity", FieldType::Enum8(&enums::SEVERITY)),
-        ],
-    ),
-    record(
-        6,
-        "Marker",
-        "MARKER",
-        "1.2",
-        Frame::Length,
-        &[
-            field("time", FieldType::C64),
-            field("duration", FieldType::C64),
-            field("marker", FieldType::C32),
-            field("scope_type", FieldType::Enum8(&enums::MARKER_SCOPE)),
-            field("scope", FieldType::C64),
-            field("text", FieldType::Text),
-        ],
-    ),
-];
+macro_rules! ids {
+    (: $($rest:tt)*) => {};
+    ($module:ident: $($capitals:ident $id:literal)*) => {
+        /// Ids of records by their names in capitals.
+        #[allow(missing_docs)]
+        pub mod $module {
+            $(pub const $capitals: u8 = $id;)*
+        }
+    };
+}
 
-/// Records of a snapshot file.
-pub const SNAPSHOTS: &[Record] = &[
-    record(
-        10,
-        "SnapshotStart",
-        "SNAPSHOT_START",
-        "1.2",
-        Frame::Length,
-        &[field("number_of_records", FieldType::C64)],
-    ),
-    record(
-        11,
-        "SnapshotEnd",
-        "SNAPSHOT_END",
-        "1.2",
-        Frame::Length,
-        &[field("cont_read_pos", FieldType::C64)],
-    ),
-    record(
-        12,
-        "MeasurementOnOff",
-        "MEASUREMENT_ON_OFF",
-        "1.2",
-        Frame::Length,
-        &[
-            field("orig_event_time", FieldType::U64),
-            field(
-                "measurement_mode",
-                FieldType::Enum8(&enums::MEASUREMENT_MODE),
-            ),
-        ],
-    ),
-    record(
-        13,
-        "Enter",
-        "ENTER",
-        "1.2",
-        Frame::Length,
-        &[
-            field("orig_event_time", FieldType::U64),
-            field("region", FieldType::Ref32(DefinitionKind::Region)),
-        ],
-    ),
-    record(
-        14,
-        "MpiSend",
-        "MPI_SEND",
-        "1.2",
-        Frame::Length,
-        &[
-            field("orig_event_time", FieldType::U64),
-            field("receiver", FieldType::C32),
-            field("communicator", FieldType::Ref32(DefinitionKind::Comm)),
-            field("msg_tag", FieldType::C32),
-            field("msg_length", FieldType::C64),
-        ],
-    ),
-    record(
-        15,
-        "MpiIsend",
-        "MPI_ISEND",
-        "1.2",
-        Frame::Length,
-        &[
-            field("orig_event_time", FieldType::U64),
-            field("receiver", FieldType::C32),
-            field("communicator", FieldType::Ref32(DefinitionKind::Comm)),
-            field("msg_tag", FieldType::C32),
-            field("msg_length", FieldType::C64),
-            field("request_id", FieldType::C64),
-        ],
-    ),
-    record(
-        16,
-        "MpiIsendComplete",
-        "MPI_ISEND_COMPLETE",
-        "1.2",
-        Frame::Length,
-        &[
-            field("orig_event_time", FieldType::U64),
-            field("request_id", FieldType::C64),
-        ],
-    ),
-    record(
-        17,
-        "MpiRecv",
-        "MPI_RECV",
-        "1.2",
-        Frame::Length,
-        &[
-            field("orig_event_time", FieldType::U64),
-            field("sender", FieldType::C32),
-            field("communicator", FieldType::Ref32(DefinitionKind::Comm)),
-            field("msg_tag", FieldType::C32),
-            field("msg_length", FieldType::C64),
-        ],
-    ),
-    record(
-        18,
-        "MpiIrecvRequest",
-        "MPI_IRECV_REQUEST",
-        "1.2",
-        Frame::Length,
-        &[
-            field("orig_event_time", FieldType::U64),
-            field("request_id", FieldType::C64),
-        ],
-    ),
-    record(
-        19,
-        "MpiIrecv",
-        "MPI_IRECV",
-        "1.2",
-        Frame::Length,
-        &[
-            field("orig_event_time", FieldType::U64),
-            field("sender", FieldType::C32),
-            field("communicator", FieldType::Ref32(DefinitionKind::Comm)),
-            field("msg_tag", FieldType::C32),
-            field("msg_length", FieldType::C64),
-            field("request_id", FieldType::C64),
-        ],
-    ),
-    record(
-        20,
-        "MpiCollectiveBegin",
-        "MPI_COLLECTIVE_BEGIN",
-        "1.2",
-        Frame::Length,
-        &[field("orig_event_time", FieldType::U64)],
-    ),
-    record(
-        21,
-        "MpiCollectiveEnd",
-        "MPI_COLLECTIVE_END",
-        "1.2",
-        Frame::Length,
-        &[
-            field("orig_event_time", FieldType::U64),
-            field("collective_op", FieldType::Enum8(&enums::COLLECTIVE_OP)),
-            field("communicator", FieldType::Ref32(DefinitionKind::Comm)),
-            field("root", FieldType::C32),
-            field("size_sent", FieldType::C64),
-            field("size_received", FieldType::C64),
-        ],
-    ),
-    record(
-        22,
-        "OmpFork",
-        "OMP_FORK",
-        "1.2",
-        Frame::Length,
-        &[
-            field("orig_event_time", FieldType::U64),
-            field("number_of_requested_threads", FieldType::C32),
-        ],
-    ),
-    record(
-        23,
-        "OmpAcquireLock",
-        "OMP_ACQUIRE_LOCK",
-        "1.2",
-        Frame::Length,
-        &[
-            field("orig_event_time", FieldType::U64),
-            field("lock_id", FieldType::C32),
-            field("acquisition_order", FieldType::C32),
-        ],
-    ),
-    record(
-        24,
-        "OmpTaskCreate",
-        "OMP_TASK_CREATE",
-        "1.2",
-        Frame::Length,
-        &[
-            field("orig_event_time", FieldType::U64),
-            field("task_id", FieldType::C64),
-        ],
-    ),
-    record(
-        25,
-        "OmpTaskSwitch",
-        "OMP_TASK_SWITCH",
-        "1.2",
-        Frame::Length,
-        &[
-            field("orig_event_time", FieldType::U64),
-            field("task_id", FieldType::C64),
-        ],
-    ),
-    record(
-        26,
-        "Metric",
-        "METRIC",
-        "1.2",
-        Frame::Length,
-        &[
-            field("orig_event_time", FieldType::U64),
-            field("metric", FieldType::Ref32(DefinitionKind::Metric)),
-            field(
-                "number_of_metrics",
-                FieldType::List8(&[
-                    field("type", FieldType::Type),
-                    field("value", FieldType::C64),
-                ]),
-            ),
-        ],
-    ),
-    record(
-        27,
-        "ParameterString",
-        "PARAMETER_STRING",
-        "1.2",
-        Frame::Length,
-        &[
-            field("orig_event_time", FieldType::U64),
-            field("parameter", FieldType::Ref32(DefinitionKind::Parameter)),
-            field("string", FieldType::Ref32(DefinitionKind::String)),
-        ],
-    ),
-    record(
-        28,
-        "ParameterInt",
-        "PARAMETER_INT64",
-        "1.2",
-        Frame::Length,
-        &[
-            field("orig_event_time", FieldType::U64),
-            field("parameter", FieldType::Ref32(DefinitionKind::Parameter)),
-            field("value", FieldType::Ci64),
-        ],
-    ),
-    record(
-        29,
-        "ParameterUnsignedInt",
-        "PARAMETER_UINT64",
-        "1.2",
-        Frame::Length,
-        &[
-            field("orig_event_time", FieldType::U64),
-            field("parameter", FieldType::Ref32(DefinitionKind::Parameter)),
-            field("value", FieldType::C64),
-        ],
-    ),
-];
+records! {
+    /// Events, by ascending id.
+    EVENTS ids:
+    10 BufferFlush BUFFER_FLUSH "1.0" Length { stop_time: U64 }
+    11 MeasurementOnOff MEASUREMENT_ON_OFF "1.0" Length { measurement_mode: Enum8(MEASUREMENT_MODE) }
+    12 Enter ENTER "1.0" Single { region: Ref32(Region) }
+    13 Leave LEAVE "1.0" Single { region: Ref32(Region) }
+    14 MpiSend MPI_SEND "1.0" Length { receiver: C32, communicator: Ref32(Comm), msg_tag: C32, msg_length: C64 }
+    15 MpiIsend MPI_ISEND "1.0" Length { receiver: C32, communicator: Ref32(Comm), msg_tag: C32, msg_length: C64,
+        request_id: C64 }
+    16 MpiIsendComplete MPI_ISEND_COMPLETE "1.0" Single { request_id: C64 }
+    17 MpiIrecvRequest MPI_IRECV_REQUEST "1.0" Single { request_id: C64 }
+    18 MpiRecv MPI_RECV "1.0" Length { sender: C32, communicator: Ref32(Comm), msg_tag: C32, msg_length: C64 }
+    19 MpiIrecv MPI_IRECV "1.0" Length { sender: C32, communicator: Ref32(Comm), msg_tag: C32, msg_length: C64,
+        request_id: C64 }
+    20 MpiRequestTest MPI_REQUEST_TEST "1.0" Single { request_id: C64 }
+    21 MpiRequestCancelled MPI_REQUEST_CANCELLED "1.0" Single { request_id: C64 }
+    22 MpiCollectiveBegin MPI_COLLECTIVE_BEGIN "1.0" Length {}
+    23 MpiCollectiveEnd MPI_COLLECTIVE_END "1.0" Length { collective_op: Enum8(COLLECTIVE_OP),
+        communicator: Ref32(Comm), root: C32, size_sent: C64, size_received: C64 }
+    24 OmpFork OMP_FORK "1.0" Single { number_of_requested_threads: C32 }
+    25 OmpJoin OMP_JOIN "1.0" Length {}
+    26 OmpAcquireLock OMP_ACQUIRE_LOCK "1.0" Length { lock_id: C32, acquisition_order: C32 }
+    27 OmpReleaseLock OMP_RELEASE_LOCK "1.0" Length { lock_id: C32, acquisition_order: C32 }
+    28 OmpTaskCreate OMP_TASK_CREATE "1.0" Single { task_id: C64 }
+    29 OmpTaskSwitch OMP_TASK_SWITCH "1.0" Single { task_id: C64 }
+    30 OmpTaskComplete OMP_TASK_COMPLETE "1.0" Single { task_id: C64 }
+    31 Metric METRIC "1.0" Length { metric: Ref32(Metric), number_of_metrics: List8(type: Type, value: C64) }
+    32 ParameterString PARAMETER_STRING "1.0" Length { parameter: Ref32(Parameter), string: Ref32(String) }
+    33 ParameterInt PARAMETER_INT64 "1.0" Length { parameter: Ref32(Parameter), value: Ci64 }
+    34 ParameterUnsignedInt PARAMETER_UINT64 "1.0" Length { parameter: Ref32(Parameter), value: C64 }
+    35 RmaWinCreate RMA_WIN_CREATE "1.2" Length { win: Ref32(RmaWin) }
+    36 RmaWinDestroy RMA_WIN_DESTROY "1.2" Length { win: Ref32(RmaWin) }
+    37 RmaCollectiveBegin RMA_COLLECTIVE_BEGIN "1.2" Length {}
+    38 RmaCollectiveEnd RMA_COLLECTIVE_END "1.2" Length { collective_op: Enum8(COLLECTIVE_OP),
+        sync_level: Enum32(RMA_SYNC_LEVEL), win: Ref32(RmaWin), root: C32, bytes_sent: C64, bytes_received: C64 }
+    39 RmaGroupSync RMA_GROUP_SYNC "1.2" Length { sync_level: Enum32(RMA_SYNC_LEVEL), win: Ref32(RmaWin),
+        group: Ref32(Group) }
+    40 RmaRequestLock RMA_REQUEST_LOCK "1.2" Length { win: Ref32(RmaWin), remote: C32, lock_id: C64,
+        lock_type: Enum8(LOCK_TYPE) }
+    41 RmaAcquireLock RMA_ACQUIRE_LOCK "1.2" Length { win: Ref32(RmaWin), remote: C32, lock_id: C64,
+        lock_type: Enum8(LOCK_TYPE) }
+    42 RmaTryLock RMA_TRY_LOCK "1.2" Length { win: Ref32(RmaWin), remote: C32, lock_id: C64,
+        lock_type: Enum8(LOCK_TYPE) }
+    43 RmaReleaseLock RMA_RELEASE_LOCK "1.2" Length { win: Ref32(RmaWin), remote: C32, lock_id: C64 }
+    44 RmaSync RMA_SYNC "1.2" Length { win: Ref32(RmaWin), remote: C32, sync_type: Enum8(RMA_SYNC_TYPE) }
+    45 RmaWaitChange RMA_WAIT_CHANGE "1.2" Length { win: Ref32(RmaWin) }
+    46 RmaPut RMA_PUT "1.2" Length { win: Ref32(RmaWin), remote: C32, bytes: C64, matching_id: C64 }
+    47 RmaGet RMA_GET "1.2" Length { win: Ref32(RmaWin), remote: C32, bytes: C64, matching_id: C64 }
+    48 RmaAtomic RMA_ATOMIC "1.2" Length { win: Ref32(RmaWin), remote: C32, type: Enum8(RMA_ATOMIC_TYPE),
+        bytes_sent: C64, bytes_received: C64, matching_id: C64 }
+    49 RmaOpCompleteBlocking RMA_OP_COMPLETE_BLOCKING "1.2" Length { win: Ref32(RmaWin), matching_id: C64 }
+    50 RmaOpCompleteNonBlocking RMA_OP_COMPLETE_NON_BLOCKING "1.2" Length { win: Ref32(RmaWin), matching_id: C64 }
+    51 RmaOpTest RMA_OP_TEST "1.2" Length { win: Ref32(RmaWin), matching_id: C64 }
+    52 RmaOpCompleteRemote RMA_OP_COMPLETE_REMOTE "1.2" Length { win: Ref32(RmaWin), matching_id: C64 }
+    53 ThreadFork THREAD_FORK "1.2" Length { model: Enum8(PARADIGM), number_of_requested_threads: C32 }
+    54 ThreadJoin THREAD_JOIN "1.2" Length { model: Enum8(PARADIGM) }
+    55 ThreadTeamBegin THREAD_TEAM_BEGIN "1.2" Length { thread_team: Ref32(Comm) }
+    56 ThreadTeamEnd THREAD_TEAM_END "1.2" Length { thread_team: Ref32(Comm) }
+    57 ThreadAcquireLock THREAD_ACQUIRE_LOCK "1.2" Length { model: Enum8(PARADIGM), lock_id: C32,
+        acquisition_order: C32 }
+    58 ThreadReleaseLock THREAD_RELEASE_LOCK "1.2" Length { model: Enum8(PARADIGM), lock_id: C32,
+        acquisition_order: C32 }
+    59 ThreadTaskCreate THREAD_TASK_CREATE "1.2" Length { thread_team: Ref32(Comm), creating_thread: C32,
+        generation_number: C32 }
+    60 ThreadTaskSwitch THREAD_TASK_SWITCH "1.2" Length { thread_team: Ref32(Comm), creating_thread: C32,
+        generation_number: C32 }
+    61 ThreadTaskComplete THREAD_TASK_COMPLETE "1.2" Length { thread_team: Ref32(Comm), creating_thread: C32,
+        generation_number: C32 }
+    62 ThreadCreate THREAD_CREATE "1.3" Length { thread_contingent: Ref32(Comm), sequence_count: C64 }
+    63 ThreadBegin THREAD_BEGIN "1.3" Length { thread_contingent: Ref32(Comm), sequence_count: C64 }
+    64 ThreadWait THREAD_WAIT "1.3" Length { thread_contingent: Ref32(Comm), sequence_count: C64 }
+    65 ThreadEnd THREAD_END "1.3" Length { thread_contingent: Ref32(Comm), sequence_count: C64 }
+    66 CallingContextEnter CALLING_CONTEXT_ENTER "2.0" Length { calling_context: Ref32(CallingContext),
+        unwind_distance: C32 }
+    67 CallingContextLeave CALLING_CONTEXT_LEAVE "2.0" Length { calling_context: Ref32(CallingContext) }
+    68 CallingContextSample CALLING_CONTEXT_SAMPLE "1.5" Length { calling_context: Ref32(CallingContext),
+        unwind_distance: C32, interrupt_generator: Ref32(InterruptGenerator) }
+    69 IoCreateHandle IO_CREATE_HANDLE "2.1" Length { handle: Ref32(IoHandle), mode: Enum8(IO_ACCESS_MODE),
+        creation_flags: Enum32(IO_CREATION_FLAG), status_flags: Enum32(IO_STATUS_FLAG) }
+    70 IoDestroyHandle IO_DESTROY_HANDLE "2.1" Length { handle: Ref32(IoHandle) }
+    71 IoDuplicateHandle IO_DUPLICATE_HANDLE "2.1" Length { old_handle: Ref32(IoHandle), new_handle: Ref32(IoHandle),
+        status_flags: Enum32(IO_STATUS_FLAG) }
+    72 IoSeek IO_SEEK "2.1" Length { handle: Ref32(IoHandle), offset_request: Ci64, whence: Enum8(IO_SEEK_OPTION),
+        offset_result: C64 }
+    73 IoChangeStatusFlags IO_CHANGE_FLAGS "2.1" Length { handle: Ref32(IoHandle),
+        status_flags: Enum32(IO_STATUS_FLAG) }
+    74 IoDeleteFile IO_DELETE_FILE "2.1" Length { io_paradigm: Ref8(IoParadigm), file: Ref32(IoFile) }
+    75 IoOperationBegin IO_OPERATION_BEGIN "2.1" Length { handle: Ref32(IoHandle), mode: Enum8(IO_OPERATION_MODE),
+        operation_flags: Enum32(IO_OPERATION_FLAG), bytes_request: C64, matching_id: C64 }
+    76 IoOperationTest IO_OPERATION_TEST "2.1" Length { handle: Ref32(IoHandle), matching_id: C64 }
+    77 IoOperationIssued IO_OPERATION_ISSUED "2.1" Length { handle: Ref32(IoHandle), matching_id: C64 }
+    78 IoOperationComplete IO_OPERATION_COMPLETE "2.1" Length { handle: Ref32(IoHandle), bytes_result: C64,
+        matching_id: C64 }
+    79 IoOperationCancelled IO_OPERATION_CANCELLED "2.1" Length { handle: Ref32(IoHandle), matching_id: C64 }
+    80 IoAcquireLock IO_ACQUIRE_LOCK "2.1" Length { handle: Ref32(IoHandle), lock_type: Enum8(LOCK_TYPE) }
+    81 IoReleaseLock IO_RELEASE_LOCK "2.1" Length { handle: Ref32(IoHandle), lock_type: Enum8(LOCK_TYPE) }
+    82 IoTryLock IO_TRY_LOCK "2.1" Length { handle: Ref32(IoHandle), lock_type: Enum8(LOCK_TYPE) }
+    83 ProgramBegin PROGRAM_BEGIN "2.1" Length { program_name: Ref32(String),
+        number_of_arguments: List32(program_arguments: Ref32(String)) }
+    84 ProgramEnd PROGRAM_END "2.1" Length { exit_status: Ci64 }
+    85 NonBlockingCollectiveRequest NON_BLOCKING_COLLECTIVE_REQUEST "3.0" Length { request_id: C64 }
+    86 NonBlockingCollectiveComplete NON_BLOCKING_COLLECTIVE_COMPLETE "3.0" Length {
+        collective_op: Enum8(COLLECTIVE_OP), communicator: Ref32(Comm), root: C32, size_sent: C64, size_received: C64,
+        request_id: C64 }
+    87 CommCreate COMM_CREATE "3.0" Length { communicator: Ref32(Comm) }
+    88 CommDestroy COMM_DESTROY "3.0" Length { communicator: Ref32(Comm) }
+    89 MpiProbe MPI_PROBE "3.1/3.2" Length { sender: C32, communicator: Ref32(Comm), msg_tag: C32, message_id: C64 }
+    90 MpiMrecv MPI_MRECV "3.1/3.2" Length { message_id: C64, msg_length: C64 }
+    91 MpiImrecvRequest MPI_IMRECV_REQUEST "3.1/3.2" Length { message_id: C64, request_id: C64 }
+    92 MpiImrecv MPI_IMRECV "3.1/3.2" Length { request_id: C64, msg_length: C64 }
+}
+
+records! {
+    /// Global definitions, by ascending id; those from 10 on may also be in a location's file.
+    DEFINITIONS:
+    5 ClockProperties CLOCK_PROPERTIES "1.0" Length { timer_resolution: C64, global_offset: C64, trace_length: C64,
+        realtime_timestamp: C64 since "3.0" }
+    6 Paradigm PARADIGM "1.5" Length { paradigm: Enum8(PARADIGM), name: Ref32(String),
+        paradigm_class: Enum8(PARADIGM_CLASS) }
+    7 ParadigmProperty PARADIGM_PROPERTY "1.5" Length { paradigm: Enum8(PARADIGM), property: Enum8(PARADIGM_PROPERTY),
+        type: Type, value: Value }
+    8 IoParadigm IO_PARADIGM "2.1" Length { self: Ref8(IoParadigm), identification: Ref32(String),
+        name: Ref32(String), io_paradigm_class: Enum8(IO_PARADIGM_CLASS), io_paradigm_flags: Enum32(IO_PARADIGM_FLAG),
+        number_of_properties: List8(properties: Enum8(IO_PARADIGM_PROPERTY), types: Type, values: Value) }
+    10 String STRING "1.0" Length { self: Ref32(String), string: Text }
+    11 Attribute ATTRIBUTE "1.0" Length { self: Ref32(Attribute), name: Ref32(String), type: Type,
+        description: Ref32(String) since "1.4" }
+    12 SystemTreeNode SYSTEM_TREE_NODE "1.0" Length { self: Ref32(SystemTreeNode), name: Ref32(String),
+        class_name: Ref32(String), parent: Ref32(SystemTreeNode) }
+    13 LocationGroup LOCATION_GROUP "1.0" Length { self: Ref32(LocationGroup), name: Ref32(String),
+        location_group_type: Enum8(LOCATION_GROUP_TYPE), system_tree_parent: Ref32(SystemTreeNode),
+        creating_location_group: Ref32(LocationGroup) since "3.0" }
+    14 Location LOCATION "1.0" Length { self: Ref64(Location), name: Ref32(String),
+        location_type: Enum8(LOCATION_TYPE), number_of_events: C64, location_group: Ref32(LocationGroup) }
+    15 Region REGION "1.0" Length { self: Ref32(Region), name: Ref32(String), description: Ref32(String),
+        region_type: Enum8(REGION_TYPE_PRE11), source_file: Ref32(String), begin_line_number: C32,
+        end_line_number: C32, canonical_name: Ref32(String) since "1.1", region_role: Enum8(REGION_ROLE),
+        paradigm: Enum8(PARADIGM), region_flags: Enum32(REGION_FLAG) }
+    16 Callsite CALLSITE "1.0" Length { self: Ref32(Callsite), source_file: Ref32(String), line_number: C32,
+        entered_region: Ref32(Region), left_region: Ref32(Region) }
+    17 Callpath CALLPATH "1.0" Length { self: Ref32(Callpath), parent: Ref32(Callpath), region: Ref32(Region) }
+    18 Group GROUP "1.0" Length { self: Ref32(Group), name: Ref32(String), group_type_pre12: Enum8(GROUP_TYPE_PRE12),
+        number_of_members: List32(members: C64), group_type: Enum8(GROUP_TYPE) since "1.2", paradigm: Enum8(PARADIGM),
+        group_flags: Enum32(GROUP_FLAG) }
+    19 MetricMember METRIC_MEMBER "1.0" Length { self: Ref32(MetricMember), name: Ref32(String),
+        description: Ref32(String), metric_type: Enum8(METRIC_TYPE), metric_mode: Enum8(METRIC_MODE),
+        value_type: Type, base: Enum8(BASE), exponent: Ci64, unit: Ref32(String) }
+    20 MetricClass METRIC_CLASS "1.0" Length { self: Ref32(Metric),
+        number_of_metrics: List8(metric_members: Ref32(MetricMember)), metric_occurrence: Enum8(METRIC_OCCURRENCE),
+        recorder_kind: Enum8(RECORDER_KIND) since "1.2" }
+    21 MetricInstance METRIC_INSTANCE "1.0" Length { self: Ref32(Metric), metric_class: Ref32(Metric),
+        recorder: Ref64(Location), metric_scope: Enum8(METRIC_SCOPE), scope: C64 }
+    22 Comm COMM "1.0" Length { self: Ref32(Comm), name: Ref32(String), group: Ref32(Group), parent: Ref32(Comm),
+        flags: Enum32(COMM_FLAG) since "3.0" }
+    23 Parameter PARAMETER "1.0" Length { self: Ref32(Parameter), name: Ref32(String),
+        parameter_type: Enum8(PARAMETER_TYPE) }
+    24 RmaWin RMA_WIN "1.2" Length { self: Ref32(RmaWin), name: Ref32(String), comm: Ref32(Comm),
+        flags: Enum32(RMA_WIN_FLAG) since "3.0" }
+    25 MetricClassRecorder METRIC_CLASS_RECORDER "1.2" Length { metric: Ref32(Metric), recorder: Ref64(Location) }
+    26 SystemTreeNodeProperty SYSTEM_TREE_NODE_PROPERTY "1.2" Length { system_tree_node: Ref32(SystemTreeNode),
+        name: Ref32(String), string_value: Ref32(String), type: Type since "2.0", value: Value }
+    27 SystemTreeNodeDomain SYSTEM_TREE_NODE_DOMAIN "1.2" Length { system_tree_node: Ref32(SystemTreeNode),
+        system_tree_domain: Enum8(SYSTEM_TREE_DOMAIN) }
+    28 LocationGroupProperty LOCATION_GROUP_PROPERTY "1.3" Length { location_group: Ref32(LocationGroup),
+        name: Ref32(String), string_value: Ref32(String), type: Type since "2.0", value: Value }
+    29 LocationProperty LOCATION_PROPERTY "1.3" Length { location: Ref64(Location), name: Ref32(String),
+        string_value: Ref32(String), type: Type since "2.0", value: Value }
+    30 CartDimension CART_DIMENSION "1.3" Length { self: Ref32(CartDimension), name: Ref32(String), size: C32,
+        cart_periodicity: Enum8(CART_PERIODICITY) }
+    31 CartTopology CART_TOPOLOGY "1.3" Length { self: Ref32(CartTopology), name: Ref32(String),
+        communicator: Ref32(Comm), number_of_dimensions: List8(cart_dimensions: Ref32(CartDimension)) }
+    32 CartCoordinate CART_COORDINATE "1.3" Length { cart_topology: Ref32(CartTopology), rank: C32,
+        number_of_dimensions: List8(coordinates: C32) }
+    33 SourceCodeLocation SOURCE_CODE_LOCATION "1.5" Length { self: Ref32(SourceCodeLocation), file: Ref32(String),
+        line_number: C32 }
+    34 CallingContext CALLING_CONTEXT "1.5" Length { self: Ref32(CallingContext), region: Ref32(Region),
+        source_code_location: Ref32(SourceCodeLocation), parent: Ref32(CallingContext) }
+    35 CallingContextProperty CALLING_CONTEXT_PROPERTY "2.0" Length { calling_context: Ref32(CallingContext),
+        name: Ref32(String), type: Type, value: Value }
+    36 InterruptGenerator INTERRUPT_GENERATOR "1.5" Length { self: Ref32(InterruptGenerator), name: Ref32(String),
+        interrupt_generator_mode: Enum8(INTERRUPT_GENERATOR_MODE), base: Enum8(BASE), exponent: Ci64, period: C64 }
+    37 IoFileProperty IO_FILE_PROPERTY "2.1" Length { io_file: Ref32(IoFile), name: Ref32(String), type: Type,
+        value: Value }
+    38 IoRegularFile IO_REGULAR_FILE "2.1" Length { self: Ref32(IoFile), name: Ref32(String),
+        scope: Ref32(SystemTreeNode) }
+    39 IoDirectory IO_DIRECTORY "2.1" Length { self: Ref32(IoFile), name: Ref32(String),
+        scope: Ref32(SystemTreeNode) }
+    40 IoHandle IO_HANDLE "2.1" Length { self: Ref32(IoHandle), name: Ref32(String), file: Ref32(IoFile),
+        io_paradigm: Ref8(IoParadigm), io_handle_flags: Enum32(IO_HANDLE_FLAG), comm: Ref32(Comm),
+        parent: Ref32(IoHandle) }
+    41 IoPreCreatedHandleState IO_PRE_CREATED_HANDLE_STATE "2.1" Length { io_handle: Ref32(IoHandle),
+        mode: Enum8(IO_ACCESS_MODE), status_flags: Enum32(IO_STATUS_FLAG) }
+    42 CallpathParameter CALLPATH_PARAMETER "2.2" Length { callpath: Ref32(Callpath), parameter: Ref32(Parameter),
+        type: Type, value: Value }
+    43 InterComm INTER_COMM "3.0" Length { self: Ref32(Comm), name: Ref32(String), group_a: Ref32(Group),
+        group_b: Ref32(Group), common_communicator: Ref32(Comm), flags: Enum32(COMM_FLAG) }
+}
+
+records! {
+    /// Definitions that only a location's file has.
+    LOCAL_DEFINITIONS:
+    5 MappingTable MAPPING_TABLE "1.0" Length { mapping_type: Enum8(MAPPING_TYPE), id_map: IdMap }
+    6 ClockOffset CLOCK_OFFSET "1.0" Length { time: U64, offset: Ci64, standard_deviation: F64 }
+}
+
+records! {
+    /// Records of a marker file.
+    MARKERS marker_ids:
+    5 DefMarker DEF_MARKER "1.2" Length { self: C32, group: Text, category: Text, severity: Enum8(SEVERITY) }
+    6 Marker MARKER "1.2" Length { time: C64, duration: C64, marker: C32, scope_type: Enum8(MARKER_SCOPE), scope: C64,
+        text: Text }
+}
+
+records! {
+    /// Records of a snapshot file.
+    SNAPSHOTS:
+    10 SnapshotStart SNAPSHOT_START "1.2" Length { number_of_records: C64 }
+    11 SnapshotEnd SNAPSHOT_END "1.2" Length { cont_read_pos: C64 }
+    12 MeasurementOnOff MEASUREMENT_ON_OFF "1.2" Length { orig_event_time: U64,
+        measurement_mode: Enum8(MEASUREMENT_MODE) }
+    13 Enter ENTER "1.2" Length { orig_event_time: U64, region: Ref32(Region) }
+    14 MpiSend MPI_SEND "1.2" Length { orig_event_time: U64, receiver: C32, communicator: Ref32(Comm), msg_tag: C32,
+        msg_length: C64 }
+    15 MpiIsend MPI_ISEND "1.2" Length { orig_event_time: U64, receiver: C32, communicator: Ref32(Comm), msg_tag: C32,
+        msg_length: C64, request_id: C64 }
+    16 MpiIsendComplete MPI_ISEND_COMPLETE "1.2" Length { orig_event_time: U64, request_id: C64 }
+    17 MpiRecv MPI_RECV "1.2" Length { orig_event_time: U64, sender: C32, communicator: Ref32(Comm), msg_tag: C32,
+        msg_length: C64 }
+    18 MpiIrecvRequest MPI_IRECV_REQUEST "1.2" Length { orig_event_time: U64, request_id: C64 }
+    19 MpiIrecv MPI_IRECV "1.2" Length { orig_event_time: U64, sender: C32, communicator: Ref32(Comm), msg_tag: C32,
+        msg_length: C64, request_id: C64 }
+    20 MpiCollectiveBegin MPI_COLLECTIVE_BEGIN "1.2" Length { orig_event_time: U64 }
+    21 MpiCollectiveEnd MPI_COLLECTIVE_END "1.2" Length { orig_event_time: U64, collective_op: Enum8(COLLECTIVE_OP),
+        communicator: Ref32(Comm), root: C32, size_sent: C64, size_received: C64 }
+    22 OmpFork OMP_FORK "1.2" Length { orig_event_time: U64, number_of_requested_threads: C32 }
+    23 OmpAcquireLock OMP_ACQUIRE_LOCK "1.2" Length { orig_event_time: U64, lock_id: C32, acquisition_order: C32 }
+    24 OmpTaskCreate OMP_TASK_CREATE "1.2" Length { orig_event_time: U64, task_id: C64 }
+    25 OmpTaskSwitch OMP_TASK_SWITCH "1.2" Length { orig_event_time: U64, task_id: C64 }
+    26 Metric METRIC "1.2" Length { orig_event_time: U64, metric: Ref32(Metric),
+        number_of_metrics: List8(type: Type, value: C64) }
+    27 ParameterString PARAMETER_STRING "1.2" Length { orig_event_time: U64, parameter: Ref32(Parameter),
+        string: Ref32(String) }
+    28 ParameterInt PARAMETER_INT64 "1.2" Length { orig_event_time: U64, parameter: Ref32(Parameter), value: Ci64 }
+    29 ParameterUnsignedInt PARAMETER_UINT64 "1.2" Length { orig_event_time: U64, parameter: Ref32(Parameter),
+        value: C64 }
+}

@@ -1,7 +1,7 @@
 //! Converts our events to records of OTF2: events that were made of such records back to these, all others by their
 //! roles.
 
-use annals_foreign::otf2::records::ids;
+use annals_foreign::otf2::records::{ids, marker_ids};
 use annals_foreign::otf2::{AttributeValue, DefinitionKind, FieldType, event_record, types};
 use annals_format::names::element;
 use annals_format::wire::Wire;
@@ -197,7 +197,7 @@ impl EventPlan {
         let name = |element: &Element| outgoing.ours.string(element.name);
         let names = d.elements.iter().map(name);
         let place = |wanted: &str| names.clone().position(|name| name == wanted);
-        if id == ids::MARKER {
+        if id == marker_ids::MARKER {
             return MarkerPlan::new(place).map(Self::Marker);
         }
         let last = d.elements.len().checked_sub(1);

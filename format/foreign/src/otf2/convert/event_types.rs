@@ -4,7 +4,7 @@
 use super::numbering::Strings;
 use super::scan::{FIRST_COMPOSITION, Key, Scanned};
 use crate::otf2::conventions::{MOST_ARGUMENTS, MOST_VALUES, NAMED_REGION, element_name};
-use crate::otf2::records::ids;
+use crate::otf2::records::{ids, marker_ids};
 use crate::otf2::{
     DefinitionKind, Enumeration, FieldType, GlobalDefinitions, Record, enums, event_record, types,
 };
@@ -525,7 +525,7 @@ fn plan_record(
     has_weight: bool,
     elements: &mut Elements<'_>,
 ) -> (String, String, Role) {
-    if record == ids::MARKER {
+    if record == marker_ids::MARKER {
         return add_marker(elements);
     }
     let Some(known) = event_record(record) else {

@@ -5,7 +5,7 @@ use super::event_types::{ElementSource, EventTypePlan, EventTypes, MarkerField};
 use super::file::{LocationFile, disagreement, each_chunk, problem_of};
 use super::scan::{FilePart, PART_EVENTS, PART_TICKS, Scanned};
 use crate::otf2::conventions::{definition_record, kind_of_scope, marker_record};
-use crate::otf2::records::ids;
+use crate::otf2::records::marker_ids;
 use crate::otf2::{
     ChunkEnd, Datum, Endian, GlobalDefinitions, RawRecord, RawRecords, Record, put_record,
     read_fields, records,
@@ -60,7 +60,7 @@ struct Pass {
 impl Pass {
     fn close(&mut self) {
         if let Some(mut part) = self.open.take() {
-            let key = u32::from(ids::MARKER);
+            let key = u32::from(marker_ids::MARKER);
             part.counts = vec![(key, part.events)];
             *self.scanned.counts.entry(key).or_default() += part.events;
             self.scanned.parts.push(part);
@@ -95,7 +95,7 @@ impl Pass {
             return Ok(());
         };
         let data = read_fields(record, raw.payload, endian)?;
-        if raw.id == ids::DEF_MARKER {
+        if raw.id == marker_ids::DEF_MARKER {
             if let Some((number, definition)) = MarkerDefinition::of(&data) {
                 self.definitions.entry(number).or_insert(definition);
             }
@@ -152,7 +152,7 @@ impl Pass {
     }
 
     fn count_lost(&mut self, cause: Cause, is_lower_bound: bool) {
-        let key = Some(ids::MARKER.into());
+        let key = Some(marker_ids::MARKER.into());
         self.scanned.count_lost(key, cause, 1, is_lower_bound);
     }
 }
@@ -207,7 +207,7 @@ pub(crate) fn decode(
     markers: &Markers,
     part: &FilePart,
 ) -> Result<Chunk> {
-    let plan = event_types.plan_of_record(ids::MARKER);
+    let plan = event_types.plan_of_record(marker_ids::MARKER);
     let plan = plan.ok_or_else(|| disagreement(part.offset))?;
     let bytes = markers.file.bytes_of(part)?;
     let elements = plan.definition.elements.iter();
@@ -215,7 +215,7 @@ pub(crate) fn decode(
     let mut chunk = Chunk::default();
     for raw in RawRecords::of_part(&bytes, part.endian) {
         let raw = raw?;
-        if raw.id != ids::MARKER {
+        if raw.id != marker_ids::MARKER {
             continue;
         }
         let Ok(data) = read_fields(marker_record(), raw.payload, part.endian) else {
