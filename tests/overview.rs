@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 
 use annals_format::{
     BlockKind, BlockWriter, CompressionLevel, Footer, LaneKey, LaneKind, MAX_LANE_DEPTH,
-    MOST_CALLS_WITHOUT_BIN, OverviewRow, RegionId, Trace, encode_overview, encode_overview_head,
-    encode_tail,
+    MOST_CALLS_WITHOUT_BIN, OverviewRow, RegionId, Trace, encode_bins, encode_tail,
 };
 use annals_merger::{MergeOptions, Reader, no_progress, verify};
 use annals_test_support::calls::{Call, all_calls, lanes_of};
@@ -114,7 +113,7 @@ fn rows(reader: &Reader) -> Vec<OverviewRow> {
             reader
                 .trace()
                 .expect("a trace")
-                .load_overview(entry)
+                .load_bins::<OverviewRow>(entry)
                 .expect("a block")
         })
         .collect();
@@ -179,12 +178,11 @@ fn an_overview_is_the_same_for_any_jobs_and_verified() {
     let mut wrong = reader
         .trace()
         .expect("a trace")
-        .load_overview(&entry)
+        .load_bins::<OverviewRow>(&entry)
         .expect("a block");
     wrong[3].busy_ns += 1;
     let (mut head, mut body) = (Vec::new(), Vec::new());
-    encode_overview_head(&wrong, &mut head);
-    encode_overview(&wrong, &mut body);
+    encode_bins(&wrong, &mut head, &mut body);
     let trace = Trace::read(&bytes).expect("a trace");
     let mut file = bytes.clone();
     let offset = file.len() as u64;

@@ -141,7 +141,7 @@ fn rows(reader: &Reader) -> Vec<MessageRow> {
             reader
                 .trace()
                 .expect("a trace")
-                .load_messages(entry)
+                .load_bins::<MessageRow>(entry)
                 .expect("a block")
         })
         .collect()
@@ -320,7 +320,7 @@ fn stored_metrics(reader: &Reader) -> Vec<MetricRow> {
             reader
                 .trace()
                 .expect("a trace")
-                .load_metrics(entry)
+                .load_bins::<MetricRow>(entry)
                 .expect("a block")
         })
         .collect()

@@ -15,10 +15,8 @@ use annals_format::{
     RecordingIndex, Reference, RegionId, RegionStatistics, RemoteMembers, Role, RowScanner, Schema,
     SharedClockMap, Slice, Snapshot, SnapshotHeader, SourceOrder, Step, StreamGroup, StreamId,
     StreamTotals, StringId, Symbol, TraceChunk, TraceChunkHeader, TraceLoss, TypeColumns, Value,
-    Verbosity, World, decode_index_block, decode_messages, decode_metrics, decode_overview,
-    decode_tail, encode_messages, encode_messages_head, encode_metrics, encode_metrics_head,
-    encode_overview, encode_overview_head, encode_tail, live, names, put_before_rows,
-    put_dropped_row, put_ints, put_row_start, read_ints,
+    Verbosity, World, decode_bins, decode_index_block, decode_tail, encode_bins, encode_tail, live,
+    names, put_before_rows, put_dropped_row, put_ints, put_row_start, read_ints,
 };
 use annals_test_support::{MARK, Row, TestClock, TestRecording, TestStream};
 use serde_json::{Value as Json, json};
@@ -868,12 +866,11 @@ fn an_overview_has_values_of_bins() {
         longest_ns: 90,
     };
     let (mut head, mut body) = (Vec::new(), Vec::new());
-    encode_overview_head(&[row], &mut head);
-    encode_overview(&[row], &mut body);
+    encode_bins(&[row], &mut head, &mut body);
     let block = write_block(BlockKind::Overview, &head, &body);
     assert_example("overview", &block, |bytes| {
         let (head, body) = open_block(bytes, BlockKind::Overview);
-        let rows = decode_overview(&head, &body).unwrap();
+        let rows = decode_bins::<OverviewRow>(&head, &body).unwrap();
         let rows = rows.iter().map(|row| {
             json!({
                 "level": row.level,
@@ -903,12 +900,11 @@ fn an_overview_has_messages_of_bins() {
         longest_ns: 900,
     };
     let (mut head, mut body) = (Vec::new(), Vec::new());
-    encode_messages_head(&[row], &mut head);
-    encode_messages(&[row], &mut body);
+    encode_bins(&[row], &mut head, &mut body);
     let block = write_block(BlockKind::Messages, &head, &body);
     assert_example("messages", &block, |bytes| {
         let (head, body) = open_block(bytes, BlockKind::Messages);
-        let rows = decode_messages(&head, &body).unwrap();
+        let rows = decode_bins::<MessageRow>(&head, &body).unwrap();
         let rows = rows.iter().map(|row| {
             json!({
                 "level": row.level,
@@ -938,12 +934,11 @@ fn an_overview_has_metrics_of_bins() {
         sum: 7.0,
     };
     let (mut head, mut body) = (Vec::new(), Vec::new());
-    encode_metrics_head(&[row], &mut head);
-    encode_metrics(&[row], &mut body);
+    encode_bins(&[row], &mut head, &mut body);
     let block = write_block(BlockKind::Metrics, &head, &body);
     assert_example("metrics", &block, |bytes| {
         let (head, body) = open_block(bytes, BlockKind::Metrics);
-        let rows = decode_metrics(&head, &body).unwrap();
+        let rows = decode_bins::<MetricRow>(&head, &body).unwrap();
         let rows = rows.iter().map(|row| {
             json!({
                 "level": row.level,

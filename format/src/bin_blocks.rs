@@ -19,6 +19,15 @@ pub struct BinBlock {
 }
 
 impl BinBlock {
+    /// Returns the entry of a block from the keys of its rows.
+    pub(crate) fn of<R>(offset: u64, rows: &[R], key: impl Fn(&R) -> BinKey) -> Option<Self> {
+        Some(Self {
+            offset,
+            first: key(rows.first()?),
+            last: key(rows.last()?),
+        })
+    }
+
     /// Least number of bytes of an entry, with its length.
     pub(crate) const LEAST_BYTES: usize = 8;
 

@@ -23,6 +23,7 @@
 
 mod amend;
 mod bin_blocks;
+mod bin_rows;
 mod block;
 mod cache;
 mod chunk;
@@ -69,6 +70,7 @@ pub mod wire;
 
 pub use amend::{Amendment, amend};
 pub use bin_blocks::{BinBlock, BinKey};
+pub use bin_rows::{BinRow, MAX_OVERVIEW_ROWS, decode_bins, encode_bins};
 pub use block::{
     BLOCK_HEADER_LEN, BlockHeader, BlockKind, BlockWriter, CompressionLevel, FILE_HEADER_LEN,
     FileHeader, FileKind, MAGIC, MAJOR, MAX_BODY_LEN, MAX_CHUNK_BODY_LEN, MAX_HEAD_LEN, MINOR,
@@ -98,18 +100,12 @@ pub use ints::{Ints, Word, put_growing, put_ints, read_ints};
 pub use limits::Content;
 pub use live::{LiveHeader, LiveImage};
 pub use loss::{Cause, DroppedRecord, RECORDER_CAUSES};
-pub use message_rows::{
-    MessageOverview, MessageRow, MessageTotals, NO_LOCATION, decode_messages, encode_messages,
-    encode_messages_head, messages_content,
-};
-pub use metric_rows::{
-    MetricOverview, MetricRow, decode_metrics, encode_metrics, encode_metrics_head, metrics_content,
-};
+pub use message_rows::{MessageOverview, MessageRow, MessageTotals, NO_LOCATION};
+pub use metric_rows::{MetricOverview, MetricRow};
 pub use order::{EventPlace, LossPoint, OrderedChunk, OrderedRow};
 pub use overview::{
-    LaneKey, LaneKind, MAX_BIN_LEVEL, MAX_LANE_DEPTH, MAX_OVERVIEW_ROWS, MOST_CALLS_WITHOUT_BIN,
-    OverviewDensity, OverviewEntry, OverviewRow, decode_overview, encode_overview,
-    encode_overview_head, overview_content,
+    LaneKey, LaneKind, MAX_BIN_LEVEL, MAX_LANE_DEPTH, MOST_CALLS_WITHOUT_BIN, OverviewDensity,
+    OverviewEntry, OverviewRow,
 };
 pub use proof::{EventHasher, OrderHash};
 pub use read::{ReadAt, open_regular};

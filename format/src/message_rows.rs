@@ -1,10 +1,10 @@
 //! Messages in the overview of a trace: how many of a bin of time each location, process or host received from each other one.
 
 use crate::bin_blocks::{BinBlock, BinKey, decode_blocks, encode_blocks, kind_of};
+use crate::bin_rows::{BinRow, number_of};
+use crate::block::BlockKind;
 use crate::error::{FormatError, Result};
-use crate::ints::{put_ints, read_ints};
-use crate::limits::Content;
-use crate::overview::{LaneKind, MAX_OVERVIEW_ROWS, level_of};
+use crate::overview::{LaneKind, level_of};
 use crate::wire::{Put, Wire};
 
 /// The number of a location that a sender or receiver has if its stream has none.
@@ -157,81 +157,51 @@ impl MessageOverview {
     }
 }
 
-impl BinBlock {
-    /// Returns the entry of the block at an offset with these rows, which must be in order. `None` without rows.
-    pub fn of_messages(offset: u64, rows: &[MessageRow]) -> Option<Self> {
-        Some(Self {
-            offset,
-            first: rows.first()?.bin_key(),
-            last: rows.last()?.bin_key(),
+impl BinRow for MessageRow {
+    const KIND: BlockKind = BlockKind::Messages;
+    const ORDER: &'static str = "rows in the order of level, kind, bin, sender and receiver";
+    type Values = [u64; 8];
+    type Entry = BinBlock;
+    type Key = (BinKey, u32, u32);
+
+    fn key(&self) -> Self::Key {
+        self.key()
+    }
+
+    fn values(&self) -> Self::Values {
+        [
+            self.level.into(),
+            self.kind.code(),
+            self.bin as u64,
+            self.from.into(),
+            self.to.into(),
+            self.count,
+            self.bytes,
+            self.longest_ns as u64,
+        ]
+    }
+
+    fn of(values: &Self::Values) -> Result<Self> {
+        let [level, kind, bin, from, to, count, bytes, longest] = *values;
+        Ok(Self {
+            level: level_of(level)?,
+            kind: kind_of(kind)?,
+            bin: bin as i64,
+            from: number_of(from, "a number of a group")?,
+            to: number_of(to, "a number of a group")?,
+            count,
+            bytes,
+            longest_ns: longest as i64,
         })
     }
-}
 
-/// Appends the head of the block of some rows.
-pub fn encode_messages_head(rows: &[MessageRow], out: &mut Vec<u8>) {
-    out.put_varint(rows.len() as u64);
-}
-
-/// Returns what a body of some rows has beyond its bytes.
-pub const fn messages_content(rows: &[MessageRow]) -> Content {
-    Content {
-        items: rows.len() as u64,
-        text_bytes: 0,
+    fn entry(offset: u64, rows: &[Self]) -> Option<BinBlock> {
+        BinBlock::of(offset, rows, Self::bin_key)
     }
-}
 
-/// Appends the body of the block of some rows, which must be in order.
-pub fn encode_messages(rows: &[MessageRow], out: &mut Vec<u8>) {
-    let mut column = |field: &dyn Fn(&MessageRow) -> u64| {
-        put_ints(&rows.iter().map(field).collect::<Vec<u64>>(), out);
-    };
-    column(&|row| row.level.into());
-    column(&|row| row.kind.code());
-    column(&|row| row.bin as u64);
-    column(&|row| row.from.into());
-    column(&|row| row.to.into());
-    column(&|row| row.count);
-    column(&|row| row.bytes);
-    column(&|row| row.longest_ns as u64);
-}
-
-/// Reads the head and the body of a block of messages.
-///
-/// # Errors
-/// If they end early, contradict the format or exceed its limits.
-pub fn decode_messages(head: &[u8], body: &[u8]) -> Result<Vec<MessageRow>> {
-    let count = Wire::new(head).varint("number of rows")?;
-    if count > MAX_OVERVIEW_ROWS as u64 {
-        return Err(FormatError::invalid(0, "at most 65536 rows", count));
+    fn offset(entry: &BinBlock) -> u64 {
+        entry.offset
     }
-    let mut w = Wire::new(body);
-    let mut column = || read_ints(&mut w, count as usize);
-    let (levels, kinds, bins) = (column()?, column()?, column()?);
-    let (from, to) = (column()?, column()?);
-    let (counts, bytes, longest) = (column()?, column()?, column()?);
-    let group = |id: u64| {
-        let invalid = |_| FormatError::invalid(0, "a number of a group", id);
-        u32::try_from(id).map_err(invalid)
-    };
-    let row = |at: usize| {
-        Ok(MessageRow {
-            level: level_of(levels[at])?,
-            kind: kind_of(kinds[at])?,
-            bin: bins[at] as i64,
-            from: group(from[at])?,
-            to: group(to[at])?,
-            count: counts[at],
-            bytes: bytes[at],
-            longest_ns: longest[at] as i64,
-        })
-    };
-    let rows: Vec<MessageRow> = (0..count as usize).map(row).collect::<Result<_>>()?;
-    if !rows.is_sorted_by(|a, b| a.key() < b.key()) {
-        let expected = "rows in the order of level, kind, bin, sender and receiver";
-        return Err(FormatError::invalid(0, expected, "others"));
-    }
-    Ok(rows)
 }
 
 #[cfg(test)]
@@ -239,6 +209,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::bin_rows::{decode_bins, encode_bins};
     use crate::overview::MAX_BIN_LEVEL;
 
     fn row() -> impl Strategy<Value = MessageRow> {
@@ -265,9 +236,8 @@ mod tests {
             rows.sort_by_key(MessageRow::key);
             rows.dedup_by_key(|row| row.key());
             let (mut head, mut body) = (Vec::new(), Vec::new());
-            encode_messages_head(&rows, &mut head);
-            encode_messages(&rows, &mut body);
-            prop_assert_eq!(&decode_messages(&head, &body).expect("rows"), &rows);
+            encode_bins(&rows, &mut head, &mut body);
+            prop_assert_eq!(&decode_bins::<MessageRow>(&head, &body).expect("rows"), &rows);
             let overview = MessageOverview {
                 totals: MessageTotals {
                     sends: totals[0],
@@ -280,7 +250,7 @@ mod tests {
                     without_peer: totals[7],
                 },
                 least_levels: vec![(LaneKind::Location, 9), (LaneKind::All, 3)],
-                blocks: BinBlock::of_messages(7, &rows).into_iter().collect(),
+                blocks: MessageRow::entry(7, &rows).into_iter().collect(),
             };
             let mut bytes = Vec::new();
             overview.encode(&mut bytes);
@@ -289,8 +259,8 @@ mod tests {
 
         #[test]
         fn no_bytes_make_the_decoder_panic(head: Vec<u8>, body: Vec<u8>, count in 0..40_u8) {
-            let _ = decode_messages(&head, &body);
-            let _ = decode_messages(&[count], &body);
+            let _ = decode_bins::<MessageRow>(&head, &body);
+            let _ = decode_bins::<MessageRow>(&[count], &body);
             let _ = MessageOverview::decode(&mut Wire::new(&body));
         }
     }

@@ -3,11 +3,11 @@
 use std::hash::{Hash, Hasher};
 
 use crate::bin_blocks::{BinBlock, BinKey, decode_blocks, encode_blocks};
-use crate::error::{FormatError, Result};
+use crate::bin_rows::{BinRow, number_of};
+use crate::block::BlockKind;
+use crate::error::Result;
 use crate::ids::{EventTypeId, StreamId};
-use crate::ints::{put_ints, read_ints};
-use crate::limits::Content;
-use crate::overview::{LaneKind, MAX_OVERVIEW_ROWS, level_of};
+use crate::overview::{LaneKind, level_of};
 use crate::wire::{Put, Wire};
 
 /// The values of a metric in a bin.
@@ -75,81 +75,51 @@ impl MetricOverview {
     }
 }
 
-impl BinBlock {
-    /// Returns the entry of the block at an offset with these rows, which must be in order. `None` without rows.
-    pub fn of_metrics(offset: u64, rows: &[MetricRow]) -> Option<Self> {
-        Some(Self {
-            offset,
-            first: rows.first()?.bin_key(),
-            last: rows.last()?.bin_key(),
+impl BinRow for MetricRow {
+    const KIND: BlockKind = BlockKind::Metrics;
+    const ORDER: &'static str = "rows in the order of level, bin, stream and event type";
+    type Values = [u64; 8];
+    type Entry = BinBlock;
+    type Key = (u8, i64, StreamId, EventTypeId);
+
+    fn key(&self) -> Self::Key {
+        self.key()
+    }
+
+    fn values(&self) -> Self::Values {
+        [
+            self.level.into(),
+            self.bin as u64,
+            self.stream.get().into(),
+            self.event_type.get().into(),
+            self.count,
+            self.min.to_bits(),
+            self.max.to_bits(),
+            self.sum.to_bits(),
+        ]
+    }
+
+    fn of(values: &Self::Values) -> Result<Self> {
+        let [level, bin, stream, event_type, count, min, max, sum] = *values;
+        Ok(Self {
+            level: level_of(level)?,
+            bin: bin as i64,
+            stream: StreamId::new(number_of(stream, "a stream id")?),
+            event_type: EventTypeId::new(number_of(event_type, "an event type id")?),
+            count,
+            min: f64::from_bits(min),
+            max: f64::from_bits(max),
+            sum: f64::from_bits(sum),
         })
     }
-}
 
-/// Appends the head of the block of some rows.
-pub fn encode_metrics_head(rows: &[MetricRow], out: &mut Vec<u8>) {
-    out.put_varint(rows.len() as u64);
-}
-
-/// Returns what a body of some rows has beyond its bytes.
-pub const fn metrics_content(rows: &[MetricRow]) -> Content {
-    Content {
-        items: rows.len() as u64,
-        text_bytes: 0,
+    fn entry(offset: u64, rows: &[Self]) -> Option<BinBlock> {
+        BinBlock::of(offset, rows, Self::bin_key)
     }
-}
 
-/// Appends the body of the block of some rows, which must be in order.
-pub fn encode_metrics(rows: &[MetricRow], out: &mut Vec<u8>) {
-    let mut column = |field: &dyn Fn(&MetricRow) -> u64| {
-        put_ints(&rows.iter().map(field).collect::<Vec<u64>>(), out);
-    };
-    column(&|row| row.level.into());
-    column(&|row| row.bin as u64);
-    column(&|row| row.stream.get().into());
-    column(&|row| row.event_type.get().into());
-    column(&|row| row.count);
-    column(&|row| row.min.to_bits());
-    column(&|row| row.max.to_bits());
-    column(&|row| row.sum.to_bits());
-}
-
-/// Reads the head and the body of a block of metrics.
-///
-/// # Errors
-/// If they end early, contradict the format or exceed its limits.
-pub fn decode_metrics(head: &[u8], body: &[u8]) -> Result<Vec<MetricRow>> {
-    let count = Wire::new(head).varint("number of rows")?;
-    if count > MAX_OVERVIEW_ROWS as u64 {
-        return Err(FormatError::invalid(0, "at most 65536 rows", count));
+    fn offset(entry: &BinBlock) -> u64 {
+        entry.offset
     }
-    let mut w = Wire::new(body);
-    let mut column = || read_ints(&mut w, count as usize);
-    let (levels, bins) = (column()?, column()?);
-    let (streams, event_types, counts) = (column()?, column()?, column()?);
-    let (least, greatest, sums) = (column()?, column()?, column()?);
-    let id = |id: u64, expected| {
-        let invalid = |_| FormatError::invalid(0, expected, id);
-        u32::try_from(id).map_err(invalid)
-    };
-    let row = |at: usize| {
-        Ok(MetricRow {
-            level: level_of(levels[at])?,
-            bin: bins[at] as i64,
-            stream: StreamId::new(id(streams[at], "a stream id")?),
-            event_type: EventTypeId::new(id(event_types[at], "an event type id")?),
-            count: counts[at],
-            min: f64::from_bits(least[at]),
-            max: f64::from_bits(greatest[at]),
-            sum: f64::from_bits(sums[at]),
-        })
-    };
-    let rows: Vec<MetricRow> = (0..count as usize).map(row).collect::<Result<_>>()?;
-    if !rows.is_sorted_by(|a, b| a.key() < b.key()) {
-        let expected = "rows in the order of level, bin, stream and event type";
-        return Err(FormatError::invalid(0, expected, "others"));
-    }
-    Ok(rows)
 }
 
 #[cfg(test)]
@@ -157,6 +127,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::bin_rows::{decode_bins, encode_bins};
     use crate::overview::MAX_BIN_LEVEL;
 
     fn row() -> impl Strategy<Value = MetricRow> {
@@ -180,12 +151,11 @@ mod tests {
             rows.sort_by_key(MetricRow::key);
             rows.dedup_by_key(|row| row.key());
             let (mut head, mut body) = (Vec::new(), Vec::new());
-            encode_metrics_head(&rows, &mut head);
-            encode_metrics(&rows, &mut body);
-            prop_assert_eq!(&decode_metrics(&head, &body).expect("rows"), &rows);
+            encode_bins(&rows, &mut head, &mut body);
+            prop_assert_eq!(&decode_bins::<MetricRow>(&head, &body).expect("rows"), &rows);
             let overview = MetricOverview {
                 least_level: 9,
-                blocks: BinBlock::of_metrics(7, &rows).into_iter().collect(),
+                blocks: MetricRow::entry(7, &rows).into_iter().collect(),
             };
             let mut bytes = Vec::new();
             overview.encode(&mut bytes);
@@ -194,8 +164,8 @@ mod tests {
 
         #[test]
         fn no_bytes_make_the_decoder_panic(head: Vec<u8>, body: Vec<u8>, count in 0..40_u8) {
-            let _ = decode_metrics(&head, &body);
-            let _ = decode_metrics(&[count], &body);
+            let _ = decode_bins::<MetricRow>(&head, &body);
+            let _ = decode_bins::<MetricRow>(&[count], &body);
             let _ = MetricOverview::decode(&mut Wire::new(&body));
         }
     }

@@ -1,9 +1,9 @@
 //! The overview of a trace: values of bins of time by lane, so that a picture of any part of it is read from little.
 
+use crate::bin_rows::{BinRow, number_of};
+use crate::block::BlockKind;
 use crate::error::{FormatError, Result};
 use crate::ids::RegionId;
-use crate::ints::{put_ints, read_ints};
-use crate::limits::Content;
 use crate::wire::{Put, Wire};
 
 /// A bin has a row if more calls than this end in it.
@@ -12,9 +12,6 @@ pub const MOST_CALLS_WITHOUT_BIN: u64 = 64;
 pub const MAX_LANE_DEPTH: u32 = 64;
 /// Largest level of a bin.
 pub const MAX_BIN_LEVEL: u8 = 62;
-/// Most rows of a block.
-pub const MAX_OVERVIEW_ROWS: usize = 1 << 16;
-
 /// What the locations of a lane have in common.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum LaneKind {
@@ -266,70 +263,54 @@ impl OverviewDensity {
     }
 }
 
-/// Appends the head of the block of some rows.
-pub fn encode_overview_head(rows: &[OverviewRow], out: &mut Vec<u8>) {
-    out.put_varint(rows.len() as u64);
-}
+impl BinRow for OverviewRow {
+    const KIND: BlockKind = BlockKind::Overview;
+    const ORDER: &'static str = "rows in the order of level, lane and bin";
+    type Values = [u64; 10];
+    type Entry = OverviewEntry;
+    type Key = (u8, LaneKey, i64);
 
-/// Returns what a body of some rows has beyond its bytes.
-pub const fn overview_content(rows: &[OverviewRow]) -> Content {
-    Content {
-        items: rows.len() as u64,
-        text_bytes: 0,
+    fn key(&self) -> Self::Key {
+        self.key()
     }
-}
 
-/// Appends the body of the block of some rows, which must be in order.
-pub fn encode_overview(rows: &[OverviewRow], out: &mut Vec<u8>) {
-    let mut column = |field: &dyn Fn(&OverviewRow) -> u64| {
-        put_ints(&rows.iter().map(field).collect::<Vec<u64>>(), out);
-    };
-    column(&|row| row.level.into());
-    column(&|row| row.lane.kind.code());
-    column(&|row| row.lane.id.into());
-    column(&|row| row.lane.depth.into());
-    column(&|row| row.bin as u64);
-    column(&|row| row.calls);
-    column(&|row| row.busy_ns as u64);
-    column(&|row| row.region.get().into());
-    column(&|row| row.region_ns as u64);
-    column(&|row| row.longest_ns as u64);
-}
-
-/// Reads the head and the body of a block of the overview.
-///
-/// # Errors
-/// If they end early, contradict the format or go beyond its limits.
-pub fn decode_overview(head: &[u8], body: &[u8]) -> Result<Vec<OverviewRow>> {
-    let count = Wire::new(head).varint("number of rows")?;
-    if count > MAX_OVERVIEW_ROWS as u64 {
-        return Err(FormatError::invalid(0, "at most 65536 rows", count));
+    fn values(&self) -> Self::Values {
+        [
+            self.level.into(),
+            self.lane.kind.code(),
+            self.lane.id.into(),
+            self.lane.depth.into(),
+            self.bin as u64,
+            self.calls,
+            self.busy_ns as u64,
+            self.region.get().into(),
+            self.region_ns as u64,
+            self.longest_ns as u64,
+        ]
     }
-    let mut w = Wire::new(body);
-    let mut column = || read_ints(&mut w, count as usize);
-    let (levels, kinds, ids, depths) = (column()?, column()?, column()?, column()?);
-    let (bins, calls, busy) = (column()?, column()?, column()?);
-    let (regions, region_times, longest) = (column()?, column()?, column()?);
-    let row = |at: usize| {
-        let region = u32::try_from(regions[at]);
-        let region = region.map_err(|_| FormatError::invalid(0, "a region id", regions[at]))?;
-        Ok(OverviewRow {
-            level: level_of(levels[at])?,
-            lane: lane_of(kinds[at], ids[at], depths[at])?,
-            bin: bins[at] as i64,
-            calls: calls[at],
-            busy_ns: busy[at] as i64,
-            region: RegionId::new(region),
-            region_ns: region_times[at] as i64,
-            longest_ns: longest[at] as i64,
+
+    fn of(values: &Self::Values) -> Result<Self> {
+        let [level, kind, id, depth, bin, calls, ..] = *values;
+        let [.., busy, region, region_time, longest] = *values;
+        Ok(Self {
+            level: level_of(level)?,
+            lane: lane_of(kind, id, depth)?,
+            bin: bin as i64,
+            calls,
+            busy_ns: busy as i64,
+            region: RegionId::new(number_of(region, "a region id")?),
+            region_ns: region_time as i64,
+            longest_ns: longest as i64,
         })
-    };
-    let rows: Vec<OverviewRow> = (0..count as usize).map(row).collect::<Result<_>>()?;
-    if !rows.is_sorted_by(|a, b| a.key() < b.key()) {
-        let expected = "rows in the order of level, lane and bin";
-        return Err(FormatError::invalid(0, expected, "others"));
     }
-    Ok(rows)
+
+    fn entry(offset: u64, rows: &[Self]) -> Option<OverviewEntry> {
+        OverviewEntry::of(offset, rows)
+    }
+
+    fn offset(entry: &OverviewEntry) -> u64 {
+        entry.offset
+    }
 }
 
 #[cfg(test)]
@@ -337,6 +318,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::bin_rows::{decode_bins, encode_bins};
 
     fn row() -> impl Strategy<Value = OverviewRow> {
         let lane = (0..5_usize, any::<u32>(), 0..MAX_LANE_DEPTH);
@@ -366,9 +348,8 @@ mod tests {
             rows.sort_by_key(OverviewRow::key);
             rows.dedup_by_key(|row| row.key());
             let (mut head, mut body) = (Vec::new(), Vec::new());
-            encode_overview_head(&rows, &mut head);
-            encode_overview(&rows, &mut body);
-            prop_assert_eq!(&decode_overview(&head, &body).expect("rows"), &rows);
+            encode_bins(&rows, &mut head, &mut body);
+            prop_assert_eq!(&decode_bins::<OverviewRow>(&head, &body).expect("rows"), &rows);
             let entry = OverviewEntry::of(7, &rows).expect("rows");
             let mut bytes = Vec::new();
             entry.encode(&mut bytes);
@@ -377,8 +358,8 @@ mod tests {
 
         #[test]
         fn no_bytes_make_the_decoder_panic(head: Vec<u8>, body: Vec<u8>, count in 0..40_u8) {
-            let _ = decode_overview(&head, &body);
-            let _ = decode_overview(&[count], &body);
+            let _ = decode_bins::<OverviewRow>(&head, &body);
+            let _ = decode_bins::<OverviewRow>(&[count], &body);
             let _ = OverviewEntry::decode(&mut Wire::new(&body));
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::bin_blocks::BinBlock;
+use crate::bin_rows::{BinRow, content, decode_bins};
 use crate::block::{BlockHeader, BlockKind, FileHeader, StoredBody};
 use crate::definitions::Definitions;
 use crate::error::{FormatError, Result};
@@ -11,9 +11,9 @@ use crate::footer::{SnapshotEntry, TraceIndexEntry};
 use crate::ids::{ANY_EVENT_TYPE, EventTypeId, StreamId};
 use crate::limits::Content;
 use crate::loss::Cause;
-use crate::message_rows::{MessageOverview, MessageRow, decode_messages, messages_content};
-use crate::metric_rows::{MetricOverview, MetricRow, decode_metrics, metrics_content};
-use crate::overview::{OverviewEntry, OverviewRow, decode_overview, overview_content};
+use crate::message_rows::MessageOverview;
+use crate::metric_rows::MetricOverview;
+use crate::overview::OverviewEntry;
 use crate::read::ReadAt;
 use crate::scan::{
     FoundBlock, FoundFooter, Problem, body_offset, check_rest, decode_with, find_footer,
@@ -426,66 +426,27 @@ impl Trace {
         read.map(Some).map_err(|error| error.shifted(offset))
     }
 
-    /// Reads a block of the overview. `file` is the one the trace was read from.
+    /// Reads a block of the overview: its rows of a type. `file` is the one the trace was read from.
     ///
     /// # Errors
     /// If it cannot be read, is damaged, or is another than the footer says.
-    pub fn load_overview(
-        &self,
-        file: &dyn ReadAt,
-        entry: &OverviewEntry,
-    ) -> Result<Vec<OverviewRow>> {
-        let offset = entry.offset;
+    pub fn load_bins<R: BinRow>(&self, file: &dyn ReadAt, entry: &R::Entry) -> Result<Vec<R>> {
+        let offset = R::offset(entry);
         let (block, head, body) = read_block(file, offset)?;
-        let invalid = |found: String| FormatError::Invalid {
+        let other = |found: String| FormatError::Invalid {
             offset,
-            expected: "the overview block that the footer names",
+            expected: "the block of bins that the footer names",
             found,
         };
-        if block.kind != BlockKind::Overview {
-            return Err(invalid(format!("{:?}", block.kind)));
+        if block.kind != R::KIND {
+            return Err(other(format!("{:?}", block.kind)));
         }
-        let rows = decode_overview(&head, &body).map_err(|error| error.shifted(offset))?;
-        block
-            .check_content(overview_content(&rows))
-            .map_err(|error| error.shifted(offset))?;
-        if OverviewEntry::of(offset, &rows) != Some(*entry) {
-            return Err(invalid("other rows".to_owned()));
-        }
-        Ok(rows)
-    }
-
-    /// Reads a block of the overview's messages. `file` is the one the trace was read from.
-    ///
-    /// # Errors
-    /// If it cannot be read, is damaged, or is another than the footer says.
-    pub fn load_messages(&self, file: &dyn ReadAt, entry: &BinBlock) -> Result<Vec<MessageRow>> {
-        let (block, head, body) = read_bins(file, entry, BlockKind::Messages)?;
-        let shifted = |error: FormatError| error.shifted(entry.offset);
-        let rows = decode_messages(&head, &body).map_err(shifted)?;
-        block
-            .check_content(messages_content(&rows))
-            .map_err(shifted)?;
-        match BinBlock::of_messages(entry.offset, &rows) == Some(*entry) {
+        let shifted = |error: FormatError| error.shifted(offset);
+        let rows = decode_bins(&head, &body).map_err(shifted)?;
+        block.check_content(content(&rows)).map_err(shifted)?;
+        match R::entry(offset, &rows).as_ref() == Some(entry) {
             true => Ok(rows),
-            false => Err(other_bins(entry, "other rows".to_owned())),
-        }
-    }
-
-    /// Reads a block of the overview's metrics. `file` is the one the trace was read from.
-    ///
-    /// # Errors
-    /// If it cannot be read, is damaged, or is another than the footer says.
-    pub fn load_metrics(&self, file: &dyn ReadAt, entry: &BinBlock) -> Result<Vec<MetricRow>> {
-        let (block, head, body) = read_bins(file, entry, BlockKind::Metrics)?;
-        let shifted = |error: FormatError| error.shifted(entry.offset);
-        let rows = decode_metrics(&head, &body).map_err(shifted)?;
-        block
-            .check_content(metrics_content(&rows))
-            .map_err(shifted)?;
-        match BinBlock::of_metrics(entry.offset, &rows) == Some(*entry) {
-            true => Ok(rows),
-            false => Err(other_bins(entry, "other rows".to_owned())),
+            false => Err(other("other rows".to_owned())),
         }
     }
 
@@ -667,27 +628,6 @@ pub fn read_stored_trace_chunk(file: &dyn ReadAt, offset: u64) -> Result<StoredT
         header: decode_with(&head, offset, TraceChunkHeader::decode)?,
         body: StoredBody::of_block(&block, stored),
     })
-}
-
-/// Reads a block with rows of bins, which must be of a kind.
-fn read_bins(
-    file: &dyn ReadAt,
-    entry: &BinBlock,
-    kind: BlockKind,
-) -> Result<(BlockHeader, Vec<u8>, Vec<u8>)> {
-    let read = read_block(file, entry.offset)?;
-    match read.0.kind == kind {
-        true => Ok(read),
-        false => Err(other_bins(entry, format!("{:?}", read.0.kind))),
-    }
-}
-
-const fn other_bins(entry: &BinBlock, found: String) -> FormatError {
-    FormatError::Invalid {
-        offset: entry.offset,
-        expected: "the block of bins that the footer names",
-        found,
-    }
 }
 
 #[cfg(test)]

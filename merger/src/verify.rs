@@ -336,17 +336,7 @@ impl RowSum {
 /// Returns the sum of the overview that a trace has. Blocks that cannot be read are added to `unreadable`.
 fn stored_overview(trace: &TraceFile, unreadable: &mut Vec<DamageReport>) -> RowSum {
     let mut sum = RowSum::default();
-    for entry in trace.overview() {
-        match trace.load_overview(entry) {
-            Ok(rows) => rows.iter().for_each(|row| sum.add(row)),
-            // It costs no event: readers read calls.
-            Err(error) => unreadable.push(DamageReport {
-                offset: entry.offset,
-                length: 0,
-                what: format!("overview: {}", error.without_path()),
-            }),
-        }
-    }
+    bins::each_row(trace, trace.overview(), unreadable, |row| sum.add(row));
     sum
 }
 

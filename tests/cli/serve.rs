@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use annals_format::{BlockKind, CollectiveOperation, LaneKind, RegionId};
+use annals_format::{BlockKind, CollectiveOperation, LaneKind, OverviewRow, RegionId};
 use annals_merger::{MergeOptions, Reader, no_progress};
 use annals_test_support::bodies;
 use annals_test_support::calls::{Call, all_calls, lanes_of};
@@ -608,7 +608,7 @@ fn an_overview_is_added_to_whole_traces_only() {
             reader
                 .trace()
                 .expect("a trace")
-                .load_overview(entry)
+                .load_bins::<OverviewRow>(entry)
                 .expect("a block")
         });
         rows.collect::<Vec<_>>()

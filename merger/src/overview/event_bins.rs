@@ -73,11 +73,11 @@ impl FoundBins {
         footer: &mut Footer,
     ) -> Result<()> {
         if let Some((mut messages, rows)) = self.messages {
-            messages.blocks = overview.write_messages(&rows, file)?;
+            messages.blocks = overview.write_rows(&rows, file)?;
             footer.messages = Some(messages);
         }
         if let Some((mut metrics, rows)) = self.metrics {
-            metrics.blocks = overview.write_metrics(&rows, file)?;
+            metrics.blocks = overview.write_rows(&rows, file)?;
             footer.metrics = Some(metrics);
         }
         Ok(())

@@ -1,9 +1,7 @@
 //! Writes the overview of a trace under construction: blocks between its chunks.
 
 use annals_format::{
-    BinBlock, BlockKind, BlockWriter, CompressionLevel, MessageRow, MetricRow, OverviewEntry,
-    OverviewRow, encode_messages, encode_messages_head, encode_metrics, encode_metrics_head,
-    encode_overview, encode_overview_head, messages_content, metrics_content, overview_content,
+    BinRow, BlockWriter, CompressionLevel, OverviewEntry, OverviewRow, encode_bins,
 };
 
 use crate::error::{MergeError, Result};
@@ -44,47 +42,22 @@ impl OverviewWriter {
         self.write(file)
     }
 
-    /// Writes rows of messages, which must be in order. Returns the list of blocks.
-    pub(crate) fn write_messages(
+    /// Writes rows, which must be in order. Returns the list of blocks.
+    pub(crate) fn write_rows<R: BinRow>(
         &mut self,
-        rows: &[MessageRow],
+        rows: &[R],
         file: &mut TraceWriter,
-    ) -> Result<Vec<BinBlock>> {
+    ) -> Result<Vec<R::Entry>> {
         let (mut head, mut body, mut block) = (Vec::new(), Vec::new(), Vec::new());
         let mut entries = Vec::new();
         for rows in rows.chunks(BLOCK_ROWS) {
             head.clear();
             body.clear();
             block.clear();
-            encode_messages_head(rows, &mut head);
-            encode_messages(rows, &mut body);
-            let (kind, content) = (BlockKind::Messages, messages_content(rows));
+            let content = encode_bins(rows, &mut head, &mut body);
             self.writer
-                .write_with(kind, &head, &body, content, &mut block);
-            entries.extend(BinBlock::of_messages(file.offset(), rows));
-            file.write(&block)?;
-        }
-        Ok(entries)
-    }
-
-    /// Writes rows of metrics, which must be in order. Returns the list of blocks.
-    pub(crate) fn write_metrics(
-        &mut self,
-        rows: &[MetricRow],
-        file: &mut TraceWriter,
-    ) -> Result<Vec<BinBlock>> {
-        let (mut head, mut body, mut block) = (Vec::new(), Vec::new(), Vec::new());
-        let mut entries = Vec::new();
-        for rows in rows.chunks(BLOCK_ROWS) {
-            head.clear();
-            body.clear();
-            block.clear();
-            encode_metrics_head(rows, &mut head);
-            encode_metrics(rows, &mut body);
-            let (kind, content) = (BlockKind::Metrics, metrics_content(rows));
-            self.writer
-                .write_with(kind, &head, &body, content, &mut block);
-            entries.extend(BinBlock::of_metrics(file.offset(), rows));
+                .write_with(R::KIND, &head, &body, content, &mut block);
+            entries.extend(R::entry(file.offset(), rows));
             file.write(&block)?;
         }
         Ok(entries)
@@ -98,20 +71,11 @@ impl OverviewWriter {
 
     fn write(&mut self, file: &mut TraceWriter) -> Result<()> {
         self.rows.sort_unstable_by_key(sort_key);
-        let (mut head, mut body, mut block) = (Vec::new(), Vec::new(), Vec::new());
-        for rows in self.rows.chunks(BLOCK_ROWS) {
-            head.clear();
-            body.clear();
-            block.clear();
-            encode_overview_head(rows, &mut head);
-            encode_overview(rows, &mut body);
-            let (kind, content) = (BlockKind::Overview, overview_content(rows));
-            self.writer
-                .write_with(kind, &head, &body, content, &mut block);
-            self.entries.extend(OverviewEntry::of(file.offset(), rows));
-            file.write(&block)?;
-        }
-        self.rows.clear();
+        let mut rows = std::mem::take(&mut self.rows);
+        let entries = self.write_rows(&rows, file)?;
+        self.entries.extend(entries);
+        rows.clear();
+        self.rows = rows;
         Ok(())
     }
 }

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use annals_format::{
-    BinBlock, Cause, Definitions, EventTypeId, FormatError, MessageOverview, MessageRow,
-    MetricOverview, MetricRow, OverviewDensity, OverviewEntry, OverviewRow, Problem, ReadAt,
-    RegionStatistics, Snapshot, StreamId, Trace, TraceChunk, TraceChunkHeader, TraceIndexEntry,
-    TraceLoss, TraceSnapshot,
+    BinRow, Cause, Definitions, EventTypeId, FormatError, MessageOverview, MetricOverview,
+    OverviewDensity, OverviewEntry, Problem, ReadAt, RegionStatistics, Snapshot, StreamId, Trace,
+    TraceChunk, TraceChunkHeader, TraceIndexEntry, TraceLoss, TraceSnapshot,
 };
 
 use crate::calls::region_types::RegionTypes;
@@ -78,12 +77,12 @@ impl TraceFile {
         &self.trace.overview
     }
 
-    /// Reads one of the blocks of the [overview](TraceFile::overview).
+    /// Reads a block of the overview: its rows of a type.
     ///
     /// # Errors
     /// If it cannot be read or is damaged.
-    pub fn load_overview(&self, at: &OverviewEntry) -> Result<Vec<OverviewRow>> {
-        self.named(self.trace.load_overview(&self.file, at))
+    pub fn load_bins<R: BinRow>(&self, at: &R::Entry) -> Result<Vec<R>> {
+        self.named(self.trace.load_bins(&self.file, at))
     }
 
     /// Returns the messages of the overview: how many there are, and the blocks of their rows. `None` if it has none.
@@ -91,25 +90,9 @@ impl TraceFile {
         self.trace.messages.as_ref()
     }
 
-    /// Reads one of the blocks of the [overview of messages](TraceFile::message_overview).
-    ///
-    /// # Errors
-    /// If it cannot be read or is damaged.
-    pub fn load_messages(&self, at: &BinBlock) -> Result<Vec<MessageRow>> {
-        self.named(self.trace.load_messages(&self.file, at))
-    }
-
     /// Returns the metrics of the overview: the blocks of their rows. `None` if it has none.
     pub fn metric_overview(&self) -> Option<&MetricOverview> {
         self.trace.metrics.as_ref()
-    }
-
-    /// Reads one of the blocks of the [overview of metrics](TraceFile::metric_overview).
-    ///
-    /// # Errors
-    /// If it cannot be read or is damaged.
-    pub fn load_metrics(&self, at: &BinBlock) -> Result<Vec<MetricRow>> {
-        self.named(self.trace.load_metrics(&self.file, at))
     }
 
     /// Returns how dense the trace is, which has this number of locations.

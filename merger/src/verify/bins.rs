@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher as _};
 
-use annals_format::{BinBlock, MessageOverview};
+use annals_format::{BinRow, MessageOverview, MessageRow, MetricRow};
 use rustc_hash::FxHasher;
 
 use crate::error::Result;
@@ -45,14 +45,8 @@ pub(super) fn differences(
     let mut differences = Vec::new();
     if let Some(stored) = trace.message_overview() {
         let mut rows = ListSum::default();
-        let is_whole = each_row(
-            &stored.blocks,
-            |at| trace.load_messages(at),
-            unreadable,
-            |row| {
-                rows.add(row);
-            },
-        );
+        let add = |row: &MessageRow| rows.add(row);
+        let is_whole = each_row(trace, &stored.blocks, unreadable, add);
         let is_same = found.messages.as_ref().is_some_and(|(overview, found)| {
             let values = |of: &MessageOverview| (of.totals, of.least_levels.clone());
             values(overview) == values(stored) && (!is_whole || ListSum::of(found) == rows)
@@ -63,8 +57,8 @@ pub(super) fn differences(
     }
     if let Some(stored) = trace.metric_overview() {
         let mut rows = ListSum::default();
-        let load = |at: &BinBlock| trace.load_metrics(at);
-        let is_whole = each_row(&stored.blocks, load, unreadable, |row| rows.add(row));
+        let add = |row: &MetricRow| rows.add(row);
+        let is_whole = each_row(trace, &stored.blocks, unreadable, add);
         let is_same = found.metrics.as_ref().is_some_and(|(overview, found)| {
             overview.least_level == stored.least_level && (!is_whole || ListSum::of(found) == rows)
         });
@@ -76,19 +70,19 @@ pub(super) fn differences(
 }
 
 /// Visits the rows of blocks. Returns whether all could be read; the others are added to `unreadable`.
-fn each_row<R>(
-    blocks: &[BinBlock],
-    load: impl Fn(&BinBlock) -> Result<Vec<R>>,
+pub(super) fn each_row<R: BinRow>(
+    trace: &TraceFile,
+    blocks: &[R::Entry],
     unreadable: &mut Vec<DamageReport>,
     mut visit: impl FnMut(&R),
 ) -> bool {
     let damaged = unreadable.len();
     for entry in blocks {
-        match load(entry) {
+        match trace.load_bins(entry) {
             Ok(rows) => rows.iter().for_each(&mut visit),
             // It costs no event: readers read these.
             Err(error) => unreadable.push(DamageReport {
-                offset: entry.offset,
+                offset: R::offset(entry),
                 length: 0,
                 what: format!("overview: {}", error.without_path()),
             }),

@@ -13,10 +13,10 @@ use annals_format::{
     BlockHeader, BlockKind, BlockWriter, Chunk, ChunkBuilder, ChunkHeader, Clock, ClockId,
     ClockKind, Column, CompressionLevel, Definition, Definitions, ElementType, EventType,
     EventTypeId, FileHeader, FileKind, Footer, LiveHeader, LiveImage, Location, LocationId,
-    LocationKind, OrderedChunk, ProcessId, ReadAt, Recording, RecordingId, RegionStatistics, Role,
-    Snapshot, SnapshotHeader, Source, SourceId, SourceOrder, Stream, StreamId, StreamTotals,
-    StringId, Trace, TraceChunk, TraceChunkHeader, Verbosity, decode_index_block, decode_messages,
-    decode_metrics, decode_overview, encode_tail, put_row_start, read_ints,
+    LocationKind, MessageRow, MetricRow, OrderedChunk, OverviewRow, ProcessId, ReadAt, Recording,
+    RecordingId, RegionStatistics, Role, Snapshot, SnapshotHeader, Source, SourceId, SourceOrder,
+    Stream, StreamId, StreamTotals, StringId, Trace, TraceChunk, TraceChunkHeader, Verbosity,
+    decode_bins, decode_index_block, encode_tail, put_row_start, read_ints,
 };
 use annals_merger::{ClockOffsets, EventFilter, Globs, Plan};
 use annals_recorder::{Options, Rules, SETTINGS, Trigger};
@@ -87,9 +87,9 @@ fn part(which: u8, bytes: &[u8]) {
         8 => {
             if let Some((head, body)) = bytes.split_first() {
                 let _ = RegionStatistics::decode(&[*head], body);
-                let _ = decode_overview(&[*head], body);
-                let _ = decode_messages(&[*head], body);
-                let _ = decode_metrics(&[*head], body);
+                let _ = decode_bins::<OverviewRow>(&[*head], body);
+                let _ = decode_bins::<MessageRow>(&[*head], body);
+                let _ = decode_bins::<MetricRow>(&[*head], body);
             }
         }
         _ => {

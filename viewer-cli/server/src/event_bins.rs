@@ -86,8 +86,7 @@ fn message_rows(trace: &ServedTrace, kind: LaneKind, range: BinRange) -> Option<
     let blocks = overview.message_overview()?.blocks.iter();
     let mut found = Vec::new();
     for entry in blocks.filter(|of| of.may_have(range.level, kind, range.first, end)) {
-        let loaded = overview.load_messages(entry);
-        let rows = trace.overview_damage().rows(entry.offset, loaded)?;
+        let rows: Vec<MessageRow> = trace.overview_damage().rows(overview, entry)?;
         let rows = rows.into_iter();
         found.extend(
             rows.filter(|row| {
@@ -202,8 +201,8 @@ fn stored_curves(trace: &ServedTrace, blocks: &[BinBlock], range: BinRange) -> O
     let near = |of: &&BinBlock| of.may_have(range.level, LaneKind::Location, bins.start, end);
     let mut curves = Curves::new();
     for entry in blocks.iter().filter(near) {
-        let loaded = trace.overview()?.load_metrics(entry);
-        let rows = trace.overview_damage().rows(entry.offset, loaded)?;
+        let rows: Vec<annals_format::MetricRow> =
+            trace.overview_damage().rows(trace.overview()?, entry)?;
         let rows = rows.into_iter();
         for row in rows.filter(|row| row.level == range.level && bins.contains(&row.bin)) {
             let curve = curves.entry((row.event_type, row.stream)).or_default();

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use annals_merger::{Result, TraceFile};
+use annals_format::{BinRow, MessageRow, MetricRow, OverviewRow};
+use annals_merger::{MergeError, TraceFile};
 
 /// Blocks that are checked before the first answer. Those of longer traces are checked when an answer needs them.
 const MOST_CHECKED: usize = 512;
@@ -17,14 +18,14 @@ pub(crate) struct OverviewDamage {
 }
 
 impl OverviewDamage {
-    /// Returns the rows of the block at an offset. `None` if it cannot be read, which is noted.
-    pub(crate) fn rows<T>(&self, offset: u64, loaded: Result<T>) -> Option<T> {
-        loaded
-            .inspect_err(|error| {
-                let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-                found.entry(offset).or_insert_with(|| error.without_path());
-            })
-            .ok()
+    /// Returns the rows of a block. `None` if it cannot be read, which is noted.
+    pub(crate) fn rows<R: BinRow>(&self, trace: &TraceFile, entry: &R::Entry) -> Option<Vec<R>> {
+        let note = |error: &MergeError| {
+            let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+            let offset = R::offset(entry);
+            found.entry(offset).or_insert_with(|| error.without_path());
+        };
+        trace.load_bins(entry).inspect_err(note).ok()
     }
 
     /// Reads the blocks once, and returns what is wrong with those that were read so far.
@@ -33,13 +34,13 @@ impl OverviewDamage {
             let messages = trace.message_overview().map(|of| &of.blocks[..]);
             let metrics = trace.metric_overview().map(|of| &of.blocks[..]);
             for entry in trace.overview().iter().take(MOST_CHECKED) {
-                self.rows(entry.offset, trace.load_overview(entry));
+                self.rows::<OverviewRow>(trace, entry);
             }
             for entry in messages.unwrap_or_default().iter().take(MOST_CHECKED) {
-                self.rows(entry.offset, trace.load_messages(entry));
+                self.rows::<MessageRow>(trace, entry);
             }
             for entry in metrics.unwrap_or_default().iter().take(MOST_CHECKED) {
-                self.rows(entry.offset, trace.load_metrics(entry));
+                self.rows::<MetricRow>(trace, entry);
             }
         });
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);

@@ -44,7 +44,7 @@ impl OverviewRows {
             return Some(rows).filter(|rows| !rows.is_empty());
         }
         // An empty one means a damaged one.
-        let rows = self.damage.rows(entry.offset, trace.load_overview(entry));
+        let rows = self.damage.rows::<OverviewRow>(trace, entry);
         let rows = Arc::new(rows.unwrap_or_default());
         self.cache.insert(entry.offset, Arc::clone(&rows));
         Some(rows).filter(|rows| !rows.is_empty())
