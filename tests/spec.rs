@@ -399,26 +399,6 @@ fn a_definitions_block_has_records_one_after_the_other() {
 }
 
 #[test]
-fn a_clock_map_has_wide_ticks_and_times() {
-    let mut record = Vec::new();
-    Definition::ClockMap(clock_map()).encode(&mut record);
-    assert_example("clock-map", &record, |bytes| {
-        let mut wire = Wire::new(bytes);
-        let read = Definition::decode(&mut wire).unwrap();
-        assert!(wire.is_empty());
-        let Some(Definition::ClockMap(map)) = read else {
-            panic!("not a clock map: {read:?}");
-        };
-        assert_eq!(map, clock_map());
-        let knots = map.knots.iter();
-        let knots: Json = knots
-            .map(|(tick, time_ns)| json!([i64::try_from(*tick).unwrap(), time_ns]))
-            .collect();
-        json!({"clock": map.clock.get(), "error_ns": map.error_ns, "knots": knots})
-    });
-}
-
-#[test]
 fn clocks_that_tick_as_one_share_a_map() {
     let maps = [1, 3].map(|clock| ClockMap {
         clock: ClockId::new(clock),

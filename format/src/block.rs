@@ -161,8 +161,6 @@ impl FileHeader {
 pub enum BlockKind {
     Definitions,
     Chunk,
-    /// A chunk of a trace as development versions wrote it: no longer read.
-    RetiredTraceChunk,
     TraceChunk,
     Totals,
     Footer,
@@ -182,7 +180,6 @@ impl BlockKind {
         match code {
             1 => Self::Definitions,
             2 => Self::Chunk,
-            3 => Self::RetiredTraceChunk,
             4 => Self::Totals,
             5 => Self::Footer,
             6 => Self::Snapshot,
@@ -202,7 +199,6 @@ impl BlockKind {
         match self {
             Self::Definitions => 1,
             Self::Chunk => 2,
-            Self::RetiredTraceChunk => 3,
             Self::Totals => 4,
             Self::Footer => 5,
             Self::Snapshot => 6,

@@ -44,6 +44,13 @@ pub enum FormatError {
         /// Major version of this code.
         supported_major: u16,
     },
+    /// What a development version wrote, before the first release.
+    Retired {
+        /// Where it is.
+        offset: u64,
+        /// What it was, with its article.
+        found: &'static str,
+    },
     /// A checksum does not match its bytes.
     Checksum {
         /// Where the checksummed bytes start.
@@ -89,6 +96,7 @@ impl FormatError {
         match self {
             Self::UnexpectedEnd { offset, .. }
             | Self::Invalid { offset, .. }
+            | Self::Retired { offset, .. }
             | Self::Checksum { offset, .. }
             | Self::Io { offset, .. } => Some(*offset),
             Self::Empty | Self::Foreign { .. } | Self::UnsupportedMajor { .. } => None,
@@ -123,6 +131,11 @@ impl FormatError {
             } => format!(
                 "the file is format version {found_major}.{found_minor}; this program reads {supported_major}.x: use a newer program"
             ),
+            Self::Retired { found, .. } => {
+                format!(
+                    "{found} written by a development version of Annals: merge the recordings again"
+                )
+            }
             Self::Checksum {
                 what,
                 expected,
@@ -139,6 +152,7 @@ impl FormatError {
     pub fn shifted(mut self, base: u64) -> Self {
         if let Self::UnexpectedEnd { offset, .. }
         | Self::Invalid { offset, .. }
+        | Self::Retired { offset, .. }
         | Self::Checksum { offset, .. }
         | Self::Io { offset, .. } = &mut self
         {

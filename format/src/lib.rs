@@ -53,6 +53,7 @@ mod read;
 mod recording;
 mod recording_builder;
 mod recover;
+mod retired;
 mod scan;
 mod snapshot;
 mod statistics;

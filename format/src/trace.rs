@@ -15,6 +15,7 @@ use crate::message_rows::MessageOverview;
 use crate::metric_rows::MetricOverview;
 use crate::overview::OverviewEntry;
 use crate::read::ReadAt;
+use crate::retired::{self, Retired};
 use crate::scan::{
     FoundBlock, FoundFooter, Problem, body_offset, check_rest, decode_with, find_footer,
     footer_offset, note_tail, read_block, read_block_head, read_block_header, read_file_header,
@@ -145,16 +146,13 @@ impl Trace {
         match read_footer(file, &limits)? {
             Ok(footer) => {
                 trace.tail_footer = footer_offset(file)?;
-                trace.take_footer(footer);
+                trace.take_footer(footer)?;
             }
             Err(tail) => trace.scan_blocks(file, &limits, tail)?,
         }
-        if let Some(first) = trace.chunks.first()
-            && read_block_header(file, first.offset)
-                .is_ok_and(|block| block.kind == BlockKind::RetiredTraceChunk)
-        {
-            return Err(retired(first.offset));
-        }
+        let first = trace.chunks.first().map(|first| first.offset);
+        let block = first.and_then(|offset| read_block_header(file, offset).ok().zip(Some(offset)));
+        block.map_or(Ok(()), |(block, offset)| check_is_in_use(&block, offset))?;
         Ok(trace)
     }
 
@@ -172,9 +170,14 @@ impl Trace {
     }
 
     /// Takes over what a footer has.
-    fn take_footer(&mut self, found: FoundFooter) {
-        if let Err(error) = found.all_definitions {
-            self.problems.push(Problem::unreadable(0, 0, &error));
+    ///
+    /// # Errors
+    /// If a development version wrote it.
+    fn take_footer(&mut self, found: FoundFooter) -> Result<()> {
+        match found.all_definitions {
+            Err(error @ FormatError::Retired { .. }) => return Err(error),
+            Err(error) => self.problems.push(Problem::unreadable(0, 0, &error)),
+            Ok(()) => {}
         }
         let footer = found.footer;
         self.has_footer = true;
@@ -196,6 +199,7 @@ impl Trace {
             Some(TraceSnapshot { entry, before })
         });
         self.snapshots = snapshots.collect();
+        Ok(())
     }
 
     fn scan_blocks(
@@ -204,26 +208,25 @@ impl Trace {
         limits: &FileLimits,
         tail: Option<Problem>,
     ) -> Result<()> {
-        const KINDS: [BlockKind; 5] = [
-            BlockKind::RetiredTraceChunk,
+        let mut kinds = vec![
             BlockKind::TraceChunk,
             BlockKind::Snapshot,
             BlockKind::Definitions,
             BlockKind::Footer,
         ];
-        let blocks = scan(file, &self.header, limits, &KINDS, &mut self.problems)?.blocks;
+        kinds.extend(retired::blocks());
+        let blocks = scan(file, &self.header, limits, &kinds, &mut self.problems)?.blocks;
         let footer = find_footer(file, &blocks, limits, &mut self.problems);
         note_tail(file, tail, footer.is_some(), &mut self.problems)?;
         if let Some(footer) = footer {
-            self.take_footer(footer);
-            return Ok(());
+            return self.take_footer(footer);
         }
         let mut found = Found::default();
         for block in blocks {
+            check_is_in_use(&block.header, block.offset)?;
             let outcome = match block.header.kind {
                 BlockKind::Definitions if !block.is_cut => read_block(file, block.offset)
                     .and_then(|(_, _, body)| self.definitions.add_all_within(&body, limits)),
-                BlockKind::RetiredTraceChunk => return Err(retired(block.offset)),
                 BlockKind::TraceChunk => {
                     decode_with(&block.head, block.offset, TraceChunkHeader::decode)
                         .map(|head| self.take_head(&mut found, &block, &head))
@@ -235,6 +238,9 @@ impl Trace {
                 _ => Ok(()),
             };
             if let Err(error) = outcome {
+                if matches!(error, FormatError::Retired { .. }) {
+                    return Err(error.shifted(block.offset));
+                }
                 self.problems.push(Problem::unreadable(
                     block.offset,
                     block.header.block_len(),
@@ -578,9 +584,7 @@ fn check_is_trace_chunk(block: &BlockHeader, offset: u64) -> Result<()> {
     if block.kind == BlockKind::TraceChunk {
         return Ok(());
     }
-    if block.kind == BlockKind::RetiredTraceChunk {
-        return Err(retired(offset));
-    }
+    check_is_in_use(block, offset)?;
     Err(FormatError::Invalid {
         offset,
         expected: "a trace chunk",
@@ -588,12 +592,12 @@ fn check_is_trace_chunk(block: &BlockHeader, offset: u64) -> Result<()> {
     })
 }
 
-/// Returns the error of a chunk that no released version wrote.
-fn retired(offset: u64) -> FormatError {
-    FormatError::Invalid {
-        offset,
-        expected: "a trace of this version",
-        found: "one written by a development version of Annals: merge the recordings again".into(),
+/// # Errors
+/// If only development versions wrote blocks of its kind.
+fn check_is_in_use(block: &BlockHeader, offset: u64) -> Result<()> {
+    match Retired::Block(block.kind.code()).name() {
+        Some(found) => Err(FormatError::Retired { offset, found }),
+        None => Ok(()),
     }
 }
 
@@ -634,7 +638,9 @@ pub fn read_stored_trace_chunk(file: &dyn ReadAt, offset: u64) -> Result<StoredT
 mod tests {
     use super::*;
     use crate::block::FileKind;
+    use crate::retired::RETIRED;
     use crate::testing::{FileMaker, STREAM, trace_chunk, ty};
+    use crate::wire::Put;
 
     #[test]
     fn a_missing_chunk_is_a_gap_of_unknown_size_in_every_stream() {
@@ -806,10 +812,21 @@ mod tests {
 
     #[test]
     fn a_trace_of_a_development_version_is_refused_in_words() {
-        let mut maker = FileMaker::new(FileKind::Trace);
-        maker.block(BlockKind::RetiredTraceChunk, &[], &[]);
-        let error = Trace::read(&maker.bytes).unwrap_err().to_string();
-        assert!(error.contains("merge the recordings again"), "{error}");
+        for (code, name) in RETIRED {
+            let mut maker = FileMaker::new(FileKind::Trace);
+            match code {
+                Retired::Block(kind) => maker.block(BlockKind::from_code(kind), &[], &[]),
+                Retired::Definition(kind) => {
+                    let mut record = Vec::new();
+                    record.put_varint(kind);
+                    record.put_bytes(&[1, 2, 3]);
+                    maker.block(BlockKind::Definitions, &[], &record)
+                }
+            };
+            let error = Trace::read(&maker.bytes).unwrap_err().to_string();
+            assert!(error.contains(name), "{error}");
+            assert!(error.contains("merge the recordings again"), "{error}");
+        }
     }
 
     #[test]

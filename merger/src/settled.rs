@@ -13,7 +13,7 @@ use crate::error::{MergeError, Result};
 use crate::messages::causality::Causality;
 use crate::whole_file::{OutputError, Replace, WholeFile};
 
-/// The version that is read and written. The first had no corrections of hosts' clocks, the second no lengths of inputs.
+/// The version that is read and written. Development versions wrote 1 and 2.
 pub(crate) const VERSION: u32 = 3;
 
 /// A plan in the form of its file, JSON. Times are trace times, nanoseconds.
@@ -27,7 +27,6 @@ pub struct Plan {
     /// Identities of the recordings, in merge order.
     pub(crate) recordings: Vec<String>,
     /// Lengths of the inputs' files, bytes: those of recordings in merge order, then those of traces.
-    #[serde(default)]
     pub(crate) lengths: Vec<u64>,
     /// `off`, `check` or `repair`.
     pub(crate) causality: String,
@@ -38,7 +37,6 @@ pub struct Plan {
     /// By process, how a repair moves its events: time and shift.
     pub(crate) shifts: Vec<Vec<(i64, i64)>>,
     /// The corrections of hosts' clocks by messages, in the order in which they were found.
-    #[serde(default)]
     pub(crate) corrections: Vec<Correction>,
     pub(crate) repair: Option<PlannedRepair>,
 }

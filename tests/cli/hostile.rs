@@ -61,11 +61,13 @@ fn trace_beginning() -> Vec<u8> {
         .expect("a body");
     let mut definitions = Definitions::default();
     definitions.add_all(&body).expect("definitions");
-    definitions.add(Definition::ClockMap(ClockMap {
-        clock: annals_format::ClockId::new(0),
+    let clock = annals_format::ClockId::new(0);
+    let map = ClockMap {
+        clock,
         error_ns: 0,
         knots: [(0, 0), (1_000_000_000, 1_000_000_000)].into(),
-    }));
+    };
+    definitions.clock_maps.insert(clock, map);
     let mut body = Vec::new();
     definitions.encode(&mut body);
     let header = FileHeader::new(FileKind::Trace, RecordingId([3; 16]));

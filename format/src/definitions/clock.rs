@@ -170,37 +170,6 @@ pub struct ClockMap {
     pub knots: Arc<[(i128, i64)]>,
 }
 
-impl Record for ClockMap {
-    const KIND: u64 = 15;
-
-    fn highest_id(&self) -> u32 {
-        self.clock.get()
-    }
-
-    fn put(&self, out: &mut Vec<u8>) {
-        out.put_varint(self.clock.get().into());
-        out.put_varint(self.error_ns);
-        out.put_varint(self.knots.len() as u64);
-        for (tick, time_ns) in &self.knots[..] {
-            out.put_wide(*tick);
-            out.put_signed(*time_ns);
-        }
-    }
-
-    fn read(w: &mut Wire<'_>) -> Result<Self> {
-        let clock = ClockId::new(w.varint_u32("clock id")?);
-        let error_ns = w.varint("error of a clock map")?;
-        let knots = read_knots(w, |w| {
-            Ok((w.wide("tick of a knot")?, w.signed("time of a knot")?))
-        })?;
-        Ok(Self {
-            clock,
-            error_ns,
-            knots,
-        })
-    }
-}
-
 /// One map that several clocks share.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SharedClockMap {

@@ -1,7 +1,7 @@
 //! One record of the definitions: kind, length, body. [`kinds!`] is the table of all kinds.
 
 use super::call_path::{CallPath, CodeLines};
-use super::clock::{CalibrationPoint, Clock, ClockError, ClockMap, HostOffset, SharedClockMap};
+use super::clock::{CalibrationPoint, Clock, ClockError, HostOffset, SharedClockMap};
 use super::event_type::EventType;
 use super::merge::{Filter, ForeignRecord, LocationEnd, ProcessEnd, Slice, TimeZero};
 use super::process::{
@@ -93,7 +93,6 @@ kinds! {
     Stream(Stream),
     Object(Object),
     Registration(Registration),
-    ClockMap(ClockMap),
     SharedClockMap(SharedClockMap),
     ProcessEnd(ProcessEnd),
     TimeZero(TimeZero),

@@ -39,6 +39,7 @@ use crate::ids::{
     SourceId, StreamId, StringId,
 };
 use crate::names::property;
+use crate::retired::Retired;
 use crate::wire::Wire;
 use memory::{KnownEntries, MemoryTaken};
 
@@ -128,9 +129,6 @@ impl Definitions {
             }
             Definition::Registration(d) => {
                 self.known_registrations.push(&mut self.registrations, d);
-            }
-            Definition::ClockMap(d) => {
-                self.clock_maps.entry(d.clock).or_insert(d);
             }
             Definition::SharedClockMap(d) => {
                 for clock in d.clocks {
@@ -229,7 +227,13 @@ impl Definitions {
                     let error = FormatError::invalid(before, "a definition", found);
                     return outcome.and(Err(error));
                 }
-                Ok(None) => {}
+                Ok(None) => {
+                    let kind = Wire::new(&bytes[before..]).varint("kind of a definition")?;
+                    if let Some(found) = Retired::Definition(kind).name() {
+                        let offset = before as u64;
+                        return Err(FormatError::Retired { offset, found });
+                    }
+                }
                 Err(error) => {
                     let is_whole = Definition::step_over(&mut wire, bytes, before);
                     outcome = outcome.and(Err(error));

@@ -134,11 +134,6 @@ fn all_kinds() -> Vec<Definition> {
             event_type: EventTypeId::new(5),
             object: Some(ObjectId::new(0)),
         }),
-        Definition::ClockMap(ClockMap {
-            clock: ClockId::new(1),
-            error_ns: 40,
-            knots: [(-5, 0), (i128::from(u64::MAX) * 3, 10)].into(),
-        }),
         Definition::SharedClockMap(SharedClockMap {
             clocks: [3, 4, u32::MAX].map(ClockId::new).to_vec(),
             error_ns: u64::MAX,

@@ -96,7 +96,7 @@ impl Merge {
         let hosts = Hosts::relate(facts, &definitions.host_offsets, offsets);
         let mut fits = Vec::new();
         for (map, fit) in fit_clocks(&definitions, &members, &other_points, &hosts) {
-            definitions.add(Definition::ClockMap(map));
+            definitions.clock_maps.entry(map.clock).or_insert(map);
             fits.push(fit);
         }
         fits.extend(relate_traces(&mut traces, &hosts, &mut definitions));
@@ -632,7 +632,7 @@ fn relate_traces(
         for map in trace.clock_maps() {
             let points = points.get(&map.clock).copied().unwrap_or(0);
             fits.push(ClockFit::of_trace(&map, points));
-            definitions.add(Definition::ClockMap(map));
+            definitions.clock_maps.entry(map.clock).or_insert(map);
         }
     }
     fits
