@@ -118,7 +118,15 @@ fn write(
             let (totals, losses) = (&trace.totals, &trace.losses);
             finish_trace(file, &trace.definitions, footer, totals, losses, level)
         }
-        false => finish_trace(file, &Definitions::default(), footer, &[], &[], level),
+        // The totals say of which events it is.
+        false => finish_trace(
+            file,
+            &Definitions::default(),
+            footer,
+            &trace.totals,
+            &[],
+            level,
+        ),
     }
 }
 

@@ -3,6 +3,7 @@
 mod casita;
 mod critical_path;
 mod exchanges;
+mod lanes;
 mod losses;
 mod oracle;
 mod paraver;

@@ -59,6 +59,7 @@ fn serve_with(arguments: &[&Path], more: impl FnOnce(&mut Command)) -> Served {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trace-cli"));
     command.arg("serve").args(arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::null());
+    command.env("ANNALS_CACHE", "off");
     more(&mut command);
     let mut child = command.spawn().expect("trace-cli");
     let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
@@ -670,6 +671,78 @@ fn joined_slices_may_have_an_overview() {
     let names: Vec<_> = names.collect();
     let is_temporary = |name: &OsString| name.to_string_lossy().ends_with(".tmp");
     assert!(!names.iter().any(is_temporary), "{names:?}");
+}
+
+#[test]
+fn an_overview_is_made_once_and_kept_in_the_cache() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let run = trace(scratch.path(), "run.annals", 2, 20_000, false);
+    let before = std::fs::read(&run).expect("a trace");
+    let cache = scratch.path().join("cache");
+    let files = || {
+        let entries = std::fs::read_dir(cache.join("annals")).expect("a directory");
+        let paths = entries.map(|entry| entry.expect("an entry").path());
+        let mut files: Vec<PathBuf> = paths
+            .filter(|path| {
+                path.extension()
+                    .is_some_and(|extension| extension == "annals")
+            })
+            .collect();
+        files.sort();
+        files
+    };
+    let bins = |value: &str| {
+        let served = serve_with(&[&run], |command| {
+            command
+                .env("XDG_CACHE_HOME", &cache)
+                .env("ANNALS_CACHE", value);
+        });
+        served.ask("lanes")
+    };
+    let found = bins("on");
+    let made = files();
+    let [made] = &made[..] else {
+        panic!("{made:?}");
+    };
+    let bytes = std::fs::read(made).expect("an overview");
+    let number = std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(made).expect("a file"));
+    assert_eq!(bins("on"), found);
+    let again = std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(made).expect("a file"));
+    assert_eq!((files().len(), number), (1, again), "it is not made again");
+
+    // One that is damaged, cut off or of another trace is made anew; two that ask at the same time get one.
+    let other = trace(scratch.path(), "other.annals", 2, 10_000, false);
+    let served = serve_with(&[&other], |command| {
+        command
+            .env("XDG_CACHE_HOME", &cache)
+            .env("ANNALS_CACHE", "on");
+    });
+    served.ask("lanes");
+    drop(served);
+    let others = files()
+        .into_iter()
+        .find(|path| path != made)
+        .expect("another");
+    for wrong in [
+        &bytes[..bytes.len() / 2],
+        b"",
+        &std::fs::read(&others).expect("an overview"),
+    ] {
+        std::fs::write(made, wrong).expect("a file");
+        std::thread::scope(|scope| {
+            let asked = [(); 2].map(|()| scope.spawn(|| bins("on")));
+            for asked in asked {
+                assert_eq!(asked.join().expect("an answer"), found);
+            }
+        });
+        assert_eq!(std::fs::read(made).expect("an overview"), bytes);
+    }
+    // Where none can be kept, there is one all the same; the trace stays as it is.
+    std::fs::remove_dir_all(&cache).expect("a directory");
+    std::fs::write(&cache, "no directory").expect("a file");
+    assert_eq!(bins("on"), found);
+    assert_eq!(bins("off"), found);
+    assert_eq!(std::fs::read(&run).expect("a trace"), before);
 }
 
 #[test]

@@ -72,6 +72,11 @@ impl TraceFile {
         self.named(self.trace.load_statistics(&self.file))
     }
 
+    /// Returns its file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Returns the blocks of the overview. Traces of slices have none.
     pub fn overview(&self) -> &[OverviewEntry] {
         &self.trace.overview

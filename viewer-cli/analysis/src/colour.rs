@@ -1,5 +1,7 @@
 //! The colour of a region: by its name alone, so that it is the same in every picture, window and run.
 
+use crate::lanes::FULL;
+
 /// A colour: red, green and blue.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Colour(pub u8, pub u8, pub u8);
@@ -24,6 +26,22 @@ impl Colour {
     fn mixed(self, with: u16) -> Self {
         let mix = |value: u8| ((2 * u16::from(value) + with) / 3) as u8;
         Self(mix(self.0), mix(self.1), mix(self.2))
+    }
+
+    /// Returns the colour of columns that are more or less full of a region with this colour, on a page.
+    pub fn filled(self, fill: u8, page: Self) -> Self {
+        // Even the shortest call shows a quarter of it.
+        let share = u32::from(FULL + 3 * fill.min(FULL));
+        let whole = 4 * u32::from(FULL);
+        let mix = |own: u8, page: u8| {
+            let (own, page) = (u32::from(own), u32::from(page));
+            ((own * share + page * (whole - share) + whole / 2) / whole) as u8
+        };
+        Self(
+            mix(self.0, page.0),
+            mix(self.1, page.1),
+            mix(self.2, page.2),
+        )
     }
 
     /// Returns black or white, whichever is easier to read on the colour (luma of ITU-R Recommendation BT.709).

@@ -35,6 +35,7 @@ mod extra_work;
 mod findings;
 mod hybrid;
 mod intervals;
+mod lanes;
 mod locations;
 mod losses;
 mod lost_time;
@@ -59,6 +60,7 @@ mod samples;
 mod short_calls;
 mod thread_work;
 mod time_profile;
+mod wait_list;
 mod wait_states;
 mod waits;
 
@@ -83,6 +85,10 @@ pub use findings::{
 pub use hybrid::{HybridEfficiencies, HybridTimes};
 pub use intervals::{
     IntervalPair, IntervalPoint, IntervalRow, Intervals, MOST_OPEN_INTERVALS, intervals,
+};
+pub use lanes::{
+    BinRange, FULL, LaneBin, LaneColumn, Lanes, OverviewCache, OwnTime, TimeColumns, fill_step,
+    innermost, open_overview_file, own_times,
 };
 pub use locations::LocationNames;
 pub use losses::concerns;
@@ -119,6 +125,7 @@ pub use samples::{
 pub use short_calls::{ShortCalls, is_short};
 pub use thread_work::{RegionWork, ThreadTimes, is_mostly_silent, silent_times, thread_work};
 pub use time_profile::{TimeProfile, time_profile};
+pub use wait_list::longest_wait_states;
 pub use wait_states::{
     CommunicationTimes, Delay, LocationTimes, PhaseTimes, WaitObserver, WaitPattern, WaitState,
     WorkSum, wait_states, wait_states_once,

@@ -19,10 +19,10 @@ use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
 use crate::event_bins::{self, curve_of_events};
-use crate::lane_bins::BinRange;
 use crate::parameters::{RowLanes, letter};
 use crate::trace::ServedTrace;
-use crate::wait_list::waits_of;
+use annals_analysis::BinRange;
+use annals_analysis::longest_wait_states;
 
 /// Most events before the end of a window that are read to match messages unless all is asked for.
 pub(crate) const FEW_EVENTS: u64 = 4_000_000;
@@ -55,10 +55,10 @@ pub(crate) fn lanes(trace: &ServedTrace) -> Result<Value> {
     let definitions = trace.reader.definitions();
     let summary = trace.reader.summary()?;
     let depths = trace.depths();
-    let depth = |kind, id| depths.get(&trace.groups.stored(kind, id)).copied();
+    let depth = |kind, id| depths.get(&trace.groups().stored(kind, id)).copied();
     let names = LocationNames::new(definitions);
     let errors = clock_errors(definitions);
-    let locations = trace.groups.locations().iter().map(|id| {
+    let locations = trace.groups().locations().iter().map(|id| {
         let process = definitions
             .locations
             .get(id)
@@ -69,7 +69,7 @@ pub(crate) fn lanes(trace: &ServedTrace) -> Result<Value> {
             "clock_error_ns": errors.get(id),
         })
     });
-    let groups = trace.groups.groups().map(|((kind, id), numbers)| {
+    let groups = trace.groups().groups().map(|((kind, id), numbers)| {
         let name = match kind {
             LaneKind::Process => {
                 let rank = definitions.rank_of(annals_format::ProcessId::new(id));
@@ -193,9 +193,9 @@ fn query_of(trace: &ServedTrace, window: Window, rows: &[RowLanes]) -> Query {
     if !rows.is_empty() {
         let numbers = rows
             .iter()
-            .flat_map(|row| trace.groups.members(row.kind, row.id));
+            .flat_map(|row| trace.groups().members(row.kind, row.id));
         let locations: BTreeSet<LocationId> = numbers
-            .map(|number| trace.groups.locations()[number])
+            .map(|number| trace.groups().locations()[number])
             .collect();
         query.set_locations(trace.reader.definitions(), &locations);
     }
@@ -261,7 +261,7 @@ pub(crate) fn waits(
     if !lost.mpi.knows_waits() {
         return Ok(json!({"mpi": lost.mpi}));
     }
-    let waits = waits_of(&trace.reader, &query, MOST_ITEMS)?;
+    let waits = longest_wait_states(&trace.reader, &query, MOST_ITEMS)?;
     let waits = waits.iter().map(|wait| {
         json!({
             "location": wait.location, "from_ns": time(wait.from_ns), "wait_ns": wait.wait_ns,
@@ -423,7 +423,7 @@ pub(crate) fn search(trace: &ServedTrace, text: &str) -> Result<Value> {
         json!({"region": id.get(), "name": name, "calls": calls.map(|calls| calls.to_string())})
     });
     let names = LocationNames::new(definitions);
-    let ids = trace.groups.locations().iter();
+    let ids = trace.groups().locations().iter();
     let has_text = |id: &&LocationId| {
         let rank = definitions.rank_of_location(**id);
         format!("rank {rank} {}", names.get(**id))

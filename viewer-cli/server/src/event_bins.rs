@@ -11,9 +11,9 @@ use annals_merger::{ExactSum, Places, Query, Result, TraceFile, Window};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Value, json};
 
-use crate::lane_bins::BinRange;
 use crate::parameters::letter;
 use crate::trace::ServedTrace;
+use annals_analysis::BinRange;
 
 /// Most bins of pairs of an answer, and most pairs.
 const MOST_ITEMS: usize = 4000;
@@ -86,7 +86,7 @@ fn message_rows(trace: &ServedTrace, kind: LaneKind, range: BinRange) -> Option<
     let blocks = overview.message_overview()?.blocks.iter();
     let mut found = Vec::new();
     for entry in blocks.filter(|of| of.may_have(range.level, kind, range.first, end)) {
-        let rows: Vec<MessageRow> = trace.overview_damage().rows(overview, entry)?;
+        let rows: Vec<MessageRow> = trace.rows(overview, entry)?;
         let rows = rows.into_iter();
         found.extend(
             rows.filter(|row| {
@@ -201,8 +201,7 @@ fn stored_curves(trace: &ServedTrace, blocks: &[BinBlock], range: BinRange) -> O
     let near = |of: &&BinBlock| of.may_have(range.level, LaneKind::Location, bins.start, end);
     let mut curves = Curves::new();
     for entry in blocks.iter().filter(near) {
-        let rows: Vec<annals_format::MetricRow> =
-            trace.overview_damage().rows(trace.overview()?, entry)?;
+        let rows: Vec<annals_format::MetricRow> = trace.rows(trace.overview()?, entry)?;
         let rows = rows.into_iter();
         for row in rows.filter(|row| row.level == range.level && bins.contains(&row.bin)) {
             let curve = curves.entry((row.event_type, row.stream)).or_default();

@@ -22,9 +22,6 @@ mod answers;
 mod connection;
 mod event_bins;
 mod guard;
-mod lane_bins;
-mod overview_damage;
-mod overview_rows;
 mod page;
 pub mod parameters;
 mod routes;
@@ -32,7 +29,6 @@ mod subject;
 pub mod tile;
 mod token;
 mod trace;
-mod wait_list;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -45,8 +41,8 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 
-pub use crate::lane_bins::{BinRange, LaneBin};
 pub use crate::subject::Preparation;
+pub use annals_analysis::{BinRange, LaneBin};
 
 use crate::connection::{MOST_CONNECTIONS, Shared, serve};
 use crate::guard::Guard;

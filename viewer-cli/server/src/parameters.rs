@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use annals_format::{LaneKind, MAX_BIN_LEVEL, MAX_LANE_DEPTH};
 use annals_merger::Window;
 
-use crate::lane_bins::BinRange;
+use annals_analysis::BinRange;
 
 /// Bins of a tile.
 pub const TILE_BINS: u32 = 1024;

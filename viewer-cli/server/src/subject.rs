@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use annals_merger::{IndexOptions, InputTrace, MergeError, MergeOptions, Symbols, find};
+use annals_analysis::{OverviewCache, open_overview_file};
+use annals_merger::{InputTrace, MergeError, MergeOptions, Symbols, find};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -39,8 +40,10 @@ pub(crate) struct Subject {
 /// How inputs are prepared.
 #[derive(Clone, Debug, Default)]
 pub struct Preparation {
-    /// Where the overview of a trace without one is kept. `None`: in a temporary file.
+    /// Where the overview of a trace without one is kept. `None`: in the cache.
     pub index: Option<PathBuf>,
+    /// The cache of overviews. `None`: they are in temporary files.
+    pub cache: Option<OverviewCache>,
     /// The directory of temporary files. `None`: that of the system.
     pub temporary_directory: Option<PathBuf>,
     /// Directories with files that have names for functions without one.
@@ -174,18 +177,26 @@ impl Subject {
         if has_overview || input.trace.definitions.slice.is_some() {
             return ServedTrace::open(path, name, Some(path), None, symbols);
         }
-        let index = match &preparation.index {
-            Some(index) => index.clone(),
-            None => self.temporary("overview.annals", preparation)?,
+        let counts = input.trace.chunks.iter().map(|chunk| chunk.event_count);
+        self.begin("building the overview", counts.fold(0, u64::saturating_add));
+        let progress = |events| self.progress(events);
+        let cached = match (&preparation.index, &preparation.cache) {
+            (None, Some(cache)) => Some(cache.open(path, progress)),
+            _ => None,
         };
-        if !is_index_of(&index, &input) {
-            let counts = input.trace.chunks.iter().map(|chunk| chunk.event_count);
-            self.begin("building the overview", counts.fold(0, u64::saturating_add));
-            let mut options = IndexOptions::new();
-            options.with_events = false;
-            options.write(path, &index, |events| self.progress(events))?;
-        }
-        ServedTrace::open(path, name, Some(path), Some(&index), symbols)
+        let overview = match cached {
+            Some(Ok(overview)) => overview,
+            Some(Err(MergeError::Stopped)) => return Err(MergeError::Stopped),
+            // The cache may be full, or not to be written to.
+            Some(Err(_)) | None => {
+                let index = match &preparation.index {
+                    Some(index) => index.clone(),
+                    None => self.temporary("overview.annals", preparation)?,
+                };
+                open_overview_file(path, &index, progress)?
+            }
+        };
+        ServedTrace::open(path, name, Some(path), Some(overview), symbols)
     }
 
     fn temporary(&self, name: &str, preparation: &Preparation) -> Result<PathBuf, MergeError> {
@@ -201,21 +212,6 @@ impl Subject {
         *kept = Some(directory);
         Ok(path)
     }
-}
-
-/// Returns whether a file has the overview of a trace, and is not older.
-fn is_index_of(index: &Path, trace: &InputTrace) -> bool {
-    let modified = |path: &Path| {
-        std::fs::metadata(path)
-            .and_then(|metadata| metadata.modified())
-            .ok()
-    };
-    let is_newer = modified(index) >= modified(&trace.path);
-    let opened = is_newer.then(|| InputTrace::open(index).ok()).flatten();
-    opened.is_some_and(|opened| {
-        let (index, trace) = (opened.trace, &trace.trace);
-        index.chunks.is_empty() && index.header.recording_id == trace.header.recording_id
-    })
 }
 
 /// Returns an error with its causes.

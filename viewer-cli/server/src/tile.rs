@@ -7,7 +7,7 @@
 //!
 //! An item is one bin, or a call, or a part of one, that is alone in its bins: its begin and end are its own then.
 
-use crate::lane_bins::{BinRange, LaneBin};
+use annals_analysis::{BinRange, LaneBin};
 
 /// No region.
 const NONE: u32 = u32::MAX;

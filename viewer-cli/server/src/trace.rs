@@ -5,14 +5,12 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use annals_format::{LaneKey, LaneKind, OverviewDensity};
-use annals_merger::{LaneGroups, ReadOptions, Reader, Result, StopFlag, Symbols, TraceFile};
+use annals_analysis::{BinRange, LaneBin, Lanes};
+use annals_format::{BinRow, LaneKey, LaneKind};
+use annals_merger::{LaneGroups, Query, ReadOptions, Reader, Result, StopFlag, Symbols, TraceFile};
 use quick_cache::sync::Cache;
 use sha2::{Digest as _, Sha256};
 
-use crate::lane_bins::{BinRange, LaneBin, LaneRows, lane_bins, split_bins};
-use crate::overview_damage::OverviewDamage;
-use crate::overview_rows::OverviewRows;
 use crate::parameters::RowLanes;
 use crate::tile;
 
@@ -75,17 +73,9 @@ pub(crate) struct ServedTrace {
     pub(crate) name: String,
     /// Its events.
     pub(crate) reader: Arc<Reader>,
-    /// Its overview: its own, or that of a file made for it.
-    overview: Option<Arc<Reader>>,
-    /// How dense it is.
-    density: Arc<OverviewDensity>,
-    /// Its locations and groups.
-    pub(crate) groups: Arc<LaneGroups>,
+    lanes: Arc<Lanes>,
     /// The file that the user named, and what it was then.
     file: Option<(PathBuf, Identity)>,
-    /// What is damaged of the overview.
-    damage: Arc<OverviewDamage>,
-    rows: Arc<OverviewRows>,
     bins: Arc<BinCache>,
 }
 
@@ -98,7 +88,7 @@ impl std::fmt::Debug for ServedTrace {
 }
 
 impl ServedTrace {
-    /// Opens a trace. `named` is the file that the user named, if it is the trace itself; `overview` a file with the overview that
+    /// Opens a trace. `named` is the file that the user named, if it is the trace itself; `overview` the overview that
     /// the trace lacks.
     ///
     /// # Errors
@@ -107,7 +97,7 @@ impl ServedTrace {
         path: &Path,
         name: String,
         named: Option<&Path>,
-        overview: Option<&Path>,
+        overview: Option<Reader>,
         symbols: Symbols,
     ) -> Result<Self> {
         // Before it is opened: a file that takes its place in between is another one then.
@@ -115,17 +105,10 @@ impl ServedTrace {
         let mut options = ReadOptions::new();
         options.symbols = symbols;
         let reader = Reader::open_with(&[path.to_owned()], options)?;
-        let overview = overview.map(Reader::open).transpose()?;
         let file = named
             .zip(identity.clone())
             .map(|(named, identity)| (named.to_owned(), identity));
-        let groups = LaneGroups::of(reader.definitions());
-        let locations = reader.definitions().locations.len();
-        let density = match reader.trace() {
-            Some(trace) => trace.density(locations),
-            None => OverviewDensity::new(locations),
-        };
-        let damage = Arc::new(OverviewDamage::default());
+        let lanes = Lanes::open(&reader, overview);
         let digest = Sha256::digest(format!("{path:?} {identity:?}").as_bytes());
         let id = digest
             .iter()
@@ -135,13 +118,9 @@ impl ServedTrace {
         Ok(Self {
             id,
             name,
-            groups: Arc::new(groups),
-            density: Arc::new(density),
             reader: Arc::new(reader),
-            overview: overview.map(Arc::new),
+            lanes: Arc::new(lanes),
             file,
-            rows: Arc::new(OverviewRows::new(Arc::clone(&damage))),
-            damage,
             bins: Arc::new(BinCache::with_weighter(4096, MOST_TILE_BYTES, ByBytes)),
             shows_all: false,
         })
@@ -165,24 +144,28 @@ impl ServedTrace {
 
     /// Returns the file that has the overview. `None` of recordings without one.
     pub(crate) fn overview(&self) -> Option<&TraceFile> {
-        self.overview.as_deref().unwrap_or(&self.reader).trace()
+        self.lanes.overview(&self.reader)
     }
 
-    /// Returns the damaged blocks of the overview that were read.
-    pub(crate) fn overview_damage(&self) -> &OverviewDamage {
-        &self.damage
+    /// Returns its locations and groups.
+    pub(crate) fn groups(&self) -> &LaneGroups {
+        self.lanes.groups()
+    }
+
+    /// Returns the rows of a block of the overview. `None` if it is damaged, which is noted.
+    pub(crate) fn rows<R: BinRow>(&self, overview: &TraceFile, entry: &R::Entry) -> Option<Vec<R>> {
+        self.lanes.rows(overview, entry)
     }
 
     /// Returns what is wrong with the blocks of the overview that were read.
     pub(crate) fn damage(&self) -> Vec<String> {
-        let overview = self.overview();
-        overview.map_or_else(Vec::new, |trace| self.damage.check(trace))
+        self.lanes.damage(&self.reader)
     }
 
     /// Returns the lanes of rows, as the overview has them, and what the user asked for: groups with the same locations share lanes.
     fn lanes(&self, rows: &[RowLanes]) -> Vec<LaneKey> {
         let lanes = rows.iter().flat_map(|row| {
-            let (kind, id) = self.groups.stored(row.kind, row.id);
+            let (kind, id) = self.groups().stored(row.kind, row.id);
             (row.first..=row.last).map(move |depth| LaneKey { kind, id, depth })
         });
         lanes.collect()
@@ -211,15 +194,8 @@ impl ServedTrace {
         missing.dedup();
         if !missing.is_empty() {
             let wide = self.neighbours(range, missing.len());
-            let known: Vec<LaneRows> = self.rows.of(self.overview(), &missing, wide);
-            let bins = lane_bins(
-                &self.reader,
-                &self.groups,
-                &self.density,
-                wide,
-                &missing,
-                &known,
-            )?;
+            let query = Query::new();
+            let (bins, _) = self.lanes.bins(&self.reader, wide, &missing, &query)?;
             let mut asked = Vec::with_capacity(missing.len());
             for (lane, bins) in missing.iter().zip(bins) {
                 for (part, bins) in split_bins(bins, wide, range.count) {
@@ -276,6 +252,45 @@ impl ServedTrace {
 
     /// Returns the depth up to which the overview has lanes, by kind and number.
     pub(crate) fn depths(&self) -> rustc_hash::FxHashMap<(LaneKind, u32), u32> {
-        self.rows.depths(self.overview())
+        self.lanes.depths(&self.reader)
     }
+}
+
+/// Cuts the bins of a lane in a range into ranges of `count` bins each. The range has a multiple of these.
+fn split_bins(bins: Vec<LaneBin>, range: BinRange, count: u32) -> Vec<(BinRange, Vec<LaneBin>)> {
+    let starts = (0..range.count).step_by(count as usize);
+    let mut parts: Vec<(BinRange, Vec<LaneBin>)> = starts
+        .map(|start| {
+            let first = range.first + i64::from(start);
+            (
+                BinRange {
+                    first,
+                    count,
+                    ..range
+                },
+                Vec::new(),
+            )
+        })
+        .collect();
+    for mut bin in bins {
+        while bin.count != 0 {
+            let (number, place) = (bin.place / count, bin.place % count);
+            let (part, bins) = &mut parts[number as usize];
+            let inside = bin.count.min(count - place);
+            let end_ns = part.start_ns(i64::from(place + inside));
+            let is_cut = inside < bin.count;
+            bins.push(LaneBin {
+                place,
+                count: inside,
+                only_ns: bin
+                    .only_ns
+                    .map(|only| (only.0, if is_cut { end_ns } else { only.1 })),
+                ..bin
+            });
+            bin.place += inside;
+            bin.count -= inside;
+            bin.only_ns = bin.only_ns.map(|only| (only.0.max(end_ns), only.1));
+        }
+    }
+    parts
 }

@@ -14,6 +14,7 @@ pub mod histogram;
 pub mod index;
 pub mod info;
 pub mod intervals;
+mod lanes;
 pub mod merge;
 pub mod messages;
 pub mod metrics;

@@ -7,13 +7,14 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use clap::Args;
 
+use super::lanes::OverviewArguments;
 use crate::output::{self, Finding, UsageError};
 use crate::table::safe;
 
 /// A timeline in the browser, of traces of any size.
 ///
 /// Serves a page to browsers of this machine, and prints its address, with a token that keeps others out. Two inputs are shown one
-/// above the other, with one time axis. A trace without an overview gets one first, in a temporary file (see --index); recordings and archives are
+/// above the other, with one time axis. A trace without an overview gets one first, in the user's cache (see --index); recordings and archives are
 /// merged into a temporary trace. Ends with Ctrl-C.
 #[derive(Clone, Debug, Args)]
 #[command(
@@ -42,9 +43,8 @@ pub struct ServeArguments {
     #[arg(long)]
     open: bool,
 
-    /// Keep the overview of a trace without one in this file, and take it from there the next time
-    #[arg(long, value_name = "FILE")]
-    index: Option<PathBuf>,
+    #[command(flatten)]
+    overview: OverviewArguments,
 
     /// Show the whole run first, with `MPI_Init` and `MPI_Finalize`
     #[arg(long)]
@@ -72,7 +72,7 @@ pub fn run(arguments: &ServeArguments, out: &mut dyn Write) -> anyhow::Result<Fi
         ))
         .into());
     }
-    if arguments.index.is_some() && arguments.inputs.len() > 1 {
+    if arguments.overview.index.is_some() && arguments.inputs.len() > 1 {
         return Err(UsageError("--index keeps the overview of one trace".to_owned()).into());
     }
     for input in &arguments.inputs {
@@ -109,7 +109,8 @@ mod server {
             None => Listen::Address(SocketAddr::new(arguments.listen, arguments.port)),
         };
         let preparation = Preparation {
-            index: arguments.index.clone(),
+            index: arguments.overview.index.clone(),
+            cache: annals_analysis::OverviewCache::of_user(),
             temporary_directory: None,
             symbols: arguments.symbols.clone(),
             shows_all: arguments.all,

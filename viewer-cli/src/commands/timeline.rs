@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
+use super::lanes::OverviewArguments;
 use super::{InputArguments, warn_of_damage};
 use crate::file::{ForceArgument, PNG, SVG};
 use crate::filter::{FilterArguments, WindowArguments};
@@ -16,7 +17,7 @@ use crate::timeline::{Layout, Request, terminal};
 #[cfg(feature = "pictures")]
 use crate::timeline::{picture, png};
 use crate::views::part_words;
-use annals_analysis::{PartOfRun, Wait, bin_start, bounded, part_of_run};
+use annals_analysis::{FULL, PartOfRun, Wait, bounded, part_of_run};
 use annals_merger::Window;
 
 /// With more lanes, pictures show the innermost calls only.
@@ -24,10 +25,11 @@ const MOST_NESTED: usize = 128;
 
 /// The calls of each location over time, as a picture: in the terminal, SVG or PNG.
 ///
-/// In the terminal a lane shows in each column the innermost region with the most time, ░ (without colours: a small letter)
-/// where it waited for another rank, and
+/// In the terminal a lane shows in each column the deepest calls that have at least half of it (or the outermost): the region with the most time, as
+/// high as they fill the column, ░ (without colours: a small letter) where it waited for another rank, and
 /// ▒ where events were lost. Pictures (--svg, --png) show nesting, messages as lines or their density, metrics as areas,
-/// and hatch waiting and losses. The longest waits are listed. For an MPI program, only the time between MPI_Init and
+/// and hatch waiting and losses; a column is paler the less of it is in calls. The longest waits are listed. Times of regions
+/// are those of all calls, or of a window with more than two million events those of the picture's bins (~). For an MPI program, only the time between MPI_Init and
 /// MPI_Finalize is shown, unless --all or a window is given.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  trace-cli timeline run.annals\n  \
@@ -40,6 +42,8 @@ pub struct TimelineArguments {
     window: WindowArguments,
     #[command(flatten)]
     filter: FilterArguments,
+    #[command(flatten)]
+    overview: OverviewArguments,
 
     /// Write a picture to this file
     #[arg(long, value_name = "FILE")]
@@ -107,7 +111,9 @@ struct RunOut<'a> {
     from_ns: i64,
     to_ns: i64,
     region: &'a str,
-    /// Number of calls that the bar represents. Null with one level: inner calls interrupt outer ones.
+    /// How full its columns are, in sixteenths, rounded up.
+    fill: f64,
+    /// Number of calls that end in it. Null with one level: inner calls interrupt outer ones.
     calls: Option<u64>,
     /// Whether it represents other than one call: `from` and `to` are then borders of columns, otherwise those of the
     /// call.
@@ -166,7 +172,7 @@ struct TimelineOut<'a> {
 }
 
 fn as_json(layout: &Layout) -> TimelineOut<'_> {
-    let start = |column: usize| bin_start(layout.window, layout.columns, column);
+    let start = |column: usize| layout.time.start_ns(column);
     let lanes = layout.lanes.iter().map(|lane| LaneOut {
         rank: lane.rank,
         location: &lane.name,
@@ -176,13 +182,15 @@ fn as_json(layout: &Layout) -> TimelineOut<'_> {
             .map(|row| {
                 let runs = row.runs.iter().map(|run| {
                     let columns_ns = (start(run.from), start(run.to));
-                    let (from_ns, to_ns) = run.call_ns.unwrap_or(columns_ns);
+                    let call_ns = run.call_ns.filter(|_| run.is_whole);
+                    let (from_ns, to_ns) = call_ns.unwrap_or(columns_ns);
                     RunOut {
                         from_ns,
                         to_ns,
                         region: &layout.legend[run.region].name,
+                        fill: f64::from(run.fill) / f64::from(FULL),
                         calls: run.calls,
-                        is_summary: run.call_ns.is_none(),
+                        is_summary: call_ns.is_none(),
                     }
                 });
                 runs.collect()
@@ -259,15 +267,15 @@ pub fn run(arguments: &TimelineArguments, out: &mut dyn Write) -> anyhow::Result
     let (part, chosen) = part_of_run(&opened, &filter, arguments.all)?;
     let window = part.window();
     let default = if has_levels { 64 } else { 40 };
-    let lanes = arguments.lanes.map_or(default, usize::from);
+    let most_lanes = arguments.lanes.map_or(default, usize::from);
     let request = Request {
         window,
         columns,
-        lanes,
+        lanes: most_lanes,
         first_lane: None,
         levels: match arguments.levels {
             Some(levels) if has_levels => levels.into(),
-            None if has_levels && lanes <= MOST_NESTED => 6,
+            None if has_levels && most_lanes <= MOST_NESTED => 6,
             _ => 1,
         },
         messages: match (arguments.messages, arguments.no_messages) {
@@ -276,7 +284,8 @@ pub fn run(arguments: &TimelineArguments, out: &mut dyn Write) -> anyhow::Result
             _ => None,
         },
     };
-    let (mut layout, outcome) = Layout::of(&opened, &filter, request)?;
+    let lanes = arguments.overview.lanes(&opened, window)?;
+    let (mut layout, outcome) = Layout::of(&opened, &lanes, &filter, request)?;
     if chosen == PartOfRun::WithoutStartAndEnd {
         let whole = bounded(&opened, Window::ALL);
         let (before_ns, after_ns) = (window.from_ns - whole.from_ns, whole.to_ns - window.to_ns);

@@ -4,9 +4,10 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 #[cfg(feature = "tui")]
-use annals_merger::{ReadOptions, Reader, Symbols};
+use annals_merger::{ReadOptions, Reader, Symbols, Window};
 use clap::Args;
 
+use super::lanes::OverviewArguments;
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding, UsageError};
 #[cfg(feature = "tui")]
@@ -15,8 +16,8 @@ use crate::tui::{self, Shown};
 /// Walk through a timeline by keys: zoom, pan, search, gaps.
 ///
 /// A lane for each location; below, the calls and events under the cursor, and the statistics of what is
-/// shown. A view with too many events is sampled at more and more places: zoom in to see every event. Recordings that
-/// were not merged are read whole for each view: merge big ones first. The key ? lists all keys.
+/// shown: of a view with too many events, the times of regions alone. A long trace without an overview gets one first, in the user's cache (see
+/// --index). Recordings that were not merged are read whole for each view: merge big ones first. The key ? lists all keys.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  trace-cli tui run.annals\n  \
                   trace-cli tui run.annals --from 1s --to 1.1s --rank 0-3")]
@@ -29,8 +30,10 @@ pub struct TuiArguments {
     window: WindowArguments,
     #[command(flatten)]
     filter: FilterArguments,
+    #[command(flatten)]
+    overview: OverviewArguments,
 
-    /// Maximum number of events of a view that is read completely; larger views are sampled
+    /// Maximum number of events of a view whose calls are counted, in the table below the lanes
     #[arg(long, value_name = "N", default_value_t = 2_000_000)]
     most_events: u64,
 
@@ -68,6 +71,7 @@ fn shown(arguments: &TuiArguments) -> anyhow::Result<Shown> {
     );
     let filter = arguments.filter.query(opened.definitions(), window)?;
     Ok(Shown {
+        lanes: arguments.overview.lanes(&opened, Window::ALL)?,
         opened,
         title: crate::table::safe(&title),
         filter,

@@ -1,37 +1,42 @@
 //! Gathers what a timeline shows.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use annals_analysis::{LocationNames, MessageWaits, Wait, bin_of, bounded, concerns};
+use annals_analysis::{
+    Grouping, Lanes, LocationNames, MessageWaits, TimeColumns, Wait, bin_of, bounded, concerns,
+    region_statistics,
+};
 use annals_format::{Definitions, LocationId, RegionId, TraceLoss};
-use annals_merger::{ByStream, Calls, Query, ReadSummary, Reader};
+use annals_merger::{ByStream, Query, ReadSummary, Reader, Window};
 
 use super::bars::Bars;
 use super::lanes::{choose, lane_label};
 use super::layout::{
     Gap, LaneWait, Layout, Legend, MessageLines, NamedWait, Request, TimelineLane,
 };
-use super::links::{Lanes, Links};
+use super::links::{FEW_EVENTS, LinkedLanes, Links};
 use super::metric_rows::MetricSums;
-use crate::views::{are, numbered};
+use crate::views::numbered;
 
 /// Number of the longest waits that are named.
 const MOST_NAMED_WAITS: usize = 5;
 
 impl Layout {
-    /// Gathers what a timeline shows.
+    /// Gathers what a timeline shows. `lanes` are those of what was opened.
     ///
     /// # Errors
     /// If the input cannot be read.
     pub fn of(
         opened: &Reader,
+        lanes: &Lanes,
         filter: &Query,
         request: Request,
     ) -> anyhow::Result<(Self, ReadSummary)> {
         let definitions = opened.definitions();
         let window = bounded(opened, request.window);
-        let columns = request.columns.max(1);
-        let mut calls = Calls::new(definitions, &filter.within(window));
+        let time = TimeColumns::of(window, request.columns.max(1));
+        let columns = time.count();
         let (chosen, count) = choose(definitions, filter, request.first_lane, request.lanes);
         let mut notes = Vec::new();
         if chosen.len() < count && request.first_lane.is_none() {
@@ -41,9 +46,8 @@ impl Layout {
                 chosen.len()
             ));
         }
-        let lanes = lanes_by_location(calls.locations(), &chosen);
-        let lanes_of_streams = lanes_by_stream(definitions, calls.locations(), &lanes);
-        let shown = Lanes {
+        let lanes_of_streams = lanes_by_stream(definitions, &chosen);
+        let shown = LinkedLanes {
             definitions,
             window,
             columns,
@@ -52,45 +56,33 @@ impl Layout {
             count: chosen.len(),
         };
         let mut links = Links::of(opened, filter, request, &shown, &mut notes)?;
-        let mut metrics = MetricSums::of(definitions, filter);
         let levels = request.levels.max(1);
-        let waits = std::mem::take(&mut links.waits);
-        let mut bars = Bars::new(opened, filter, window, columns, levels, lanes, waits);
-        let outcome = if metrics.types.is_empty() {
-            calls.run(opened, &mut bars)?
-        } else {
-            calls.read(opened, &mut bars, |chunk, _| {
-                metrics.add_chunk(&chunk, window, columns, &lanes_of_streams);
-                Ok(())
-            })?
-        };
-        note_hidden(&bars, &metrics, request.levels, &mut notes);
-        let regions = regions_by_time(&mut bars, filter);
+        let (bars, outcome) = Bars::read(opened, lanes, filter, &time, levels, &chosen)?;
+        let metrics = MetricSums::of(opened, filter, window, columns, &lanes_of_streams)?;
+        note_hidden(&bars, &metrics, levels, &mut notes);
+        let regions = legend_of(opened, &bars, &filter.within(window), &chosen)?;
         let places = regions.iter().enumerate();
-        let places = places
+        let places: BTreeMap<RegionId, usize> = places
             .map(|(place, (region, _))| (*region, place))
             .collect();
-        let legend = regions.iter().map(|(region, exclusive_ns)| Legend {
-            name: definitions.region_name(*region),
-            exclusive_ns: *exclusive_ns,
-            is_uncertain: bars.uncertain.contains(region),
-        });
-        let legend: Vec<Legend> = legend.collect();
+        let legend: Vec<Legend> = regions.into_iter().map(|(_, legend)| legend).collect();
         let names = LocationNames::new(definitions);
         let drawn = chosen.iter().enumerate().map(|(lane, id)| TimelineLane {
             rank: definitions.rank_of_location(*id),
             name: names.get(*id).to_owned(),
             label: lane_label(&names, definitions, *id),
             rows: bars.rows(lane, &places),
-            waits: bars.take_waits(lane),
+            waits: waits_of(&bars, filter, lane, std::mem::take(&mut links.waits[lane])),
             waited_ns: std::mem::take(&mut links.waited_ns[lane]),
             gaps: Vec::new(),
             metric: metrics.row(lane, definitions),
         });
+        let lanes = drawn.collect();
         let mut layout = Self {
             window,
             columns,
-            lanes: drawn.collect(),
+            time,
+            lanes,
             messages: MessageLines {
                 lines: links.lines,
                 count: links.count,
@@ -173,44 +165,80 @@ impl Layout {
     }
 }
 
-/// Returns the lane of each of these locations, if it has one. `chosen` has the locations of the lanes.
-fn lanes_by_location(locations: &[LocationId], chosen: &[LocationId]) -> Vec<Option<usize>> {
-    let mut lanes = vec![None; locations.len()];
-    for (lane, location) in chosen.iter().enumerate() {
-        if let Ok(number) = locations.binary_search(location) {
-            lanes[number] = Some(lane);
-        }
-    }
-    lanes
-}
-
-/// Returns the lane of each stream that has one. `lanes` has the lane of each of these locations.
-fn lanes_by_stream(
-    definitions: &Definitions,
-    locations: &[LocationId],
-    lanes: &[Option<usize>],
-) -> ByStream<usize> {
-    let lane_of = |id: LocationId| lanes[locations.binary_search(&id).ok()?];
+/// Returns the lane of each stream that has one: that of its location.
+fn lanes_by_stream(definitions: &Definitions, chosen: &[LocationId]) -> ByStream<usize> {
+    let lanes: BTreeMap<LocationId, usize> = chosen.iter().copied().zip(0..).collect();
     let streams = definitions.streams.values();
     streams
-        .filter_map(|stream| Some((stream.id, lane_of(stream.location?)?)))
+        .filter_map(|stream| Some((stream.id, *lanes.get(&stream.location?)?)))
         .collect()
+}
+
+/// Returns the regions of the lanes, those with most time in themselves first.
+///
+/// # Errors
+/// If the input cannot be read.
+fn legend_of(
+    reader: &Reader,
+    bars: &Bars<'_>,
+    query: &Query,
+    chosen: &[LocationId],
+) -> anyhow::Result<Vec<(RegionId, Legend)>> {
+    let mut times: BTreeMap<RegionId, (i64, bool)> = bars.regions();
+    if events_in(reader, query.window()) <= FEW_EVENTS {
+        let mut query = query.clone();
+        query.set_locations(reader.definitions(), &chosen.iter().copied().collect());
+        let (statistics, _) = region_statistics(reader, &query, Grouping::None)?;
+        for ((_, region), of) in statistics {
+            let is_here = of.counted.exclusive_ns != 0 || times.contains_key(&region);
+            if is_here && query.takes_region(region) {
+                times.insert(
+                    region,
+                    (of.counted.exclusive_ns, of.counted.is_time_uncertain),
+                );
+            }
+        }
+    } else {
+        bars.add_own_times(&mut times);
+    }
+    let legend = times
+        .into_iter()
+        .map(|(region, (exclusive_ns, is_uncertain))| {
+            let name = reader.definitions().region_name(region);
+            (
+                region,
+                Legend {
+                    name,
+                    exclusive_ns,
+                    is_uncertain,
+                },
+            )
+        });
+    let mut legend: Vec<(RegionId, Legend)> = legend.collect();
+    legend.sort_by_key(|(region, of)| (Reverse(of.exclusive_ns), *region));
+    Ok(legend)
+}
+
+/// Returns the waits of a lane that lie in calls of the filter's regions, with these calls.
+fn waits_of(
+    bars: &Bars<'_>,
+    filter: &Query,
+    lane: usize,
+    mut waits: Vec<LaneWait>,
+) -> Vec<LaneWait> {
+    waits.retain_mut(|wait| match bars.place(lane, wait) {
+        true => true,
+        false => wait.call.is_none() && !filter.is_by_region(),
+    });
+    waits
 }
 
 /// Adds notes on what was gathered and is not drawn.
 fn note_hidden(bars: &Bars<'_>, metrics: &MetricSums, levels: usize, notes: &mut Vec<String>) {
-    if bars.hidden_calls != 0 {
+    if levels > 1 && bars.depth() > levels {
+        let depth = bars.depth();
         notes.push(format!(
-            "{} deeper than {levels} levels {} not drawn",
-            numbered(bars.hidden_calls, "call"),
-            are(bars.hidden_calls)
-        ));
-    }
-    if bars.std_calls != 0 {
-        notes.push(format!(
-            "{} within standard libraries {} not drawn; choose with --region to show them",
-            numbered(bars.std_calls, "call"),
-            are(bars.std_calls)
+            "{levels} of {depth} levels of calls are drawn (--levels draws more)"
         ));
     }
     if metrics.left_out {
@@ -218,14 +246,8 @@ fn note_hidden(bars: &Bars<'_>, metrics: &MetricSums, levels: usize, notes: &mut
     }
 }
 
-/// Returns the regions of the legend, those with most time first, and the time in each itself, nanoseconds.
-fn regions_by_time(bars: &mut Bars<'_>, filter: &Query) -> Vec<(RegionId, i64)> {
-    let mut regions: BTreeMap<RegionId, i64> = std::mem::take(&mut bars.exclusive);
-    for region in bars.regions() {
-        regions.entry(region).or_default();
-    }
-    regions.retain(|region, _| filter.takes_region(*region));
-    let mut regions: Vec<(RegionId, i64)> = regions.into_iter().collect();
-    regions.sort_by_key(|(region, ns)| (std::cmp::Reverse(*ns), *region));
-    regions
+/// Returns the number of events in a window by the index, which counts whole chunks.
+pub fn events_in(opened: &Reader, window: Window) -> u64 {
+    let before = |ns| opened.events_before(ns);
+    before(window.to_ns).saturating_sub(before(window.from_ns))
 }

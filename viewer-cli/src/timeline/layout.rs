@@ -1,6 +1,6 @@
 //! The contents of a timeline.
 
-use annals_analysis::{Wait, bin_start};
+use annals_analysis::{TimeColumns, Wait, bin_start};
 use annals_format::RegionId;
 use annals_merger::Window;
 
@@ -18,13 +18,14 @@ pub struct Request {
     pub lanes: usize,
     /// The first lane; the lanes after it follow without a gap. `None` means that lanes are spread evenly over all locations.
     pub first_lane: Option<usize>,
-    /// Most rows of a lane, one for each level of nesting. With 1, a lane shows its innermost calls.
+    /// Most rows of a lane, one for each level of nesting. With 1, a lane shows in each column the deepest calls that have at least half
+    /// of it.
     pub levels: usize,
     /// Whether messages and waits are matched. `None` means: if little must be read for it.
     pub messages: Option<bool>,
 }
 
-/// Columns in which a region took more time than any other: a bar of the picture.
+/// Columns of a lane that show the same region, and are equally full: a bar of the picture.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
     /// First column.
@@ -33,11 +34,14 @@ pub struct Run {
     pub to: usize,
     /// Place of the region in the legend.
     pub region: usize,
-    /// Calls that the bar represents: those of the region, and those of other regions that began and ended in these
-    /// columns. `None` if they were not counted.
+    /// How full the columns are, to [`annals_analysis::FULL`].
+    pub fill: u8,
+    /// Calls of the lane that end in these columns. `None` if they are not counted.
     pub calls: Option<u64>,
-    /// Begin and end of the call within the window, trace time in nanoseconds, if the bar represents one.
+    /// Begin and end of what one call has of these columns, trace time in nanoseconds, if it is alone in them.
     pub call_ns: Option<(i64, i64)>,
+    /// Whether these are begin and end of the call, within the window.
+    pub is_whole: bool,
 }
 
 /// A level of nesting.
@@ -142,7 +146,7 @@ pub struct MessageLines {
 pub struct Legend {
     /// Its name.
     pub name: String,
-    /// Time in itself, over all lanes shown, nanoseconds.
+    /// Time in itself, over all lanes shown, nanoseconds. What a bin has counts for its main region.
     pub exclusive_ns: i64,
     /// Whether the time is not exact.
     pub is_uncertain: bool,
@@ -175,6 +179,8 @@ pub struct Layout {
     pub window: Window,
     /// Columns of time.
     pub columns: usize,
+    /// When they begin.
+    pub time: TimeColumns,
     /// From top to bottom.
     pub lanes: Vec<TimelineLane>,
     /// Messages.

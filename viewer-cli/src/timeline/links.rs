@@ -16,8 +16,8 @@ use crate::views::mpi_note;
 const MOST_LINES: usize = 2000;
 
 /// Maximum number of events before the window's end for which a trace is read from its start by default, to match
-/// messages.
-const FEW_EVENTS: u64 = 2_000_000;
+/// messages; and in the window, for which times of regions are added up from all calls.
+pub const FEW_EVENTS: u64 = 2_000_000;
 
 /// Maximum number of waits that are too short to be drawn but are kept until the longest of them
 /// are known.
@@ -45,7 +45,7 @@ pub(super) struct Links {
 }
 
 /// The lanes for which links are gathered.
-pub(super) struct Lanes<'a> {
+pub(super) struct LinkedLanes<'a> {
     pub(super) definitions: &'a Definitions,
     pub(super) window: Window,
     pub(super) columns: usize,
@@ -54,7 +54,7 @@ pub(super) struct Lanes<'a> {
     pub(super) count: usize,
 }
 
-impl Lanes<'_> {
+impl LinkedLanes<'_> {
     /// Returns the lane of a stream.
     fn lane(&self, stream: StreamId) -> Option<usize> {
         self.of_streams.get(stream)
@@ -68,7 +68,7 @@ impl Lanes<'_> {
 }
 
 impl Links {
-    fn new(lanes: &Lanes<'_>) -> Self {
+    fn new(lanes: &LinkedLanes<'_>) -> Self {
         Self {
             lines: Vec::new(),
             count: 0,
@@ -82,7 +82,7 @@ impl Links {
     /// Adds a wait of a lane, if it lies in the window.
     fn add_wait(
         &mut self,
-        lanes: &Lanes<'_>,
+        lanes: &LinkedLanes<'_>,
         lane: usize,
         from_ns: i64,
         to_ns: i64,
@@ -126,7 +126,7 @@ impl Links {
         self.short.truncate(most);
     }
 
-    fn add_message(&mut self, lanes: &Lanes<'_>, message: &Message, stride: &mut u64) {
+    fn add_message(&mut self, lanes: &LinkedLanes<'_>, message: &Message, stride: &mut u64) {
         for wait in lanes.waits.of(message) {
             if let Some(lane) = lanes.lane(wait.waiting.stream) {
                 self.add_wait(lanes, lane, wait.from_ns, wait.to_ns, || {
@@ -163,7 +163,7 @@ impl Links {
         }
     }
 
-    fn add_collective(&mut self, lanes: &Lanes<'_>, operation: &CollectiveInstance<'_>) {
+    fn add_collective(&mut self, lanes: &LinkedLanes<'_>, operation: &CollectiveInstance<'_>) {
         let to_ns = operation.last.time_ns;
         for begin in operation.begins {
             if let Some(lane) = lanes.lane(begin.stream) {
@@ -182,7 +182,7 @@ impl Links {
         reader: &Reader,
         filter: &Query,
         request: Request,
-        lanes: &Lanes<'_>,
+        lanes: &LinkedLanes<'_>,
         notes: &mut Vec<String>,
     ) -> anyhow::Result<Self> {
         let mut links = Self::new(lanes);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use annals_analysis::bin_of;
 use annals_format::names::element;
 use annals_format::{Definitions, EventTypeId, OrderedChunk, Role, Value};
-use annals_merger::{ByStream, Query, Window};
+use annals_merger::{ByStream, Query, Reader, Result, Window};
 use rustc_hash::FxHashMap;
 
 use super::layout::MetricRow;
@@ -15,25 +15,43 @@ type Sums = Vec<(f64, u64)>;
 
 /// Values of metrics, summed up by lane and column.
 pub(super) struct MetricSums {
-    pub(super) types: FxHashMap<EventTypeId, usize>,
+    types: FxHashMap<EventTypeId, usize>,
     /// By lane: the first event type of it, and its values.
     of_lane: BTreeMap<usize, (EventTypeId, Sums)>,
     pub(super) left_out: bool,
 }
 
 impl MetricSums {
-    pub(super) fn of(definitions: &Definitions, filter: &Query) -> Self {
+    /// Adds up the metrics that a filter takes, which are read only if there are any.
+    ///
+    /// # Errors
+    /// If the input cannot be read.
+    pub(super) fn of(
+        reader: &Reader,
+        filter: &Query,
+        window: Window,
+        columns: usize,
+        lanes: &ByStream<usize>,
+    ) -> Result<Self> {
+        let definitions = reader.definitions();
         let types = definitions.event_types.values();
         let types = types.filter(|t| t.role == Role::Metric && filter.takes_event_type(t.id));
         let types = types.filter_map(|t| Some((t.id, definitions.element(t.id, element::VALUE)?)));
-        Self {
+        let mut sums = Self {
             types: types.collect(),
             of_lane: BTreeMap::new(),
             left_out: false,
+        };
+        if !sums.types.is_empty() {
+            reader.for_each_chunk(window, |chunk: OrderedChunk| {
+                sums.add_chunk(&chunk, window, columns, lanes);
+                Ok(())
+            })?;
         }
+        Ok(sums)
     }
 
-    pub(super) fn add_chunk(
+    fn add_chunk(
         &mut self,
         chunk: &OrderedChunk,
         window: Window,

@@ -18,8 +18,10 @@ mod png;
 pub mod terminal;
 mod ticks;
 
+pub use self::gather::events_in;
 pub use self::lanes::{lane_label, lanes_of};
 pub use self::layout::{Gap, LaneRow, Layout, Legend, MessageLines, Request, Run, TimelineLane};
+pub use self::links::FEW_EVENTS;
 #[cfg(feature = "pictures")]
 pub use self::png::encode as png;
 pub use self::ticks::{Tick, ticks};

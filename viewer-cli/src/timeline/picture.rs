@@ -1,6 +1,6 @@
 //! The timeline as a picture, on whatever can draw boxes, lines and text.
 
-use annals_analysis::{Colour, bin_start, region_colour};
+use annals_analysis::{Colour, region_colour};
 use annals_merger::Window;
 
 use super::font::{fitted, text_width};
@@ -387,11 +387,13 @@ fn draw_lane(sheet: &Sheet<'_>, lane: &TimelineLane, y: f64, canvas: &mut dyn Ca
 
 fn draw_bar(sheet: &Sheet<'_>, run: &Run, y: f64, canvas: &mut dyn Canvas) {
     let name = &sheet.layout.legend[run.region].name;
-    let fill = region_colour(name);
-    let width = (run.to - run.from) as f64;
-    let left = sheet.left + run.from as f64;
+    let fill = region_colour(name).filled(run.fill, OUTSIDE);
+    let (left, right) = match run.call_ns {
+        Some((from_ns, to_ns)) => (sheet.x(from_ns).round(), sheet.x(to_ns).round()),
+        None => (sheet.left + run.from as f64, sheet.left + run.to as f64),
+    };
     canvas.rect(
-        [left, y, width, sheet.bar()],
+        [left, y, (right - left).max(1.0), sheet.bar()],
         fill,
         &title(sheet.layout, run),
     );
@@ -429,15 +431,18 @@ fn draw_name(sheet: &Sheet<'_>, lane: &TimelineLane, run: &Run, y: f64, canvas: 
 /// Returns the description of a bar.
 fn title(layout: &Layout, run: &Run) -> String {
     let name = &layout.legend[run.region].name;
-    if let Some((from_ns, to_ns)) = run.call_ns {
+    if let Some((from_ns, to_ns)) = run.call_ns.filter(|_| run.is_whole) {
         let took = time::duration(to_ns - from_ns);
         let (from, to) = (time::duration(from_ns), time::duration(to_ns));
         return format!("{name}: {took}, {from} .. {to}");
     }
-    let border = |column| time::duration(bin_start(layout.window, layout.columns, column));
+    let border = |column| time::duration(layout.time.start_ns(column));
     let (from, to) = (border(run.from), border(run.to));
     match run.calls {
-        Some(calls) => format!("mostly {name}, {}: {from} .. {to}", numbered(calls, "call")),
+        Some(calls) => {
+            let calls = numbered(calls, "call");
+            format!("mostly {name}, {calls} that end here: {from} .. {to}")
+        }
         None => format!("mostly {name}: {from} .. {to}"),
     }
 }

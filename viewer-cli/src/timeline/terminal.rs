@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use annals_analysis::{bin_of, region_colour};
+use annals_analysis::{FULL, bin_of, region_colour};
 
 use super::layout::TimelineLane;
 use super::{Layout, ticks};
@@ -33,7 +33,11 @@ fn paint(text: &mut String, layout: &Layout, region: Region, has_colour: bool, c
     if has_colour {
         let c = region_colour(&layout.legend[region.place].name);
         let _ = write!(text, "\u{1b}[38;2;{};{};{}m", c.0, c.1, c.2);
-        let block = if region.is_waiting { '░' } else { '█' };
+        let block = if region.is_waiting {
+            '░'
+        } else {
+            block(region.fill)
+        };
         text.extend(std::iter::repeat_n(block, count));
         text.push_str("\u{1b}[0m");
     } else {
@@ -49,6 +53,13 @@ fn paint(text: &mut String, layout: &Layout, region: Region, has_colour: bool, c
     }
 }
 
+/// Returns the block that is as high as a column is full.
+pub(crate) fn block(fill: u8) -> char {
+    const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let step = usize::from(fill.clamp(1, FULL)) * BLOCKS.len() / usize::from(FULL);
+    BLOCKS[step.saturating_sub(1)]
+}
+
 fn fitted(text: &str, columns: usize) -> String {
     let short = cut_middle(text, columns);
     let pad = columns.saturating_sub(width(&short));
@@ -60,6 +71,8 @@ fn fitted(text: &str, columns: usize) -> String {
 struct Region {
     /// Its place in the legend.
     place: usize,
+    /// How full the column is.
+    fill: u8,
     is_waiting: bool,
 }
 
@@ -77,6 +90,7 @@ fn columns_of(layout: &Layout, lane: &TimelineLane) -> Vec<Shown> {
     for run in lane.rows.iter().flat_map(|row| &row.runs) {
         columns[run.from..run.to].fill(Shown::Region(Region {
             place: run.region,
+            fill: run.fill,
             is_waiting: false,
         }));
     }
@@ -187,6 +201,7 @@ fn legend(layout: &Layout, has_colour: bool, text: &mut String) {
         text.push_str("  ");
         let region = Region {
             place,
+            fill: FULL,
             is_waiting: false,
         };
         paint(text, layout, region, has_colour, 1);

@@ -447,11 +447,8 @@ impl App {
     pub(super) fn heading(&self) -> String {
         let window = self.view.window;
         let state = match &self.picture {
-            Some(picture) if picture.view == self.view => match picture.places {
-                Some(places) => format!("{places} places sampled"),
-                None => "every event".to_owned(),
-            },
-            _ => "reading …".to_owned(),
+            Some(picture) if picture.view == self.view => "",
+            _ => "reading …",
         };
         format!(
             "{}  {} … {} s  {} of {}  {state}",

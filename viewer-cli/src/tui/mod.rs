@@ -12,6 +12,7 @@ mod view;
 
 use std::time::Duration;
 
+use annals_analysis::Lanes;
 use annals_merger::{Query, Reader};
 use anyhow::Context;
 use ratatui::DefaultTerminal;
@@ -29,6 +30,8 @@ const TICK: Duration = Duration::from_millis(50);
 pub struct Shown {
     /// The trace.
     pub opened: Reader,
+    /// Its lanes.
+    pub lanes: Lanes,
     /// Its name.
     pub title: String,
     /// Whose events.
@@ -37,8 +40,7 @@ pub struct Shown {
     pub arguments: FilterArguments,
     /// When, at first.
     pub window: annals_merger::Window,
-    /// Maximum number of events of a view that is read completely. Larger views are sampled at
-    /// places spread over them.
+    /// Maximum number of events of a view whose calls are counted.
     pub most_events: u64,
 }
 

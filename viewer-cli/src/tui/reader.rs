@@ -2,21 +2,16 @@
 
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
-use annals_analysis::{Grouping, LocationNames, region_times};
-use annals_format::{LocationId, Snapshot, Step};
-use annals_merger::{Reader, Window};
+use annals_analysis::{Grouping, region_times};
 use anyhow::anyhow;
 
 use super::Shown;
 use super::details::{self, Details};
 use super::search::{self, Hit, Search};
 use super::view::View;
-use crate::table::{Screen, Table};
-use crate::timeline::{
-    LaneRow, Layout, Legend, MessageLines, Request, Run, TimelineLane, lane_label, lanes_of,
-};
+use crate::table::{Screen, Table, safe};
+use crate::timeline::{Layout, Request, events_in};
 use crate::views::rows_with_outside;
-use annals_analysis::{bin_of, bin_start};
 
 /// Regions that are shown.
 const MOST_REGIONS: usize = 40;
@@ -46,8 +41,6 @@ pub(super) enum Reply {
 pub(super) struct Picture {
     pub(super) view: View,
     pub(super) layout: Layout,
-    /// Number of places at which the view was sampled; `None` means that all of it was read.
-    pub(super) places: Option<usize>,
     /// The statistics of the view, as lines.
     pub(super) statistics: Vec<String>,
 }
@@ -177,15 +170,6 @@ impl Work {
 
     /// Draws; whether to the end, or until something else was wanted.
     fn draw(&mut self, view: View) -> anyhow::Result<bool> {
-        if events_in(&self.shown.opened, view.window) > self.shown.most_events
-            && self
-                .shown
-                .opened
-                .trace()
-                .is_some_and(|trace| !trace.snapshots().is_empty())
-        {
-            return self.draw_places(view);
-        }
         let request = Request {
             window: view.window,
             columns: view.columns,
@@ -194,17 +178,27 @@ impl Work {
             levels: 1,
             messages: None,
         };
-        let (layout, _) = Layout::of(&self.shown.opened, &self.shown.filter, request)?;
+        let Shown {
+            opened,
+            lanes,
+            filter,
+            ..
+        } = &self.shown;
+        let (layout, _) = Layout::of(opened, lanes, filter, request)?;
+        let is_read = events_in(opened, view.window) <= self.shown.most_events;
+        let statistics = match is_read {
+            true => vec!["reading …".to_owned()],
+            false => times_of(&layout),
+        };
         let picture = |statistics, layout| Picture {
             view,
             layout,
-            places: None,
             statistics,
         };
-        self.tell(Reply::Picture(picture(
-            vec!["reading …".to_owned()],
-            layout.clone(),
-        )))?;
+        self.tell(Reply::Picture(picture(statistics, layout.clone())))?;
+        if !is_read {
+            return Ok(true);
+        }
         if self.is_outdated() {
             return Ok(false);
         }
@@ -218,171 +212,13 @@ impl Work {
         self.tell(Reply::Picture(picture(statistics, layout)))?;
         Ok(true)
     }
-
-    /// Returns the coarse picture of a view with too many events: what every lane was in, at more and more places.
-    fn draw_places(&mut self, view: View) -> anyhow::Result<bool> {
-        let mut states: Vec<Option<Snapshot>> = vec![None; view.columns];
-        let mut count = 0;
-        let mut told = 0;
-        // 0, 1/2, 1/4, 3/4, 1/8, …: bits in reverse order.
-        let bits = view.columns.next_power_of_two().trailing_zeros();
-        for step in 0..1_usize << bits {
-            let column = match bits {
-                0 => 0,
-                bits => step.reverse_bits() >> (usize::BITS - bits),
-            };
-            if column >= view.columns {
-                continue;
-            }
-            states[column] = Some(self.shown.opened.open_at(place_in(view, column))?);
-            count += 1;
-            if count == 8 || count == view.columns || count - told >= 16 {
-                told = count;
-                self.tell(Reply::Picture(self.picture_of(view, &states, count)))?;
-            }
-            if self.is_outdated() {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    fn picture_of(&self, view: View, states: &[Option<Snapshot>], count: usize) -> Picture {
-        let definitions = self.shown.opened.definitions();
-        let shown = lanes_of(definitions, &self.shown.filter);
-        let shown = shown.into_iter().skip(view.first_lane);
-        let shown: Vec<LocationId> = shown.take(view.lanes).collect();
-        // Each column shows the last sampled place before it, or the first one.
-        let mut nearest = states.iter().position(Option::is_some).unwrap_or(0);
-        let mut cells = vec![vec![None; view.columns]; shown.len()];
-        let mut shares = std::collections::BTreeMap::new();
-        for column in 0..view.columns {
-            let is_here = states[column].is_some();
-            if is_here {
-                nearest = column;
-            }
-            let Some(state) = &states[nearest] else {
-                continue;
-            };
-            for (lane, location) in shown.iter().enumerate() {
-                let found = state.locations.iter().find(|s| s.location == *location);
-                let open = found.and_then(|state| {
-                    state.steps.iter().rev().find_map(|step| match step {
-                        Step::Enter { region, .. } => Some(*region),
-                        Step::Leave(_) => None,
-                    })
-                });
-                cells[lane][column] = open.filter(|id| self.shown.filter.takes_region(*id));
-                if let Some(region) = cells[lane][column].filter(|_| is_here) {
-                    *shares.entry(region).or_insert(0_i64) += 1;
-                }
-            }
-        }
-        let mut regions: Vec<_> = shares.into_iter().collect();
-        regions.sort_by_key(|(region, times)| (std::cmp::Reverse(*times), *region));
-        let whole: i64 = regions.iter().map(|(_, times)| times).sum();
-        let span = view.window.to_ns - view.window.from_ns;
-        let each_ns = span / i64::try_from(count.max(1)).unwrap_or(1);
-        let legend = regions.iter().map(|(region, times)| Legend {
-            name: definitions.region_name(*region),
-            exclusive_ns: times.saturating_mul(each_ns),
-            is_uncertain: true,
-        });
-        let names = LocationNames::new(definitions);
-        let place_of = |id| regions.iter().position(|(region, _)| *region == id);
-        let lanes = shown.iter().zip(&cells).map(|(id, cells)| {
-            let mut runs: Vec<Run> = Vec::new();
-            for (column, region) in cells.iter().enumerate() {
-                let Some(region) = region.and_then(place_of) else {
-                    continue;
-                };
-                match runs.last_mut() {
-                    Some(last) if last.to == column && last.region == region => last.to += 1,
-                    _ => runs.push(Run {
-                        from: column,
-                        to: column + 1,
-                        region,
-                        calls: None,
-                        call_ns: None,
-                    }),
-                }
-            }
-            TimelineLane {
-                rank: definitions.rank_of_location(*id),
-                name: names.get(*id).to_owned(),
-                label: lane_label(&names, definitions, *id),
-                rows: vec![LaneRow { runs }],
-                waits: Vec::new(),
-                waited_ns: Vec::new(),
-                gaps: Vec::new(),
-                metric: None,
-            }
-        });
-        let mut statistics = vec![format!(
-            "share of {count} places sampled ({} events: zoom in to count)",
-            events_in(&self.shown.opened, view.window)
-        )];
-        statistics.extend(regions.iter().take(40).map(|(region, times)| {
-            let share = *times as f64 * 100.0 / whole.max(1) as f64;
-            let name = crate::table::safe(&definitions.region_name(*region));
-            format!("{share:>5.1} %  {name}")
-        }));
-        let mut layout = Layout {
-            window: view.window,
-            columns: view.columns,
-            lanes: lanes.collect(),
-            messages: MessageLines::default(),
-            longest_waits: Vec::new(),
-            legend: legend.collect(),
-            outside: "outside of all regions",
-            notes: Vec::new(),
-        };
-        self.mark_gaps(&mut layout, &shown);
-        Picture {
-            view,
-            layout,
-            places: Some(count),
-            statistics,
-        }
-    }
-
-    fn mark_gaps(&self, layout: &mut Layout, shown: &[LocationId]) {
-        let Ok(summary) = self.shown.opened.summary() else {
-            return;
-        };
-        let streams = &self.shown.opened.definitions().streams;
-        for loss in &summary.losses {
-            let location = streams.get(&loss.stream).and_then(|s| s.location);
-            let lane = shown.iter().position(|id| Some(*id) == location);
-            let Some(lane) = lane.filter(|_| !loss.cause.is_suppressed()) else {
-                continue;
-            };
-            if !layout.window.overlaps(loss.from_ns, loss.to_ns) {
-                continue;
-            }
-            layout.lanes[lane].gaps.push(crate::timeline::Gap {
-                from: bin_of(layout.window, layout.columns, loss.from_ns),
-                to: bin_of(layout.window, layout.columns, loss.to_ns) + 1,
-                count: loss.count,
-                is_lower_bound: loss.is_lower_bound,
-                cause: loss.cause.name(),
-            });
-        }
-    }
 }
 
-/// Returns a place in a column. It differs between columns, so that a pattern that repeats at the columns' pace does
-/// not look constant. (Fibonacci hashing: D. Knuth, "The Art of Computer Programming" 3, §6.4.)
-fn place_in(view: View, column: usize) -> i64 {
-    let start = bin_start(view.window, view.columns, column);
-    let width = bin_start(view.window, view.columns, column + 1).abs_diff(start);
-    let share = (column as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let offset = (u128::from(share) * u128::from(width)) >> 64;
-    start.saturating_add_unsigned(offset as u64)
-}
-
-/// Returns the number of events in a window by the index, which counts whole chunks.
-fn events_in(opened: &Reader, window: Window) -> u64 {
-    let before = |ns| opened.events_before(ns);
-    before(window.to_ns).saturating_sub(before(window.from_ns))
+/// Returns the times of the regions that a picture shows, as lines.
+fn times_of(layout: &Layout) -> Vec<String> {
+    let whole: i64 = layout.legend.iter().map(|entry| entry.exclusive_ns).sum();
+    let shown = layout.legend.iter().take(MOST_REGIONS);
+    let lines = shown.map(|entry| format!("{}  {}", entry.time(whole), safe(&entry.name)));
+    let heading = "time in these lanes (zoom in to count calls)".to_owned();
+    std::iter::once(heading).chain(lines).collect()
 }

@@ -9,7 +9,9 @@ use super::app::{App, LABEL};
 use super::reader::Picture;
 use crate::names::{cut_middle, shorten, width};
 use crate::time::duration;
-use annals_analysis::{Colour, bin_of, bin_start, region_colour};
+use annals_analysis::{Colour, FULL, bin_of, bin_start, region_colour};
+
+use crate::timeline::terminal::block;
 
 const HELP: [&str; 15] = [
     "←  →        move the cursor in time (with Shift: by ten columns)",
@@ -25,8 +27,8 @@ const HELP: [&str; 15] = [
     "q           leave",
     "",
     "Below: the calls and events under the cursor, and the statistics of what is shown.",
-    "░ waits for another rank. ▒ events were lost here. A view of too many events is",
-    "read in places; zoom in to see every event.",
+    "░ waits for another rank. ▒ events were lost here. A column has the deepest region",
+    "with half of it, and is as high as calls fill it.",
 ];
 
 const KEYS: &str = "←→ cursor  ↑↓ lane  +- zoom  h l pan  Enter into  / n N search  g G gaps  0 all  ? help  q quit";
@@ -36,7 +38,11 @@ const KEYS: &str = "←→ cursor  ↑↓ lane  +- zoom  h l pan  Enter into  / 
 enum Shown<'a> {
     Nothing,
     Gap,
-    Region { name: &'a str, is_waiting: bool },
+    Region {
+        name: &'a str,
+        fill: u8,
+        is_waiting: bool,
+    },
 }
 
 pub(super) fn draw(app: &App, frame: &mut Frame<'_>) {
@@ -147,6 +153,7 @@ fn fill<'a>(app: &App, picture: &'a Picture, lane: usize, cells: &mut [Shown<'a>
         let name = picture.layout.legend[run.region].name.as_str();
         drawn[run.from..run.to].fill(Shown::Region {
             name,
+            fill: run.fill,
             is_waiting: false,
         });
     }
@@ -192,7 +199,11 @@ fn draw_run(
             };
             ("▒".repeat(length), style)
         }
-        Shown::Region { name, is_waiting } => {
+        Shown::Region {
+            name,
+            fill,
+            is_waiting,
+        } => {
             let name = crate::table::safe(name);
             let label = shorten(&name, length.saturating_sub(1));
             // A name that does not fit says less than none.
@@ -201,19 +212,23 @@ fn draw_run(
             } else {
                 String::new()
             };
-            let fill = match (has_colour, is_waiting) {
-                (true, false) => " ",
-                (true, true) => "░",
-                (false, false) => "=",
-                (false, true) => "-",
+            let sign = match (has_colour, is_waiting) {
+                (true, true) => '░',
+                (true, false) if fill == FULL => ' ',
+                (true, false) => block(fill),
+                (false, true) => '-',
+                (false, false) if 2 * fill >= FULL => '=',
+                (false, false) => '.',
             };
-            let text = format!("{label}{}", fill.repeat(length - width(&label)));
-            let style = if has_colour {
-                let colour = region_colour(&name);
-                let as_rgb = |Colour(r, g, b)| Color::Rgb(r, g, b);
-                Style::default().bg(as_rgb(colour)).fg(as_rgb(colour.ink()))
-            } else {
-                Style::default()
+            let text = format!("{label}{}", sign.to_string().repeat(length - width(&label)));
+            let colour = region_colour(&name);
+            let as_rgb = |Colour(r, g, b)| Color::Rgb(r, g, b);
+            let style = match has_colour {
+                false => Style::default(),
+                true if fill == FULL => {
+                    Style::default().bg(as_rgb(colour)).fg(as_rgb(colour.ink()))
+                }
+                true => Style::default().fg(as_rgb(colour)),
             };
             (text, style)
         }

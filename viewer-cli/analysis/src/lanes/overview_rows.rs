@@ -7,8 +7,8 @@ use annals_merger::TraceFile;
 use quick_cache::sync::Cache;
 use rustc_hash::FxHashMap;
 
-use crate::lane_bins::{BinRange, LaneRows};
-use crate::overview_damage::OverviewDamage;
+use super::bins::{BinRange, LaneRows};
+use super::damage::OverviewDamage;
 
 /// Number of rows of the blocks that are kept: 32 MiB.
 const MOST_CACHED_ROWS: u64 = (32 << 20) / size_of::<OverviewRow>() as u64;
@@ -25,17 +25,22 @@ impl quick_cache::Weighter<u64, Arc<Vec<OverviewRow>>> for ByRows {
 /// The rows of a trace's overview.
 #[derive(Debug)]
 pub(crate) struct OverviewRows {
-    damage: Arc<OverviewDamage>,
+    damage: OverviewDamage,
     cache: Cache<u64, Arc<Vec<OverviewRow>>, ByRows>,
 }
 
 impl OverviewRows {
-    /// Creates it without blocks. Damaged ones are noted.
-    pub(crate) fn new(damage: Arc<OverviewDamage>) -> Self {
+    /// Creates it without blocks.
+    pub(crate) fn new() -> Self {
         Self {
-            damage,
+            damage: OverviewDamage::default(),
             cache: Cache::with_weighter(256, MOST_CACHED_ROWS, ByRows),
         }
+    }
+
+    /// Returns what is damaged of the blocks that were read.
+    pub(crate) const fn damage(&self) -> &OverviewDamage {
+        &self.damage
     }
 
     /// Returns a block's rows. `None` if it is damaged: its bins are read from the calls then.
@@ -58,11 +63,10 @@ impl OverviewRows {
         range: BinRange,
     ) -> Vec<LaneRows> {
         let blocks = trace.map_or(&[][..], TraceFile::overview);
-        let none = LaneRows {
-            is_damaged: blocks.is_empty(),
-            ..LaneRows::default()
-        };
-        let mut found = vec![none; lanes.len()];
+        let mut found = vec![LaneRows::default(); lanes.len()];
+        if blocks.is_empty() {
+            found.fill(LaneRows::unknown_at_all());
+        }
         let end = range.first.saturating_add(range.count.into());
         let top = blocks.iter().map(|entry| entry.last.0).max();
         let (Some(trace), Some(top)) = (trace, top) else {

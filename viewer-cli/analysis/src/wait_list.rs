@@ -2,8 +2,9 @@
 
 use std::cmp::Reverse;
 
-use annals_analysis::{Delay, WaitObserver, WaitState, wait_states};
 use annals_merger::{Query, Reader, Result};
+
+use crate::wait_states::{Delay, WaitObserver, WaitState, wait_states};
 
 /// Keeps the longest waits.
 struct LongestWaits {
@@ -40,7 +41,7 @@ impl WaitObserver for LongestWaits {
 ///
 /// # Errors
 /// If the storage fails.
-pub(crate) fn waits_of(reader: &Reader, query: &Query, most: usize) -> Result<Vec<WaitState>> {
+pub fn longest_wait_states(reader: &Reader, query: &Query, most: usize) -> Result<Vec<WaitState>> {
     let longest = || {
         let kept = Vec::new();
         Ok(LongestWaits { most, kept })

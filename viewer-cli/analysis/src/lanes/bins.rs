@@ -1,13 +1,12 @@
 //! The bins of lanes: from the rows of the overview where it has them, and from the calls themselves elsewhere.
-//!
-//! The values of a bin are the same from both (SPEC.md, *Overview*), so that a picture is exact on every level.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use annals_format::{LaneKey, LaneKind, LocationId, OverviewDensity, OverviewRow, RegionId};
 use annals_merger::{
-    Analysis, Close, Ending, Frame, LaneGroups, Query, Reader, Result, SliceLength, Window,
+    Analysis, Close, Ending, Frame, LaneGroups, Query, ReadSummary, Reader, Result, SliceLength,
+    Window,
 };
 use rustc_hash::FxHashMap;
 
@@ -42,12 +41,12 @@ impl BinRange {
     }
 
     /// Returns the place of a time among the bins, from 0. It may be outside.
-    const fn place(&self, time_ns: i64) -> i64 {
+    pub const fn place(&self, time_ns: i64) -> i64 {
         (time_ns >> self.level).saturating_sub(self.first)
     }
 
     /// Returns the start of the bin at a place, nanoseconds.
-    const fn start_ns(&self, place: i64) -> i64 {
+    pub const fn start_ns(&self, place: i64) -> i64 {
         self.first.saturating_add(place) << self.level
     }
 }
@@ -72,7 +71,7 @@ pub struct LaneBin {
     /// Begin and end of what one call has of these bins, if there is only one call in them.
     pub only_ns: Option<(i64, i64)>,
     /// Whether no call begins or ends in it, as far as calls were read for it.
-    pub(crate) is_whole: bool,
+    pub is_whole: bool,
 }
 
 impl LaneBin {
@@ -331,7 +330,11 @@ struct Target {
 }
 
 /// What is read.
-struct Plan {
+struct Plan<'a> {
+    query: &'a Query,
+    range: BinRange,
+    /// By lane: the bins that are unknown.
+    unknown: &'a [Vec<(u32, u32)>],
     targets: Vec<Target>,
     /// By number of the location: the targets.
     of_location: Vec<Vec<usize>>,
@@ -341,16 +344,37 @@ struct Plan {
 
 /// Adds up the calls of several lanes.
 struct LaneSums<'a> {
-    plan: &'a Plan,
+    plan: &'a Plan<'a>,
+    /// Those of lanes with a call so far.
     sums: Vec<Option<LaneSum>>,
+}
+
+impl LaneSums<'_> {
+    /// Returns the number of calls around the next one that are in lanes.
+    fn depth(&self, around: &[Frame]) -> usize {
+        match (self.plan.query.is_by_region(), around.last()) {
+            (true, Some(last)) => last.tag as usize,
+            _ => around.len(),
+        }
+    }
 }
 
 impl Analysis for LaneSums<'_> {
     const SLICES: SliceLength = SliceLength::Long;
 
+    /// The tag is the depth of calls in it.
+    #[inline]
+    fn enter(&mut self, _: usize, around: &[Frame], region: RegionId, _: i64) -> u32 {
+        let depth = self.depth(around) as u32;
+        depth + u32::from(self.plan.query.takes_region(region))
+    }
+
     #[inline]
     fn close(&mut self, location: usize, around: &[Frame], frame: &Frame, end_ns: i64, how: Close) {
-        let depth = around.len();
+        if !self.plan.query.takes_region(frame.region) {
+            return;
+        }
+        let depth = self.depth(around);
         for target in &self.plan.of_location[location] {
             let target = &self.plan.targets[*target];
             let Some(Some(lane)) = target.lanes.get(depth) else {
@@ -362,16 +386,18 @@ impl Analysis for LaneSums<'_> {
                 }
                 _ => end_ns,
             };
-            if let Some(sum) = &mut self.sums[*lane] {
-                sum.add(frame.region, frame.entered_ns, end_ns, how != Close::Open);
-            }
+            let Plan { range, unknown, .. } = self.plan;
+            let sum = self.sums[*lane].get_or_insert_with(|| LaneSum::new(*range, &unknown[*lane]));
+            sum.add(frame.region, frame.entered_ns, end_ns, how != Close::Open);
         }
     }
 
     fn merge(&mut self, later: Self) {
         for (sum, later) in self.sums.iter_mut().zip(later.sums) {
-            if let (Some(sum), Some(later)) = (sum, later) {
-                sum.merge(later);
+            match (sum, later) {
+                (Some(sum), Some(later)) => sum.merge(later),
+                (sum @ None, later) => *sum = later,
+                (_, None) => {}
             }
         }
     }
@@ -389,6 +415,15 @@ pub(crate) struct LaneRows {
 }
 
 impl LaneRows {
+    /// Returns what is known of a lane without an overview.
+    pub(crate) const fn unknown_at_all() -> Self {
+        Self {
+            own: Vec::new(),
+            above: Vec::new(),
+            is_damaged: true,
+        }
+    }
+
     /// Returns the places of bins of which the overview says nothing, from one to before another. From the level that `least` has for a
     /// time on, levels have rows of all bins that are not empty and begin then; it has the last time for which that is so, too.
     fn unknown(
@@ -441,50 +476,8 @@ impl LaneRows {
     }
 }
 
-/// Cuts the bins of a lane in a range into ranges of `count` bins each. The range has a multiple of these.
-pub(crate) fn split_bins(
-    bins: Vec<LaneBin>,
-    range: BinRange,
-    count: u32,
-) -> Vec<(BinRange, Vec<LaneBin>)> {
-    let starts = (0..range.count).step_by(count as usize);
-    let mut parts: Vec<(BinRange, Vec<LaneBin>)> = starts
-        .map(|start| {
-            let first = range.first + i64::from(start);
-            (
-                BinRange {
-                    first,
-                    count,
-                    ..range
-                },
-                Vec::new(),
-            )
-        })
-        .collect();
-    for mut bin in bins {
-        while bin.count != 0 {
-            let (number, place) = (bin.place / count, bin.place % count);
-            let (part, bins) = &mut parts[number as usize];
-            let inside = bin.count.min(count - place);
-            let end_ns = part.start_ns(i64::from(place + inside));
-            let is_cut = inside < bin.count;
-            bins.push(LaneBin {
-                place,
-                count: inside,
-                only_ns: bin
-                    .only_ns
-                    .map(|only| (only.0, if is_cut { end_ns } else { only.1 })),
-                ..bin
-            });
-            bin.place += inside;
-            bin.count -= inside;
-            bin.only_ns = bin.only_ns.map(|only| (only.0.max(end_ns), only.1));
-        }
-    }
-    parts
-}
-
-/// Returns the bins of lanes, by lane, in order. Bins of which `rows` says nothing are read from the calls.
+/// Returns the bins of lanes, by lane, in order. Bins of which `rows` says nothing are read from the calls of a query: then the summary of
+/// that is returned, too.
 ///
 /// # Errors
 /// If the storage fails.
@@ -492,10 +485,11 @@ pub(crate) fn lane_bins(
     reader: &Reader,
     groups: &LaneGroups,
     density: &OverviewDensity,
-    range: BinRange,
+    wanted: (BinRange, &Query),
     lanes: &[LaneKey],
     rows: &[LaneRows],
-) -> Result<Vec<Vec<LaneBin>>> {
+) -> Result<(Vec<Vec<LaneBin>>, Option<ReadSummary>)> {
+    let (range, query) = wanted;
     let life = Window {
         from_ns: reader.extent().first_ns,
         to_ns: reader.extent().end_ns.saturating_add(1),
@@ -507,7 +501,7 @@ pub(crate) fn lane_bins(
         })
     });
     let unknown: Vec<Vec<(u32, u32)>> = unknown.collect();
-    let mut found = vec![Vec::new(); lanes.len()];
+    let (mut found, mut summary) = (vec![Vec::new(); lanes.len()], None);
     let from = unknown
         .iter()
         .filter_map(|of| of.first())
@@ -524,24 +518,26 @@ pub(crate) fn lane_bins(
             count: to - from,
             ..range
         };
-        found = read_lanes(reader, groups, range, read.window(), lanes, &unknown)?;
+        let query = query.within(read.window());
+        let read = read_lanes(reader, groups, range, &query, lanes, &unknown)?;
+        (found, summary) = (read.0, Some(read.1));
     }
     for (bins, rows) in found.iter_mut().zip(rows) {
         bins.extend(rows.own.iter().map(|row| LaneBin::of_row(row, range)));
         bins.sort_unstable_by_key(|bin| bin.place);
     }
-    Ok(found)
+    Ok((found, summary))
 }
 
-/// Returns the bins of lanes that are unknown, from the calls of a window.
+/// Returns the bins of lanes that are unknown, from the calls of a query.
 fn read_lanes(
     reader: &Reader,
     groups: &LaneGroups,
     range: BinRange,
-    window: Window,
+    query: &Query,
     lanes: &[LaneKey],
     unknown: &[Vec<(u32, u32)>],
-) -> Result<Vec<Vec<LaneBin>>> {
+) -> Result<(Vec<Vec<LaneBin>>, ReadSummary)> {
     let mut targets: Vec<Target> = Vec::new();
     let mut places: FxHashMap<(LaneKind, u32), usize> = FxHashMap::default();
     for (number, (lane, wanted)) in lanes.iter().zip(unknown).enumerate() {
@@ -565,31 +561,29 @@ fn read_lanes(
             of_location[number].push(*target);
         }
     }
-    let mut query = Query::new();
-    query.set_window(window);
+    let mut query = query.clone();
     if chosen.len() < groups.locations().len() {
         query.set_locations(reader.definitions(), &chosen);
     }
-    let last_ns = reader.extent().last_ns.min(window.to_ns);
+    let last_ns = reader.extent().last_ns.min(query.window().to_ns);
     let ends_ns = groups.locations().iter().map(|id| {
         let end = Ending::in_trace(reader.definitions(), *id);
         end.drawn_to_ns().unwrap_or(last_ns).min(last_ns)
     });
     let plan = Plan {
+        query: &query,
+        range,
+        unknown,
         targets,
         of_location,
         ends_ns: ends_ns.collect(),
     };
     let new = |_| LaneSums {
         plan: &plan,
-        sums: unknown
-            .iter()
-            .map(|wanted| (!wanted.is_empty()).then(|| LaneSum::new(range, wanted)))
-            .collect(),
+        sums: unknown.iter().map(|_| None).collect(),
     };
-    let (state, _) = reader.run(&query, new)?;
+    let (state, summary) = reader.run(&query, new)?;
     let finished = state.sums.into_iter();
-    Ok(finished
-        .map(|sum| sum.map_or_else(Vec::new, LaneSum::finish))
-        .collect())
+    let bins = finished.map(|sum| sum.map_or_else(Vec::new, LaneSum::finish));
+    Ok((bins.collect(), summary))
 }
