@@ -29,9 +29,13 @@ struct Texts {
 }
 
 impl Texts {
+    /// Returns an entry, an empty one if every value is absent.
     fn entry(&self, code: usize) -> &[u8] {
+        let Some(end) = self.ends.get(code) else {
+            return &[];
+        };
         let start = if code == 0 { 0 } else { self.ends[code - 1] };
-        &self.data[start as usize..self.ends[code] as usize]
+        &self.data[start as usize..*end as usize]
     }
 
     /// Returns the value at `index`.
@@ -193,7 +197,10 @@ impl Column {
                 let entries = 0..texts.ends.len();
                 let hashes = entries.map(|code| hash_of_text(texts.entry(code)));
                 let hashes: Vec<u64> = hashes.collect();
-                values.extend(texts.codes.iter().map(|code| hashes[*code as usize]));
+                // Without any value that is present, there is no entry.
+                let codes = texts.codes.iter();
+                values
+                    .extend(codes.map(|code| hashes.get(*code as usize).map_or(ABSENT, |of| *of)));
             }
         }
         if let Some(is_present) = &self.is_present {
@@ -525,6 +532,23 @@ mod tests {
         body.extend_from_slice(text);
         put_ints(&vec![0_u64; count / 2], &mut body);
         body
+    }
+
+    #[test]
+    fn texts_that_are_all_absent_are_read_and_hashed() {
+        let mut column = Column::new(ElementType::String);
+        (0..3).for_each(|_| column.push_absent());
+        let mut body = Vec::new();
+        column.put(&mut body);
+        let read = Column::read(&mut Wire::new(&body), ElementType::String, 3).unwrap();
+        let hashes = [&column, &read].map(|column| {
+            let mut hashes = Vec::new();
+            column.hash_into(&mut hashes, |_| {});
+            hashes
+        });
+        assert_eq!(hashes, [[ABSENT; 3]; 2]);
+        assert!((0..3).all(|index| read.get(index) == Value::Absent));
+        assert!((0..3).all(|index| read.text_len(index) == 0));
     }
 
     #[test]

@@ -114,9 +114,13 @@ pub mod property {
     pub const SAMPLING_TIME: &str = "sampling.time";
     /// Of a process whose threads cannot be sampled, or some of them: why.
     pub const NOT_SAMPLED: &str = "not-sampled";
+    /// Of a process whose clock was never compared with any other: what relates it to the others, `collectives`.
+    pub const CLOCK_RELATED_BY: &str = "clock.related-by";
+    /// What readers should know of the recording: a sentence. There may be several.
+    pub const NOTE: &str = "note";
 
     /// Every name.
-    pub const ALL: [&str; 19] = [
+    pub const ALL: [&str; 21] = [
         LIVE_FILE,
         RECORDED_BY,
         PROCESS_END,
@@ -136,5 +140,7 @@ pub mod property {
         SAMPLING,
         SAMPLING_TIME,
         NOT_SAMPLED,
+        CLOCK_RELATED_BY,
+        NOTE,
     ];
 }

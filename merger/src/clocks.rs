@@ -11,6 +11,7 @@ pub(crate) mod hulls;
 pub(crate) mod observed;
 pub(crate) mod offsets;
 pub(crate) mod steps;
+pub(crate) mod together;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -73,6 +73,11 @@ pub struct MergeOptions {
     pub overview: bool,
     /// Whether an existing output of another kind is replaced. Default: false.
     pub force: bool,
+    /// Of traces of other formats that may not say their ranks: the pattern of their names, with `{rank}` for the rank and `*` for
+    /// any text. Default: `None`, what the traces say, or else the number after the word `rank`.
+    pub rank_from: Option<String>,
+    /// Whether events of traces of other formats keep all of their arguments. Default: false, those that matter to most.
+    pub all_arguments: bool,
     /// The part of the inputs that is read.
     pub(crate) part: ReadPart,
 }
@@ -115,6 +120,8 @@ impl Default for MergeOptions {
             jobs: default_jobs(),
             memory_limit_bytes: MEMORY_LIMIT_BYTES,
             temporary_directory: None,
+            rank_from: None,
+            all_arguments: false,
             chunk_events: CHUNK_EVENTS,
             strict: false,
             overview: false,

@@ -285,7 +285,7 @@ pub struct ClockReport {
     pub steps: usize,
     /// The farthest that it was, nanoseconds.
     pub largest_step_ns: u64,
-    /// How its host was related to the axis: `same-host`, `measured`, `file`, `wall-clock`, `messages`.
+    /// How its host was related to the axis: `same-host`, `measured`, `file`, `wall-clock`, `messages`, `collectives`.
     pub relation: &'static str,
     /// Bound of its events' error when its process started, nanoseconds; null when there is none.
     pub bound_start_ns: Option<u64>,
@@ -302,7 +302,7 @@ pub struct HostReport {
     pub name: String,
     /// Its boot id.
     pub boot_id: String,
-    /// `same-host`: the axis is its clock; `measured`; `file`; `wall-clock`; `messages`.
+    /// `same-host`: the axis is its clock; `measured`; `file`; `wall-clock`; `messages`; `collectives`.
     pub relation: &'static str,
     /// The host that it was related through; null for the axis.
     pub through: Option<String>,

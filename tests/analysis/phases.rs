@@ -54,6 +54,7 @@ fn a_phase_is_the_same_call_of_all_ranks() {
     let found = phases(&script(), &[], Window::ALL);
     let first = PhaseTimes {
         number: 0,
+        region: found[0].region,
         locations: 2,
         from_ns: 0,
         to_ns: 110,
@@ -67,6 +68,7 @@ fn a_phase_is_the_same_call_of_all_ranks() {
     };
     let second = PhaseTimes {
         number: 1,
+        region: found[0].region,
         locations: 1,
         from_ns: 200,
         to_ns: 250,

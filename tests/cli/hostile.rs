@@ -498,8 +498,8 @@ fn paraver(code: u64) -> String {
     format!("#Paraver (27/11/2026 at 09:00):10000_ns:1(1):1:1(1:1)\n2:1:1:1:1:100:{code}:1\n")
 }
 
-/// A compressed Paraver trace of 2³⁰ bytes: nothing but ends of lines after the first ones.
-fn empty_lines() -> Vec<u8> {
+/// A compressed file of 2³⁰ bytes: a start, and then one byte again and again.
+fn compressed(start: &'static [u8], byte: u8) -> Vec<u8> {
     let mut gzip = Command::new("gzip")
         .args(["-c", "-9"])
         .stdin(Stdio::piped())
@@ -508,14 +508,27 @@ fn empty_lines() -> Vec<u8> {
         .expect("gzip is there");
     let mut stdin = gzip.stdin.take().expect("piped");
     let writer = std::thread::spawn(move || {
-        let lines = vec![b'\n'; 1 << 20];
+        let lines = vec![byte; 1 << 20];
         let mut write = |bytes: &[u8]| std::io::Write::write_all(&mut stdin, bytes);
-        write(paraver(7).as_bytes()).expect("gzip reads");
+        write(start).expect("gzip reads");
         (0..1024).for_each(|_| write(&lines).expect("gzip reads"));
     });
     let output = gzip.wait_with_output().expect("gzip ends");
     writer.join().expect("a writer");
     output.stdout
+}
+
+/// A trace of PyTorch's profiler in which each slice overlaps all others, and has a name and a thread of which there are many.
+fn overlapping_slices() -> Vec<u8> {
+    let slice = |number: u32| {
+        let thread = number / 4_000;
+        format!(
+            "{{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"{number}\",\"pid\":{number},\"tid\":{thread},\"ts\":{number},\"dur\":1000000}},\
+             {{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"{number}\",\"pid\":1,\"tid\":{thread},\"ts\":{number},\"dur\":1000000}}"
+        )
+    };
+    let slices: Vec<String> = (0..20_000).map(slice).collect();
+    format!("{{\"traceEvents\":[{}]}}", slices.join(",")).into_bytes()
 }
 
 /// Names for a Paraver trace: of 100 000 event types, and of 20 000 values that as many of them share.
@@ -572,7 +585,17 @@ fn files() -> Vec<(&'static str, Vec<u8>)> {
         ("drops-beyond-64-bits", counts_beyond_64_bits(0)),
         ("undecodable-streams", undecodable_streams()),
         ("many-intervals", many_intervals()),
-        ("empty-lines.prv.gz", empty_lines()),
+        (
+            "empty-lines.prv.gz",
+            compressed(paraver(7).leak().as_bytes(), b'\n'),
+        ),
+        ("blanks.json.gz", compressed(b"{\"traceEvents\":[", b' ')),
+        (
+            "name.json.gz",
+            compressed(b"{\"traceEvents\":[{\"name\":\"", b'a'),
+        ),
+        ("arrays.json.gz", compressed(b"{\"traceEvents\":[", b'[')),
+        ("lanes.json", overlapping_slices()),
         ("many-names.prv", paraver(70_000_007).into_bytes()),
     ]
 }

@@ -8,6 +8,7 @@ mod endings;
 mod export;
 mod golden;
 mod hostile;
+mod kineto;
 mod library;
 mod manual;
 mod merge;

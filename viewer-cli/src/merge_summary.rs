@@ -252,6 +252,23 @@ fn of_clocks(report: &Report, text: &mut String) {
             report.hosts
         );
     }
+    let by_collectives = report
+        .host_clocks
+        .iter()
+        .filter(|h| h.relation == "collectives");
+    let bounds = by_collectives.clone().map(|host| host.bound_max_ns);
+    if let Some(largest) = bounds.max_by_key(|bound| bound.unwrap_or(u64::MAX)) {
+        let error = match largest.and_then(|largest| i64::try_from(largest).ok()) {
+            Some(largest) => format!("to within {} at most", duration(largest)),
+            None => "without a bound of the error".to_owned(),
+        };
+        let _ = writeln!(
+            text,
+            "{} of {} clocks related to the first by collective operations, {error}",
+            by_collectives.count(),
+            report.hosts
+        );
+    }
     for clock in report.clocks.iter().filter(|clock| clock.steps != 0) {
         let farthest = duration(i64::try_from(clock.largest_step_ns).unwrap_or(i64::MAX));
         let _ = writeln!(

@@ -22,6 +22,22 @@ pub(crate) trait Format: Sync {
 
     /// Converts a trace into recordings in an existing directory.
     fn convert(&self, path: &Path, into: &Path, options: &Options<'_>) -> Result<Vec<Converted>>;
+
+    /// Returns whether several traces of this format may be parts of one run, which are converted together.
+    fn is_joint(&self) -> bool {
+        false
+    }
+
+    /// Converts the parts of a run into recordings in an existing directory. Returns the result of each.
+    fn convert_all(
+        &self,
+        paths: &[PathBuf],
+        into: &Path,
+        options: &Options<'_>,
+    ) -> Vec<Result<Vec<Converted>>> {
+        let each = paths.iter();
+        each.map(|path| self.convert(path, into, options)).collect()
+    }
 }
 
 /// How a trace is converted.
@@ -32,6 +48,10 @@ pub struct Options<'a> {
     /// Whether only what the heads of chunks say is wanted: definitions, counts and losses. The events of the recordings cannot be read
     /// then. Formats that know these only after they have converted all convert all.
     pub is_heads_only: bool,
+    /// Of traces that do not say their ranks: the pattern of the files' names, with `{rank}` for the rank and `*` for any text.
+    pub rank_pattern: Option<&'a str>,
+    /// Whether all arguments of events are kept, of formats that have more than matter to most.
+    pub keeps_arguments: bool,
     /// Called with the number of bytes that were converted since the last call; can stop the conversion.
     pub progress: &'a (dyn Fn(u64) -> ControlFlow<()> + Sync),
 }
@@ -41,6 +61,8 @@ impl Default for Options<'_> {
         Self {
             jobs: std::thread::available_parallelism().map_or(1, usize::from),
             is_heads_only: false,
+            rank_pattern: None,
+            keeps_arguments: false,
             progress: &|_| ControlFlow::Continue(()),
         }
     }

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use crate::conversion::{Converted, Format, Options};
 use crate::error::Result;
-use crate::{otf2, paraver};
+use crate::{kineto, otf2, paraver};
 
 /// All formats. Where a directory has traces of several, those of the first one are taken.
-static FORMATS: [&dyn Format; 2] = [&otf2::Archives, &paraver::Traces];
+static FORMATS: [&dyn Format; 3] = [&otf2::Archives, &paraver::Traces, &kineto::Traces];
 
 /// A trace of another format.
 #[derive(Clone)]
@@ -62,12 +62,44 @@ impl Foreign {
         &self.path
     }
 
-    /// Converts the trace into recordings in an existing directory, one for each process. Memory does not grow with the number of events:
-    /// each thread has a few parts of some hundred kilobytes.
+    /// Groups traces that are converted together: those of a format whose traces are parts of one run.
+    pub fn grouped(traces: Vec<Self>) -> Vec<Vec<Self>> {
+        let mut groups: Vec<Vec<Self>> = Vec::new();
+        let mut joint = Vec::new();
+        for trace in traces {
+            match trace.format.is_joint() {
+                true => joint.push(trace),
+                false => groups.push(vec![trace]),
+            }
+        }
+        // There is one such format.
+        groups.extend(Some(joint).filter(|joint| !joint.is_empty()));
+        groups
+    }
+
+    /// Converts the traces of a [group](Foreign::grouped) into recordings in an existing directory, one for each process.
+    /// Returns those of each trace. Memory does not grow with the number of events: each thread has a few parts of some hundred kilobytes
+    /// or, where events have to be sorted, of some megabytes.
     ///
     /// # Errors
-    /// If the trace cannot be read at all, a recording cannot be written, or [`Options::progress`] says so. What was written until
+    /// If a trace cannot be read at all, a recording cannot be written, or [`Options::progress`] says so. What was written until
     /// then is no recording.
+    pub fn convert_all(
+        group: &[Self],
+        into: &Path,
+        options: &Options<'_>,
+    ) -> Vec<Result<Vec<Converted>>> {
+        let paths: Vec<PathBuf> = group.iter().map(|trace| trace.path.clone()).collect();
+        match group.first() {
+            Some(first) => first.format.convert_all(&paths, into, options),
+            None => Vec::new(),
+        }
+    }
+
+    /// Converts a trace alone, like [`Foreign::convert_all`].
+    ///
+    /// # Errors
+    /// Those of [`Foreign::convert_all`].
     pub fn convert(&self, into: &Path, options: &Options<'_>) -> Result<Vec<Converted>> {
         self.format.convert(&self.path, into, options)
     }

@@ -20,13 +20,15 @@
 //! A format is a directory here and a line in `FORMATS` (`foreign.rs`): a type that implements `Format` (`conversion.rs`). Its `convert` makes a
 //! [`RecordingBuilder`](annals_format::RecordingBuilder) for each process, defines what events refer to, and writes rows of
 //! events, chunk by chunk, so that memory does not grow with the trace. `paraver` is the model of a format that is read from its start to its end, `otf2`
-//! of one whose parts are read in any order. Problems that cost data are [`Problem`](annals_format::Problem)s with the offset and what was expected there; an error
+//! of one whose parts are read in any order, `kineto` of one whose events have to be sorted, and whose files are parts of one run. Problems that cost data are [`Problem`](annals_format::Problem)s with the offset and what was expected there; an error
 //! is for what makes the whole trace unreadable.
 
+mod compressed;
 mod conversion;
 mod directory;
 mod error;
 mod foreign;
+pub mod kineto;
 pub mod otf2;
 pub mod paraver;
 

@@ -224,5 +224,7 @@ code_enum!(
         WallClock = 3, "wall-clock";
         /// By what the messages allow.
         Messages = 4, "messages";
+        /// By what the collective operations allow.
+        Collectives = 5, "collectives";
     }
 );

@@ -321,7 +321,13 @@ impl Host {
 
     /// Adds to its times what the messages say; `parent_errors` are the errors of the host whose messages
     /// these are, at the ends.
-    fn correct(&mut self, fit: &Fit, through: BootId, parent_errors: (u64, u64)) {
+    fn correct(
+        &mut self,
+        fit: &Fit,
+        through: BootId,
+        parent_errors: (u64, u64),
+        relation: Relation,
+    ) {
         let (start, end) = self.facts.span;
         let end = end.max(start.saturating_add(STRETCH_NS));
         let mut ticks: BTreeSet<i128> = [start, end].map(i128::from).into();
@@ -338,7 +344,7 @@ impl Host {
             }
         }
         self.map = map_of(knots);
-        self.relation = Relation::Messages;
+        self.relation = relation;
         self.through = Some(through);
         self.is_bounded = fit.bounds.is_some() && parent_errors.0.max(parent_errors.1) != UNBOUNDED;
         let (at_start, at_end) = fit.bounds.unwrap_or_default();
@@ -389,6 +395,9 @@ pub(crate) struct Correction {
     #[serde(with = "bytes")]
     through: BootId,
     fit: Fit,
+    /// Whether that is by collective operations.
+    #[serde(default)]
+    is_by_collectives: bool,
 }
 
 /// All hosts of a run.
@@ -567,15 +576,31 @@ impl Hosts {
                 host: child,
                 through: parent,
                 fit,
+                is_by_collectives: false,
             });
             reports.extend(correction.and_then(|correction| self.apply(correction)));
             settled.insert(child, fit.filter(Fit::is_used));
         }
     }
 
+    /// Corrects a host by what collective operations say of it, after the one through which it is related.
+    pub(crate) fn relate_through(&mut self, host: BootId, through: BootId, fit: Fit) {
+        let _ = self.apply(Correction {
+            host,
+            through,
+            fit,
+            is_by_collectives: true,
+        });
+    }
+
     /// Corrects a host, after the one through which it is corrected. `None` means that one of them does not exist.
     pub(crate) fn apply(&mut self, correction: Correction) -> Option<HostFitReport> {
-        let Correction { host, through, fit } = correction;
+        let Correction {
+            host,
+            through,
+            fit,
+            is_by_collectives,
+        } = correction;
         let parent = self.by_boot.get(&through)?;
         let (start, end) = parent.facts.span;
         let errors = (parent.error_at(start), parent.error_at(end));
@@ -593,7 +618,11 @@ impl Hosts {
             bound_end_ns: fit.bounds.map(|bounds| bounds.1),
         };
         if fit.is_used() {
-            host.correct(&fit, through, errors);
+            let relation = match is_by_collectives {
+                true => Relation::Collectives,
+                false => Relation::Messages,
+            };
+            host.correct(&fit, through, errors, relation);
         }
         self.corrections.push(correction);
         Some(report)

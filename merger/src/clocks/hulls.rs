@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Points that wait to be taken into a hull.
 const WAITING: usize = 4096;
 /// Rates are numbers of 2⁻⁴⁰ parts.
-const RATE_BITS: u32 = 40;
+pub(crate) const RATE_BITS: u32 = 40;
 /// No two clocks' rates are farther apart: one part in a thousand.
 const LARGEST_RATE: i128 = (1 << RATE_BITS) / 1000;
 
@@ -203,15 +203,34 @@ impl Hulls {
             // The current times contradict no message.
             return None;
         }
+        self.line(start_ns, end_ns, LARGEST_RATE, false)
+    }
+
+    /// Returns the line of [`Hulls::fit`] also if nothing has to be added. `largest_rate`: in parts of 2⁻⁴⁰. `is_steady`: a line without a rate is
+    /// taken if it contradicts no message, so that durations stay what they are. `None` without messages in both directions.
+    pub(crate) fn line(
+        &mut self,
+        start_ns: i64,
+        end_ns: i64,
+        largest_rate: i128,
+        is_steady: bool,
+    ) -> Option<Fit> {
+        if !self.is_both() {
+            return None;
+        }
+        let at = start_ns;
         let low = |rate: i128, at: i64| self.least.support(rate, at);
         let high = |rate: i128, at: i64| -self.most.support(-rate, at);
         let gap = |rate: i128| high(rate, at) - low(rate, at);
-        let rate = maximum(-LARGEST_RATE, LARGEST_RATE, gap);
+        let rate = match is_steady && gap(0) >= 0 {
+            true => 0,
+            false => maximum(-largest_rate, largest_rate, gap),
+        };
         let offset = (high(rate, at) + low(rate, at)) / 2;
         let is_accurate = gap(rate) >= 0;
         let bounds = is_accurate.then(|| {
             // Rates of the lines that contradict nothing: from here to there.
-            let (mut inside, mut outside) = (rate, -LARGEST_RATE - 1);
+            let (mut inside, mut outside) = (rate, -largest_rate - 1);
             while inside - outside > 1 {
                 let middle = outside + (inside - outside) / 2;
                 *(if gap(middle) >= 0 {
@@ -221,7 +240,7 @@ impl Hulls {
                 }) = middle;
             }
             let least_rate = inside;
-            (inside, outside) = (rate, LARGEST_RATE + 1);
+            (inside, outside) = (rate, largest_rate + 1);
             while outside - inside > 1 {
                 let middle = inside + (outside - inside) / 2;
                 *(if gap(middle) >= 0 {

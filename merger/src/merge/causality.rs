@@ -1,7 +1,8 @@
 //! Messages of a merge: which are checked, what losses may have had of them, and how a repair is planned.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use annals_format::names::property;
 use annals_format::{
     BootId, Definition, Definitions, ProcessId, SourceOrder, StreamId, StreamTotals, TraceChunk,
     TypeTotals,
@@ -13,6 +14,7 @@ use crate::axis::strip::UnnumberedChunk;
 use crate::axis::unify::Numbers;
 use crate::by_stream::ByStream;
 use crate::clocks::hulls::Hulls;
+use crate::clocks::together::Operations;
 use crate::error::Result;
 use crate::filter::Keep;
 use crate::messages::causality::{
@@ -115,6 +117,46 @@ impl Merge {
         report.over_limit = left.over_limit;
         self.moves.repair = Some(report);
         self.move_ends();
+        Ok(())
+    }
+
+    /// Relates the clocks that were compared with no other by the collective operations of their processes. Where these have none in common, the
+    /// wall clocks still relate them.
+    ///
+    /// # Errors
+    /// If no threads can be started.
+    pub(super) fn relate_by_collectives(&mut self) -> Result<()> {
+        let definitions = &self.definitions;
+        let is_alone = definitions
+            .properties
+            .iter()
+            .filter(|property| definitions.string(property.key) == property::CLOCK_RELATED_BY);
+        let is_alone: BTreeSet<ProcessId> = is_alone.map(|property| property.process).collect();
+        let Some(base) = self.inputs.members.first().map(|member| member.process) else {
+            return Ok(());
+        };
+        let members = self.inputs.members.iter();
+        let spans =
+            members.filter(|member| member.process == base || is_alone.contains(&member.process));
+        let spans = spans.map(|member| (member.process.get(), (member.start_ns, member.end_ns)));
+        let spans: BTreeMap<u32, (i64, i64)> = spans.collect();
+        if spans.len() < 2 || self.options.clock_offsets.is_some() {
+            return Ok(());
+        }
+        let extractor = Extractor::new(&self.definitions, &self.carries());
+        let mut operations = Operations::default();
+        self.read_messages(&extractor, |batch| operations.feed(&batch))?;
+        let related = operations.relate(base.get(), &spans);
+        let boots = self.inputs.members.iter();
+        let boots = boots.map(|member| (member.process.get(), member.boot_id(&self.definitions)));
+        let boots: BTreeMap<u32, BootId> = boots.collect();
+        for of in &related {
+            let (host, through) = (boots[&of.process], boots[&of.through]);
+            self.axis.hosts.relate_through(host, through, of.fit);
+        }
+        if !related.is_empty() {
+            self.fit_again();
+        }
         Ok(())
     }
 

@@ -101,8 +101,8 @@ pub(crate) fn open(paths: &[PathBuf], options: &MergeOptions) -> Result<OpenedIn
     let mut inputs = open_recordings(&recordings, options, &mut rejected)?;
     let copies = reject_without_process(&mut inputs, &mut rejected);
     let heads_only = options.part.heads_only && inputs.is_empty() && traces.is_empty();
-    for foreign in foreign {
-        inputs.extend(open_foreign(&foreign, options, heads_only, &mut rejected)?);
+    for group in Foreign::grouped(foreign) {
+        inputs.extend(open_foreign(&group, options, heads_only, &mut rejected)?);
     }
     let traces = open_traces(traces, &options.symbols, &mut rejected);
     if inputs.is_empty() && traces.is_empty() {
@@ -209,56 +209,60 @@ fn open_recordings(
     Ok(inputs)
 }
 
-/// Converts a trace of another format. Returns its processes.
+/// Converts traces of another format that belong together. Returns their processes.
 ///
 /// # Errors
 /// If the conversion cannot be written: half of a trace is no answer.
 fn open_foreign(
-    foreign: &Foreign,
+    group: &[Foreign],
     options: &MergeOptions,
     is_heads_only: bool,
     rejected: &mut Vec<RejectedInput>,
 ) -> Result<Inputs> {
-    let path = foreign.path();
+    let Some(first) = group.first().map(Foreign::path) else {
+        return Ok(Inputs::new());
+    };
     let conversion = match &options.temporary_directory {
         Some(named) => ConversionDirectory::new(named),
-        None => ConversionDirectory::for_trace(path),
+        None => ConversionDirectory::for_trace(first),
     };
-    let conversion = conversion.map_err(MergeError::io("make a directory to convert", path))?;
+    let conversion = conversion.map_err(MergeError::io("make a directory to convert", first))?;
     let conversion = Arc::new(conversion);
     let stop = &options.part.stop;
     let how = annals_foreign::Options {
         jobs: options.jobs.max(1),
         is_heads_only,
+        rank_pattern: options.rank_from.as_deref(),
+        keeps_arguments: options.all_arguments,
         progress: &|_| match stop.is_stopped() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         },
     };
-    let mut reject = |why: String| {
-        rejected.push(RejectedInput {
-            path: path.to_owned(),
-            why,
-        });
-        Ok(Inputs::new())
-    };
-    let converted = match foreign.convert(conversion.path(), &how) {
-        Ok(converted) if converted.is_empty() => return reject("it has no records".to_owned()),
-        Ok(converted) => converted,
-        Err(error @ (ForeignError::NotWritten { .. } | ForeignError::Stopped)) => {
-            return Err(MergeError::of_foreign(error, &conversion));
+    let mut inputs = Inputs::new();
+    let each = Foreign::convert_all(group, conversion.path(), &how);
+    for (path, converted) in group.iter().map(Foreign::path).zip(each) {
+        let mut reject = |why: String| {
+            let path = path.to_owned();
+            rejected.push(RejectedInput { path, why });
+        };
+        match converted {
+            Ok(converted) if converted.is_empty() => reject("it has no records".to_owned()),
+            Ok(converted) => {
+                for converted in converted {
+                    let mut input = InputRecording::of_foreign(path, converted, &conversion)?;
+                    let definitions = Arc::make_mut(&mut input.recording.definitions);
+                    name_functions(&options.symbols, definitions);
+                    inputs.push(Box::new(input));
+                }
+            }
+            Err(error @ (ForeignError::NotWritten { .. } | ForeignError::Stopped)) => {
+                return Err(MergeError::of_foreign(error, &conversion));
+            }
+            Err(error) => reject(MergeError::of_foreign(error, &conversion).without_path()),
         }
-        Err(error) => {
-            return reject(MergeError::of_foreign(error, &conversion).without_path());
-        }
-    };
-    let each = converted.into_iter().map(|converted| {
-        let mut input = InputRecording::of_foreign(path, converted, &conversion)?;
-        let definitions = Arc::make_mut(&mut input.recording.definitions);
-        name_functions(&options.symbols, definitions);
-        Ok(Box::new(input))
-    });
-    each.collect()
+    }
+    Ok(inputs)
 }
 
 /// Opens traces of earlier merges.

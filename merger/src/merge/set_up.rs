@@ -67,7 +67,10 @@ impl Merge {
         }
         match &settled {
             Some(settled) => settled.apply(&mut merge)?,
-            None => merge.plan_repair()?,
+            None => {
+                merge.relate_by_collectives()?;
+                merge.plan_repair()?;
+            }
         }
         merge.keep_wanted(settled.as_ref(), heads_only)?;
         Ok((merge, rejected))

@@ -28,9 +28,10 @@ use cost::bounded;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 8] = [
     ("parts", parts),
     ("file", file),
+    ("kineto", kineto),
     ("live", live),
     ("otf2", otf2),
     ("paraver", paraver),
@@ -567,16 +568,33 @@ pub fn paraver(bytes: &[u8]) {
             let part = parts.next().unwrap_or_default();
             std::fs::write(trace.with_extension(extension), part).expect("a file");
         }
-        let Ok(reader) = annals_merger::Reader::open(&trace) else {
-            return;
-        };
-        let mut last_ns = i64::MIN;
-        let read = reader.for_each_event(&annals_merger::Query::new(), |event| {
-            assert!(event.time() >= last_ns, "events are in order");
-            last_ns = event.time();
-            std::ops::ControlFlow::Continue(())
-        });
-        assert!(read.is_ok(), "what was converted is read: {read:?}");
+        events_in_order(&trace);
+    });
+}
+
+/// Reads a trace of another format, if it is one: its events are in order.
+fn events_in_order(trace: &std::path::Path) {
+    let Ok(reader) = annals_merger::Reader::open(trace) else {
+        return;
+    };
+    let mut last_ns = i64::MIN;
+    let read = reader.for_each_event(&annals_merger::Query::new(), |event| {
+        assert!(event.time() >= last_ns, "events are in order");
+        last_ns = event.time();
+        std::ops::ControlFlow::Continue(())
+    });
+    assert!(read.is_ok(), "what was converted is read: {read:?}");
+}
+
+/// Reads a trace of PyTorch's profiler, of one process, and of two.
+pub fn kineto(bytes: &[u8]) {
+    bounded(bytes.len(), || {
+        let directory = tempfile::tempdir().expect("a directory");
+        for count in 1..3 {
+            let path = directory.path().join(format!("rank{count}.json"));
+            std::fs::write(path, bytes).expect("a file");
+            events_in_order(directory.path());
+        }
     });
 }
 

@@ -30,6 +30,8 @@ use crate::wait_states::{
 
 /// Number of single waits that are kept.
 const MOST_WORST: usize = 10;
+/// Number of parts of waits that are kept to be put into phases.
+const MOST_IN_PHASES: usize = 1 << 20;
 /// Causes with a smaller share of the time of all threads that count are not named.
 pub const LEAST_SHARE: f64 = 0.01;
 /// Number of regions of a call path that may be needed to distinguish it.
@@ -126,10 +128,18 @@ const fn is_zero(number: &u64) -> bool {
 }
 
 /// A phase: a call of a region, the k-th of each location that calls it. Times in nanoseconds.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct PhaseRow {
     /// Its number, from 0.
     pub phase: u64,
+    /// The name of its region; of different ones, that of the call that ended first.
+    pub region: String,
+    /// The rank for which others waited longest in calls that they entered in it. `None` if none waited, or too many waits are known.
+    pub late_rank: Option<u32>,
+    /// How long all of them waited for that rank.
+    pub late_ns: i64,
+    /// The region in which they waited longest for it.
+    pub late_region: String,
     /// Number of locations that called it.
     pub locations: u64,
     /// Trace time at which the first of them began it.
@@ -147,6 +157,7 @@ pub struct PhaseRow {
 crate::columns! {
     PhaseRow;
     "phase" Number headed "phase", |row| row.phase;
+    "region" Text, |row| row.region.as_str();
     "locations" Count, |row| row.locations;
     "from_ns" Moment headed "from", |row| row.from_ns;
     "to_ns" Moment, |row| row.to_ns;
@@ -156,11 +167,14 @@ crate::columns! {
     "communication" Share headed "communication", |row| row.efficiencies.communication;
     "serialisation" Share headed "serialisation", |row| row.efficiencies.serialisation;
     "transfer" Share headed "transfer", |row| row.efficiencies.transfer;
+    "late_rank" Number if_any "late rank", |row| row.late_rank;
+    "late_ns" Duration if_any "others wait", |row| Some(row.late_ns).filter(|wait_ns| *wait_ns != 0);
+    "late_region" Text if_any "in", |row| Some(row.late_region.as_str()).filter(|name| !name.is_empty());
     "is_uncertain" Flag if_any_and_room "losses", |row| row.is_uncertain;
 }
 
 impl PhaseRow {
-    fn of(times: &PhaseTimes, communicates: bool) -> Self {
+    fn of(times: &PhaseTimes, communicates: bool, definitions: &Definitions) -> Self {
         let run = RunTimes {
             ranks: times.locations,
             useful_sum_ns: times.useful_sum_ns,
@@ -170,6 +184,10 @@ impl PhaseRow {
         };
         Self {
             phase: times.number,
+            region: region_name(definitions, times.region),
+            late_rank: None,
+            late_ns: 0,
+            late_region: String::new(),
             locations: times.locations,
             from_ns: times.from_ns,
             to_ns: times.to_ns,
@@ -251,6 +269,68 @@ struct CauseSum {
     waiting: FxHashSet<u32>,
 }
 
+fn region_name(definitions: &Definitions, region: RegionId) -> String {
+    let region = definitions.regions.get(&region);
+    region.map_or_else(String::new, |region| {
+        definitions.string(region.name).to_owned()
+    })
+}
+
+fn phase_rows(
+    sums: &Sums<'_>,
+    times: &[PhaseTimes],
+    communicates: bool,
+    definitions: &Definitions,
+) -> Vec<PhaseRow> {
+    let rows = times.iter();
+    let rows = rows.map(|phase| PhaseRow::of(phase, communicates, definitions));
+    let mut rows: Vec<PhaseRow> = rows.collect();
+    name_late(
+        &mut rows,
+        sums.in_phases.as_deref().unwrap_or_default(),
+        definitions,
+    );
+    rows
+}
+
+/// Names in each phase the rank for which others waited longest. A wait is in the last phase that any location has begun before it. If there
+/// are more waits than are kept, no rank is named.
+fn name_late(phases: &mut [PhaseRow], parts: &[InPhase], definitions: &Definitions) {
+    if parts.len() >= MOST_IN_PHASES {
+        return;
+    }
+    let mut sums: BTreeMap<(usize, ProcessId), BTreeMap<Option<RegionId>, i64>> = BTreeMap::new();
+    for part in parts {
+        let after = phases.partition_point(|phase| phase.from_ns <= part.from_ns);
+        let Some(phase) = after.checked_sub(1) else {
+            continue;
+        };
+        let of_rank = sums.entry((phase, part.process)).or_default();
+        *of_rank.entry(part.region).or_default() += part.cost_ns;
+    }
+    for ((phase, process), by_region) in sums {
+        let (phase, late_ns) = (&mut phases[phase], by_region.values().sum());
+        let longest = by_region.into_iter().max_by_key(|(_, cost_ns)| *cost_ns);
+        let region = longest.and_then(|(region, _)| region);
+        if late_ns > phase.late_ns {
+            phase.late_ns = late_ns;
+            phase.late_rank = definitions.ranks.get(&process).map(|rank| rank.rank);
+            phase.late_region =
+                region.map_or_else(String::new, |region| region_name(definitions, region));
+        }
+    }
+}
+
+/// A part of a wait that is put into a phase.
+#[derive(Clone, Copy, Debug)]
+struct InPhase {
+    from_ns: i64,
+    /// The process that caused it.
+    process: ProcessId,
+    region: Option<RegionId>,
+    cost_ns: i64,
+}
+
 /// Adds up waits and their causes.
 struct Sums<'a> {
     definitions: &'a Definitions,
@@ -271,6 +351,8 @@ struct Sums<'a> {
     /// By receiver: what others waited because of that, and the numbers of their locations.
     wrong_order_passed: FxHashMap<u32, (i64, FxHashSet<u32>)>,
     worst: Vec<WaitState>,
+    /// Parts of waits that are put into phases, if these are wanted.
+    in_phases: Option<Vec<InPhase>>,
     /// What the critical path needs, if it is wanted.
     path: Option<PathObserver>,
 }
@@ -304,6 +386,7 @@ impl<'a> Sums<'a> {
             wrong_order: FxHashMap::default(),
             wrong_order_passed: FxHashMap::default(),
             worst: Vec::new(),
+            in_phases: None,
             path: None,
         }
     }
@@ -391,6 +474,19 @@ impl WaitObserver for Sums<'_> {
             return;
         }
         let key = (delay.wait.pattern, delay.wait.region);
+        let process = self.process_of[delay.location as usize];
+        if let Some(parts) = self
+            .in_phases
+            .as_mut()
+            .filter(|parts| parts.len() < MOST_IN_PHASES)
+        {
+            parts.push(InPhase {
+                from_ns: delay.wait.from_ns,
+                process,
+                region: key.1,
+                cost_ns: delay.cost_ns,
+            });
+        }
         let direct = of.direct.entry(key).or_default();
         direct.add(delay.wait, delay.cost_ns);
         let explained_ns: i64 = delay.extra.iter().map(|of| of.1).sum();
@@ -432,6 +528,7 @@ pub fn lost_time(
     }
     let new_sums = || {
         let mut sums = Sums::new(definitions);
+        sums.in_phases = (!options.phases.is_empty()).then(Vec::new);
         if options.critical_path {
             sums.path = Some(PathObserver::new()?);
         }
@@ -532,8 +629,6 @@ fn of_sums(
     let efficiencies = run_times.iter();
     let efficiencies =
         efficiencies.flat_map(|times| models.map(|model| Efficiencies::of(times, model)));
-    let phases = times.phases.iter();
-    let phases = phases.map(|phase| PhaseRow::of(phase, communicates));
     let processes = threads.iter().map(|thread| thread.process);
     LostTime {
         from_ns,
@@ -547,7 +642,7 @@ fn of_sums(
         worst: worst_waits(sums, times, definitions),
         messages: times.messages,
         unfinished: times.locations.iter().filter(|of| of.is_unfinished).count() as u64,
-        phases: phases.collect(),
+        phases: phase_rows(sums, &times.phases, communicates, definitions),
         thread_times,
         phases_left_out: times.phases_left_out,
         critical_path: None,

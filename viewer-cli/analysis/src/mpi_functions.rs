@@ -1,4 +1,4 @@
-//! How MPI's functions pass messages, by their names.
+//! How MPI's functions pass messages, by their names, and calls of the runtime of a device (CUDA, HIP), by their group.
 
 use annals_format::{Definitions, RegionId};
 
@@ -60,12 +60,21 @@ impl MpiFunction {
 pub(crate) struct MpiFunctions(Vec<MpiFunction>);
 
 impl MpiFunctions {
-    /// Finds them by the names of the regions.
+    /// Finds them by the names of the regions and their groups.
     pub(crate) fn of(definitions: &Definitions) -> Self {
         let mut functions = Vec::new();
         for (id, region) in &definitions.regions {
             functions.resize(id.index(), MpiFunction::default());
-            functions.push(MpiFunction::of(definitions.string(region.name)));
+            let group = definitions.string(region.group);
+            // The launch of a kernel does not wait for it.
+            let is_launch = group.ends_with("_runtime") || group.ends_with("_driver");
+            functions.push(match is_launch {
+                true => MpiFunction {
+                    is_non_blocking: true,
+                    ..MpiFunction::default()
+                },
+                false => MpiFunction::of(definitions.string(region.name)),
+            });
         }
         Self(functions)
     }

@@ -631,6 +631,7 @@ impl<V: WaitObserver> Analysis for SliceState<'_, V> {
         let has_ended = how != Close::Open;
         if has_ended && self.shared.is_phase(frame.region) && !self.is_in_phase(around) {
             let edge = PhaseEdge::End {
+                region: frame.region,
                 is_whole: how == Close::Left && !frame.is_uncertain,
             };
             self.step_of_phase(location, left_ns, edge);

@@ -30,8 +30,10 @@ Path_ = Union[str, "os.PathLike[str]"]
 _MOST_BINS = 100_000
 
 
-def open(*paths: Path_) -> Trace:
-    """Opens a trace, a recording, a directory of recordings, an OTF2 archive, a Paraver trace, or several of them as one.
+def open(*paths: Path_ | Iterable[Path_]) -> Trace:
+    """Opens a trace, a recording, a directory of recordings, an OTF2 archive, a Paraver or PyTorch trace, or several of them as one.
+
+    Several paths may also be in a list, such as the files of all ranks of PyTorch.
 
     Recordings are merged while they are read. For many reads, merge them first: ``trace-merge``.
 
@@ -41,7 +43,10 @@ def open(*paths: Path_) -> Trace:
     """
     if not paths:
         raise TypeError("open() needs a path")
-    return Trace(_native.open([os.fsdecode(path) for path in paths]))
+    each = []
+    for path in paths:
+        each.extend([path] if isinstance(path, (str, os.PathLike)) else path)
+    return Trace(_native.open([os.fsdecode(path) for path in each]))
 
 
 class Trace:

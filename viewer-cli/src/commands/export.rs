@@ -26,7 +26,7 @@ use crate::views::counted;
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = LONG_HELP)]
 pub struct ExportArguments {
-    /// A trace, a recording, a directory of recordings, an OTF2 archive, or a Paraver trace
+    /// A trace, a recording, a directory of recordings, an OTF2 archive, a Paraver or PyTorch trace
     #[arg(value_name = "INPUT", required_unless_present = "list_formats")]
     input: Option<PathBuf>,
 

@@ -116,6 +116,16 @@ pub struct MergeArguments {
     #[arg(long, value_name = "DIR")]
     temp_dir: Option<PathBuf>,
 
+    /// Of PyTorch's traces: the pattern of their names, with {rank} for the rank and * for any text, such as '*-TP-{rank}-*'
+    ///
+    /// Without it, ranks are those that the files say, or else the numbers after `rank` in their names.
+    #[arg(long, value_name = "PATTERN", value_parser = rank_pattern)]
+    rank_from: Option<String>,
+
+    /// Of PyTorch's traces: keep all arguments of events, as text [default: the sizes of inputs, grids and bytes]
+    #[arg(long)]
+    all_arguments: bool,
+
     /// Write only the K-th of N slices of time, such as 3/8; `--join` puts them together
     ///
     /// Slices of one merge have about equally many events; each can be written by another machine. With the
@@ -172,6 +182,13 @@ fn causality(text: &str) -> Result<Causality, String> {
         let names = Causality::ALL.map(Causality::name).join(", ");
         format!("one of {names}")
     })
+}
+
+fn rank_pattern(text: &str) -> Result<String, String> {
+    match text.matches("{rank}").count() {
+        1 => Ok(text.to_owned()),
+        _ => Err("a name with one {rank} expected, such as 'rank{rank}.json.gz'".to_owned()),
+    }
 }
 
 /// The format of a merge's output.
@@ -471,6 +488,8 @@ fn plan(arguments: &MergeArguments, format: OutputFormat) -> anyhow::Result<Merg
     options.messages_in_flight = arguments.messages_in_flight;
     options.memory_limit_bytes = arguments.memory_limit;
     options.temporary_directory = arguments.temp_dir.clone();
+    options.rank_from.clone_from(&arguments.rank_from);
+    options.all_arguments = arguments.all_arguments;
     options.output = arguments.output.clone();
     options.compression = arguments.compression;
     options.jobs = useful_jobs(arguments.jobs);

@@ -38,8 +38,9 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use annals_format::Ended;
-use annals_merger::{ReadOptions, ReadSummary, Reader, Sums, Symbols, Window};
+use annals_format::names::property;
+use annals_format::{Definitions, Ended, Property};
+use annals_merger::{ReadOptions, ReadSummary, Reader, Sums, Symbols, Window, missing_ranks};
 use clap::Args;
 
 use crate::filter::WindowArguments;
@@ -49,10 +50,39 @@ use crate::table::{Screen, safe};
 use crate::time;
 pub(crate) use crate::views::{numbered, opt_duration, percent};
 
+/// Says of which ranks there is no file, or a part of one, in a trace of files that were made for each rank alone: whatever answer there is lacks
+/// them. `None` if all are whole, or the trace is of recordings.
+fn incomplete_files(definitions: &Definitions) -> Option<String> {
+    let is_of_files =
+        |property: &Property| definitions.string(property.key) == property::CLOCK_RELATED_BY;
+    if !definitions.properties.iter().any(is_of_files) {
+        return None;
+    }
+    let ends = definitions.process_ends.values();
+    let cut = ends.filter(|end| end.ended != Ended::Finished);
+    let cut = cut.filter_map(|end| Some(definitions.ranks.get(&end.process)?.rank));
+    let list = |ranks: Vec<u32>, what: &str| {
+        let shown = ranks.iter().take(10).map(u32::to_string);
+        let shown = shown.collect::<Vec<_>>().join(", ");
+        let more = match ranks.len().saturating_sub(10) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        (!ranks.is_empty()).then(|| format!("{what} of rank {shown}{more}"))
+    };
+    let lists = [
+        list(missing_ranks(definitions), "no file"),
+        list(cut.collect(), "only a part of the file"),
+    ];
+    let lists: Vec<String> = lists.into_iter().flatten().collect();
+    let text = lists.join("; ");
+    (!text.is_empty()).then(|| format!("{text}: the answer is without what these would say"))
+}
+
 /// Arguments of every command that reads.
 #[derive(Clone, Debug, Args)]
 pub struct InputArguments {
-    /// A trace, a recording, a directory of recordings, an OTF2 archive, or a Paraver trace
+    /// A trace, a recording, a directory of recordings, an OTF2 archive, a Paraver or PyTorch trace
     #[arg(value_name = "INPUT")]
     pub input: PathBuf,
 
@@ -117,6 +147,9 @@ impl InputArguments {
             tell(&format!(
                 "{input}: converting it to recordings took {seconds} s; `trace-merge {input} -o run.annals` keeps them, as a trace"
             ));
+        }
+        if let Some(incomplete) = incomplete_files(reader.definitions()) {
+            tell(&incomplete);
         }
         Ok(reader)
     }

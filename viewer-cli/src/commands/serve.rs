@@ -23,7 +23,7 @@ use crate::table::safe;
                   and open the address that was printed in the browser here."
 )]
 pub struct ServeArguments {
-    /// A trace, a recording, a directory of recordings, an OTF2 archive, or a Paraver trace; two of them are compared
+    /// A trace, a recording, a directory of recordings, an OTF2 archive, a Paraver or PyTorch trace; two of them are compared
     #[arg(value_name = "INPUT", required = true, num_args = 1..=2)]
     inputs: Vec<PathBuf>,
 

@@ -22,7 +22,7 @@ use crate::tui::{self, Shown};
 #[command(after_help = "Examples:\n  trace-cli tui run.annals\n  \
                   trace-cli tui run.annals --from 1s --to 1.1s --rank 0-3")]
 pub struct TuiArguments {
-    /// A trace, a recording, a directory of recordings, an OTF2 archive, or a Paraver trace
+    /// A trace, a recording, a directory of recordings, an OTF2 archive, a Paraver or PyTorch trace
     #[arg(value_name = "INPUT")]
     input: PathBuf,
 

@@ -535,7 +535,12 @@ pub fn phase_rows(lost: &LostTime) -> Vec<PhaseRow> {
             let sum = known.fold((0.0, 0.0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
             (sum.1 > 0.0).then(|| sum.0 / sum.1)
         };
+        let latest = phases.iter().max_by_key(|phase| phase.late_ns);
+        let latest = latest.unwrap_or(&phases[0]);
         PhaseRow {
+            late_rank: latest.late_rank,
+            late_ns: latest.late_ns,
+            late_region: latest.late_region.clone(),
             run_ns: phases.iter().map(|phase| phase.run_ns).max().unwrap_or(0),
             efficiencies: Efficiencies {
                 model: EfficiencyModel::Multiplicative,
@@ -546,7 +551,7 @@ pub fn phase_rows(lost: &LostTime) -> Vec<PhaseRow> {
                 transfer: mean(|of| of.transfer),
             },
             is_uncertain: phases.iter().any(|phase| phase.is_uncertain),
-            ..phases[0]
+            ..phases[0].clone()
         }
     });
     rows.collect()
@@ -564,6 +569,22 @@ pub fn phase_notes(lost: &LostTime) -> String {
         let _ = writeln!(
             text,
             "({phases} phases; a row has the mean of {per_row}. --csv has each)"
+        );
+    }
+    let latest = lost.phases.iter().max_by_key(|phase| phase.late_ns);
+    if let Some(latest) = latest
+        && let Some(rank) = latest.late_rank
+    {
+        let _ = writeln!(
+            text,
+            "Most is waited in phase {}, {}: all others together {} for rank {rank}, in {}.",
+            latest.phase,
+            latest.region,
+            time::duration(latest.late_ns),
+            match latest.late_region.as_str() {
+                "" => "calls that are not known",
+                region => region,
+            }
         );
     }
     if lost.phases_left_out > 0 {

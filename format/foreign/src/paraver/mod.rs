@@ -27,9 +27,6 @@ pub use record::{Communication, Events, Record, State, Thread, parse_record};
 /// The first bytes of every trace.
 pub const MAGIC: &[u8] = b"#Paraver ";
 
-/// Bytes with which files of gzip begin.
-const GZIP: [u8; 2] = [0x1f, 0x8b];
-
 /// Traces of the Paraver format, by their file of records.
 pub(crate) struct Traces;
 
@@ -43,7 +40,10 @@ impl Format for Traces {
     fn at(&self, path: &Path) -> Option<PathBuf> {
         self.expected(path)?;
         let mut start = [0; MAGIC.len()];
-        lines::open(path).ok()?.read_exact(&mut start).ok()?;
+        crate::compressed::open(path)
+            .ok()?
+            .read_exact(&mut start)
+            .ok()?;
         (start == *MAGIC).then(|| path.to_owned())
     }
 

@@ -108,6 +108,7 @@ impl ThreadStep {
 pub(super) enum PhaseEdge {
     Begin,
     End {
+        region: RegionId,
         /// Whether nothing of it may be lost.
         is_whole: bool,
     },
@@ -375,9 +376,9 @@ impl<'a, V: WaitObserver> Engine<'a, V> {
                     let passed = self.passed(location, time_ns);
                     match edge {
                         PhaseEdge::Begin => self.phases.begin(location, passed),
-                        PhaseEdge::End { is_whole } => {
+                        PhaseEdge::End { region, is_whole } => {
                             let window = self.waits.window;
-                            self.phases.end(location, passed, is_whole, window);
+                            self.phases.end(location, region, passed, is_whole, window);
                         }
                     }
                 }

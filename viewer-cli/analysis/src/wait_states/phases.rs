@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use annals_format::RegionId;
 use annals_merger::Window;
 
 /// Number of phases that are kept.
@@ -12,6 +13,8 @@ const MOST_PHASES: usize = 1 << 20;
 pub struct PhaseTimes {
     /// Its number, from 0: that of the call in each location, since the trace's beginning.
     pub number: u64,
+    /// The region of the call that ended first.
+    pub region: RegionId,
     /// Number of locations that called it.
     pub locations: u64,
     /// Trace time at which the first of them began it.
@@ -69,7 +72,14 @@ impl Phases {
     }
 
     /// Ends a phase of a location. It counts if it is in the window.
-    pub(super) fn end(&mut self, location: u32, passed: Passed, is_whole: bool, window: Window) {
+    pub(super) fn end(
+        &mut self,
+        location: u32,
+        region: RegionId,
+        passed: Passed,
+        is_whole: bool,
+        window: Window,
+    ) {
         let of = &mut self.locations[location as usize];
         let number = of.ended;
         of.ended += 1;
@@ -86,6 +96,7 @@ impl Phases {
         let ideal_ns = run_ns - (passed.saved_ns - begun.saved_ns);
         let phase = self.phases.entry(number).or_insert(PhaseTimes {
             number,
+            region,
             locations: 0,
             from_ns: begun.time_ns,
             to_ns: passed.time_ns,
