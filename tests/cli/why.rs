@@ -198,6 +198,62 @@ fn a_step_is_a_phase() {
 }
 
 #[test]
+fn efficiencies_over_time_are_those_of_each_window_and_say_when_they_change() {
+    // Rank 1 is late in the second half: the steps of the script in reverse would be its first.
+    let mut script = Script::new(2);
+    for rank in 0..2 {
+        script.rank(rank, &[(0, Deed::Enter("main"))]);
+        for step in 0..20 {
+            let from_ns = step * 100_000;
+            let late_ns = if step < 10 { 0 } else { 40_000 };
+            let meet_ns = from_ns + 50_000 + late_ns;
+            let enter_ns = if rank == 1 { meet_ns } else { from_ns + 50_000 };
+            let deeds = [
+                (enter_ns, Deed::Enter("MPI_Barrier")),
+                (enter_ns, Deed::Begin(Op::Barrier, 0)),
+                (meet_ns + 1_000, Deed::End(Op::Barrier, 0)),
+                (meet_ns + 1_000, Deed::Leave("MPI_Barrier")),
+            ];
+            script.rank(rank, &deeds);
+        }
+        script.rank(rank, &[(2_000_000, Deed::Leave("main"))]);
+    }
+    let text = answer(&script, &["--over-time", "8"]);
+    assert!(
+        text.ends_with("From 0.001000000 s on, load balance is 80 %; before, 100 %.\n"),
+        "{text}"
+    );
+    let found = json(&script, &["--over-time", "8"]);
+    let rows = found["phases"].as_array().expect("rows");
+    assert_eq!(rows.len(), 8);
+    for row in rows {
+        let time = |name: &str| format!("{}ns", row[name].as_i64().expect("a time"));
+        let (from, to) = (time("from_ns"), time("to_ns"));
+        let window = json(&script, &["--from", &from, "--to", &to]);
+        let own = window["efficiencies"]
+            .as_array()
+            .expect("efficiencies")
+            .iter();
+        let mut own = own.filter(|of| of["model"] == "multiplicative");
+        let own = own.next().expect("a model");
+        for name in [
+            "parallel",
+            "load_balance",
+            "communication",
+            "serialisation",
+            "transfer",
+        ] {
+            assert_eq!(row[name], own[name], "{name} {from} {to}");
+        }
+    }
+    let even = answer(&barriers(20, 20, 10_000), &["--over-time", "5"]);
+    assert!(
+        even.ends_with("No efficiency changes by a tenth.\n"),
+        "{even}"
+    );
+}
+
+#[test]
 fn many_phases_share_rows() {
     let table = answer(&barriers(100, 0, 0), &["--phase", "time_step"]);
     assert!(

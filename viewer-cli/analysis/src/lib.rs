@@ -45,6 +45,7 @@ mod metrics;
 mod mpi_coverage;
 mod mpi_functions;
 mod mpi_window;
+mod over_time;
 mod oversubscription;
 mod overview;
 mod patterns;
@@ -98,6 +99,7 @@ pub use messages::{MessageLosses, MessagePairRow, Messages, for_each_message, me
 pub use metrics::{MetricPoint, MetricRow, metrics};
 pub use mpi_coverage::MpiCoverage;
 pub use mpi_window::{PartOfRun, part_of_run, starts_or_ends_mpi};
+pub use over_time::{EfficiencyChange, efficiencies_over_time, efficiency_change};
 pub use oversubscription::Oversubscription;
 pub use overview::{BinTimes, CallOverview, LongCall, MOST_LONG_CALLS, call_overview};
 pub use patterns::{

@@ -4,7 +4,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use annals_analysis::{
-    CostSums, LostTime, LostTimeOptions, PartOfRun, RecordingCost, lost_time, part_of_run,
+    CostSums, LostTime, LostTimeOptions, PartOfRun, RecordingCost, efficiencies_over_time,
+    lost_time, part_of_run,
 };
 use annals_merger::{Globs, Query, Window, regions_like};
 use anyhow::bail;
@@ -17,8 +18,8 @@ use crate::output::{Finding, RowsArguments, UsageError};
 use crate::table::safe;
 use crate::time;
 use crate::views::{
-    INCOMPLETE_DEFINITIONS, Scaling, bad_end_sentence, capital, main_causes, mpi_note,
-    other_mpi_row, part_words, phase_notes, phase_rows, recording_cost_words, shell_word,
+    INCOMPLETE_DEFINITIONS, Scaling, bad_end_sentence, capital, change_sentence, main_causes,
+    mpi_note, other_mpi_row, part_words, phase_notes, phase_rows, recording_cost_words, shell_word,
     why_sentence, why_text,
 };
 
@@ -32,6 +33,7 @@ use crate::views::{
 #[command(after_help = "Examples:\n  trace-cli why run.annals\n  \
                   trace-cli why run.annals --by region\n  trace-cli why run.annals --json --from 1s\n  \
                   trace-cli why run.annals --by path\n  trace-cli why run.annals --phase time_step\n  \
+                  trace-cli why run.annals --over-time 20\n  \
                   trace-cli why on-64.annals --reference on-8.annals")]
 pub struct WhyArguments {
     #[command(flatten)]
@@ -51,6 +53,9 @@ pub struct WhyArguments {
     /// Regions of which each call is a phase (globs), for efficiencies by phase
     #[arg(long, value_name = "GLOBS")]
     phase: Option<Globs>,
+    /// Efficiencies of this many windows of time that follow each other, each as if it were the run
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000), conflicts_with_all = ["phase", "by"])]
+    over_time: Option<u16>,
     /// Compare with the trace of another run, usually with fewer ranks: by how much less work it needed
     #[arg(long, value_name = "TRACE")]
     reference: Option<PathBuf>,
@@ -91,10 +96,10 @@ struct Answer<'a> {
 /// If the input cannot be read, or the output cannot be written.
 pub fn run(arguments: &WhyArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
     let by = match arguments.by {
-        None if arguments.phase.is_some() => Some(By::Phase),
+        None if arguments.phase.is_some() || arguments.over_time.is_some() => Some(By::Phase),
         by => by,
     };
-    if by == Some(By::Phase) && arguments.phase.is_none() {
+    if by == Some(By::Phase) && arguments.phase.is_none() && arguments.over_time.is_none() {
         let why = "--by phase needs --phase REGION: each call of it is a phase";
         return Err(UsageError(why.to_owned()).into());
     }
@@ -121,6 +126,14 @@ pub fn run(arguments: &WhyArguments, out: &mut dyn Write) -> anyhow::Result<Find
     let Some((mut lost, outcome)) = lost_time(&opened, &query, &options)? else {
         bail!(INCOMPLETE_DEFINITIONS);
     };
+    if let Some(count) = arguments.over_time.filter(|_| lost.mpi.knows_waits()) {
+        let window = Window {
+            from_ns: lost.from_ns,
+            to_ns: lost.to_ns,
+        };
+        let rows = efficiencies_over_time(&opened, &query.within(window), count.into())?;
+        lost.phases = rows.unwrap_or_default();
+    }
     warn_of_damage(&opened, &outcome);
     let end = match window == Window::ALL {
         true => bad_end_sentence(&opened)?,
@@ -206,6 +219,10 @@ impl WhyArguments {
                 rows.put(out, &all, screen)
             }
             Some(By::Phase) if rows.csv => rows.put(out, &lost.phases, screen),
+            Some(By::Phase) if self.over_time.is_some() => {
+                rows.put(out, &lost.phases, screen)?;
+                out.write_all(change_sentence(&lost.phases).as_bytes())
+            }
             Some(By::Phase) => {
                 rows.put(out, &phase_rows(lost), screen)?;
                 out.write_all(phase_notes(lost).as_bytes())

@@ -20,8 +20,8 @@ pub use stuck::{SystemStates, bad_end_sentence, finding_sentence, position_table
 pub(crate) use stuck::{capital, rank_words};
 pub use waits::{wait_chain, wait_sentence};
 pub use why::{
-    INCOMPLETE_DEFINITIONS, Scaling, cause_sentence, main_causes, other_mpi_row, phase_notes,
-    phase_rows, why_sentence, why_text,
+    INCOMPLETE_DEFINITIONS, Scaling, cause_sentence, change_sentence, main_causes, other_mpi_row,
+    phase_notes, phase_rows, why_sentence, why_text,
 };
 
 use std::collections::BTreeSet;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use annals_analysis::{
     CauseRow, Efficiencies, EfficiencyModel, ExtraWork, HybridEfficiencies, LEAST_SHARE, LoopRow,
-    LostTime, PartOfRun, PhaseRow, WaitPattern, WaitStateRow,
+    LostTime, PartOfRun, PhaseRow, WaitPattern, WaitStateRow, efficiency_change,
 };
 use annals_format::Module;
 use serde::Serialize;
@@ -555,6 +555,20 @@ pub fn phase_rows(lost: &LostTime) -> Vec<PhaseRow> {
         }
     });
     rows.collect()
+}
+
+/// Returns the sentence on when an efficiency changes.
+pub fn change_sentence(windows: &[PhaseRow]) -> String {
+    let Some(change) = efficiency_change(windows) else {
+        return "No efficiency changes by a tenth.\n".to_owned();
+    };
+    format!(
+        "From {} s on, {} is {:.0} %; before, {:.0} %.\n",
+        time::moment(change.at_ns),
+        change.name,
+        100.0 * change.after,
+        100.0 * change.before
+    )
 }
 
 /// Returns what is said of phases below their table.
