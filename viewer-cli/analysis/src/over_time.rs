@@ -1,6 +1,6 @@
 //! Efficiencies over time: those of each of several windows that follow each other.
 //!
-//! A window is a run of its own: a call, and a wait, count with the part that lies in it; serialisation and transfer use the messages and
+//! A window counts as a run: a call, and a wait, count with the part that lies in it; serialisation and transfer use the messages and
 //! collective operations that end in it. (The idea of efficiencies as functions of time: arXiv 2512.01764.)
 
 use annals_merger::{Query, Reader, Result, Window};

@@ -53,7 +53,7 @@ pub struct WhyArguments {
     /// Regions of which each call is a phase (globs), for efficiencies by phase
     #[arg(long, value_name = "GLOBS")]
     phase: Option<Globs>,
-    /// Efficiencies of this many windows of time that follow each other, each as if it were the run
+    /// Efficiencies of N windows of time that follow each other, each as if it were the run
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000), conflicts_with_all = ["phase", "by"])]
     over_time: Option<u16>,
     /// Compare with the trace of another run, usually with fewer ranks: by how much less work it needed
