@@ -159,7 +159,7 @@ impl App {
 
     pub(super) fn take(&mut self, reply: Reply) {
         match reply {
-            Reply::Picture(picture) => self.picture = Some(picture),
+            Reply::Picture(picture) => self.picture = Some(*picture),
             Reply::Details(details) => self.details = Some(*details),
             Reply::Searching(at_ns) => {
                 if self.search.is_some() {

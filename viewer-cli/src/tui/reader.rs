@@ -28,7 +28,7 @@ pub(super) struct Wanted {
 /// A result of the reader.
 #[derive(Clone, Debug)]
 pub(super) enum Reply {
-    Picture(Picture),
+    Picture(Box<Picture>),
     Details(Box<Details>),
     Found(Search, Option<Hit>),
     /// How far a search is.
@@ -190,12 +190,14 @@ impl Work {
             true => vec!["reading …".to_owned()],
             false => times_of(&layout),
         };
-        let picture = |statistics, layout| Picture {
-            view,
-            layout,
-            statistics,
+        let picture = |statistics, layout| {
+            Reply::Picture(Box::new(Picture {
+                view,
+                layout,
+                statistics,
+            }))
         };
-        self.tell(Reply::Picture(picture(statistics, layout.clone())))?;
+        self.tell(picture(statistics, layout.clone()))?;
         if !is_read {
             return Ok(true);
         }
@@ -209,7 +211,7 @@ impl Work {
         rows.truncate(MOST_REGIONS);
         let table = Table::of(&rows).render(Screen::columns(view.columns));
         let statistics = table.lines().map(str::to_owned).collect();
-        self.tell(Reply::Picture(picture(statistics, layout)))?;
+        self.tell(picture(statistics, layout))?;
         Ok(true)
     }
 }

@@ -1,8 +1,8 @@
 //! Traces of PyTorch's profiler (Kineto): a file of JSON for each process, in the format of Chrome's traces.
 //!
-//! From the bottom up: [`decimal`] reads times without rounding, [`json`] hands out one event at a time, [`sorted`] keeps them on disk in
-//! the order of their lanes, [`calls`] knows which event is a call of a collective operation, [`read`] turns a file into all that, [`link`] connects calls with
-//! kernels, [`agree`] numbers the operations of all files of a job, and [`write`] makes the recordings.
+//! From the bottom up: `decimal` reads times without rounding, `json` hands out one event at a time, `sorted` keeps them on disk in
+//! the order of their lanes, `calls` knows which event is a call of a collective operation, `read` turns a file into all that, `link` connects calls with
+//! kernels, `agree` numbers the operations of all files of a job, and `write` makes the recordings.
 //!
 //! Each file is read once. What only its end says (its rank, the base of its times) is needed when the recordings are written.
 
