@@ -26,6 +26,7 @@
 mod conversion;
 mod directory;
 mod error;
+pub mod flight;
 mod foreign;
 pub mod otf2;
 pub mod paraver;
