@@ -24,6 +24,7 @@ mod suggest_filter;
 mod tables;
 mod timeline;
 mod trace;
+mod training_hangs;
 mod tui;
 mod units;
 mod why;

@@ -56,7 +56,7 @@ pub(super) fn convert(raw: RawDump, most_entries: usize) -> Result<Dump> {
     let entries = entries.map_or_else(Vec::new, |entries| entries.0);
     let wrong = |error| invalid(0, "numbers in a dump", error);
     conversion.entries(entries, most_entries).map_err(wrong)?;
-    conversion.configuration(raw.pg_config).map_err(wrong)?;
+    conversion.configuration(raw.pg_config);
     conversion.status(raw.pg_status).map_err(wrong)?;
     Ok(conversion.finish())
 }
@@ -179,13 +179,9 @@ impl Conversion {
     }
 
     /// Adds the ranks of groups: by name and description, or by number in the oldest dumps.
-    fn configuration(&mut self, raw: Option<Items<RawGroup>>) -> Result<(), String> {
+    fn configuration(&mut self, raw: Option<Items<RawGroup>>) {
         for (key, group) in raw.into_iter().flat_map(|items| items.0) {
-            let (description, ranks) = match group {
-                RawGroup::Ranks(ranks) => (None, Some(ranks)),
-                RawGroup::Described { desc, ranks } => (Some(desc.text()), ranks),
-            };
-            let ranks = ranks.map_or(Ok(Vec::new()), |ranks| ranks.list())?;
+            let RawGroup { description, ranks } = group;
             if ranks.is_empty() {
                 continue;
             }
@@ -204,7 +200,6 @@ impl Conversion {
             }
             self.dump.listed.push(ranks);
         }
-        Ok(())
     }
 
     fn status(&mut self, raw: Option<Items<RawStatus>>) -> Result<(), String> {

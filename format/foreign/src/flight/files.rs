@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use super::raw::MOST_RANKS;
 use super::value::invalid;
 use crate::error::{ForeignError, Result};
 
@@ -31,7 +32,8 @@ impl DumpFile {
             _ => name,
         };
         let prefix = stem.trim_end_matches(|digit: char| digit.is_ascii_digit());
-        let rank = stem[prefix.len()..].parse().ok()?;
+        let rank = stem[prefix.len()..].parse().ok();
+        let rank = rank.filter(|rank| u64::from(*rank) < MOST_RANKS)?;
         Some(Self {
             rank,
             prefix: prefix.to_owned(),

@@ -12,7 +12,7 @@ const MOST_ENTRIES: usize = 1 << 17;
 pub(super) const MOST_GROUPS: usize = 4096;
 
 /// Number of ranks that a job has at most.
-const MOST_RANKS: u64 = 1 << 17;
+pub(super) const MOST_RANKS: u64 = 1 << 17;
 
 /// Length of a text that is kept, bytes: names are shorter.
 const MOST_TEXT: usize = 300;
@@ -63,24 +63,23 @@ pub(super) struct RawStatus {
 }
 
 /// The description and the ranks of a group. The oldest dumps have only the ranks.
-#[derive(Debug, serde::Deserialize)]
-#[serde(untagged)]
-pub(super) enum RawGroup {
-    Ranks(Ranks),
-    Described {
-        #[serde(default)]
-        desc: Scalar,
-        ranks: Option<Ranks>,
-    },
+#[derive(Default, Debug)]
+pub(super) struct RawGroup {
+    pub(super) description: Option<String>,
+    pub(super) ranks: Vec<u32>,
 }
 
-/// Ranks of a group: a list, or a text that is one, `[0, 1, 2]`.
-#[derive(Debug, serde::Deserialize)]
-#[serde(untagged)]
-pub(super) enum Ranks {
-    Text(String),
-    List(Gathered<RankList>),
+#[derive(serde::Deserialize)]
+struct Described {
+    #[serde(default)]
+    desc: Scalar,
+    #[serde(default)]
+    ranks: RankList,
 }
+
+/// Ranks of a group: a list, or a text that is one, `[0, 1, 2]`. None if it is no list.
+#[derive(Default, Debug)]
+pub(super) struct RankList(Vec<u32>);
 
 #[derive(serde::Deserialize)]
 pub(super) struct Frame {
@@ -295,35 +294,81 @@ impl Gather for CallPath {
     }
 }
 
-#[derive(Default, Debug)]
-pub(super) struct RankList(pub(super) Vec<u32>);
-
 impl Gather for RankList {
     type Item = Scalar;
 
     fn add(&mut self, rank: Scalar) -> Result<(), String> {
         let rank = rank.number()?.filter(|rank| *rank < MOST_RANKS);
-        let rank = rank.ok_or_else(|| format!("a rank that is not from 0 to {MOST_RANKS}"))?;
+        let rank = rank.filter(|_| self.0.len() as u64 != MOST_RANKS);
+        let rank = rank.ok_or_else(|| format!("not at most {MOST_RANKS} ranks"))?;
         self.0.push(rank as u32);
         Ok(())
     }
 }
 
-impl Ranks {
-    /// Returns the ranks; none if the text is no list.
-    pub(super) fn list(self) -> Result<Vec<u32>, String> {
-        let text = match self {
-            Self::List(list) => return Ok(list.0.unwrap_or_default().0),
-            Self::Text(text) => text,
-        };
+impl<'de> Deserialize<'de> for RankList {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Form::<Self>(PhantomData))
+    }
+}
+
+impl<'de> Visitor<'de> for Form<RankList> {
+    type Value = RankList;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ranks as `[0, 1, 2]`")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<RankList, E> {
+        Ok(RankList::default())
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<RankList, E> {
         let inner = text.trim().strip_prefix('[');
         let inner = inner.and_then(|text| text.strip_suffix(']'));
         let numbers = inner.unwrap_or_default().split(',').map(str::trim);
         let mut list = RankList::default();
         for number in numbers.filter(|number| !number.is_empty()) {
-            list.add(Scalar::Text(number.to_owned()))?;
+            let number = Form::<Scalar>(PhantomData).visit_str(number)?;
+            list.add(number).map_err(E::custom)?;
         }
-        Ok(list.0)
+        Ok(list)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<RankList, A::Error> {
+        let list = Form::<Gathered<RankList>>(PhantomData).visit_seq(items)?;
+        Ok(list.0.unwrap_or_default())
+    }
+}
+
+impl<'de> Deserialize<'de> for RawGroup {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Form::<Self>(PhantomData))
+    }
+}
+
+impl<'de> Visitor<'de> for Form<RawGroup> {
+    type Value = RawGroup;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a group")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<RawGroup, A::Error> {
+        let list = Form::<RankList>(PhantomData).visit_seq(items)?;
+        Ok(RawGroup {
+            description: None,
+            ranks: list.0,
+        })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, items: A) -> Result<RawGroup, A::Error> {
+        let items = serde::de::value::MapAccessDeserializer::new(items);
+        let described = Described::deserialize(items)?;
+        Ok(RawGroup {
+            description: Some(described.desc.text()),
+            ranks: described.ranks.0,
+        })
     }
 }
 

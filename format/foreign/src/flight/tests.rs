@@ -239,6 +239,8 @@ fn files_are_dumps_of_the_rank_in_their_names() {
     // It was cut to nothing, but is one of them by its name.
     write("trace_rank_2", b"");
     write("log.7", b"not a dump");
+    // A date, perhaps: no job has as many ranks.
+    write("trace_rank_20261129", &sample("rank_0"));
     write("README", b"{}");
     let found = dump_files(&[directory.path().to_owned()]).expect("a directory");
     let found = found.expect("dumps").into_iter();
