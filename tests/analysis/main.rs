@@ -2,6 +2,7 @@
 
 mod casita;
 mod critical_path;
+mod dumps;
 mod exchanges;
 mod lanes;
 mod losses;

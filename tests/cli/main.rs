@@ -25,6 +25,7 @@ mod suggest_filter;
 mod tables;
 mod timeline;
 mod trace;
+mod training_hangs;
 mod tui;
 mod units;
 mod why;

@@ -27,6 +27,7 @@ mod compressed;
 mod conversion;
 mod directory;
 mod error;
+pub mod flight;
 mod foreign;
 pub mod kineto;
 pub mod otf2;

@@ -6,6 +6,8 @@ mod cost;
 use std::ffi::OsStr;
 use std::path::Path;
 
+use annals_analysis::{FindingKind, RankDump, dump_findings};
+use annals_foreign::flight::Dump;
 use annals_format::live::layout as l;
 use annals_format::units;
 use annals_format::wire::{Put, Wire};
@@ -28,7 +30,8 @@ use cost::bounded;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
+    ("dump", dump),
     ("parts", parts),
     ("file", file),
     ("kineto", kineto),
@@ -595,6 +598,21 @@ pub fn kineto(bytes: &[u8]) {
             std::fs::write(path, bytes).expect("a file");
             events_in_order(directory.path());
         }
+    });
+}
+
+/// Reads a dump of PyTorch's flight recorder, and judges three ranks: two that have it, and one whose dump cannot be read.
+pub fn dump(bytes: &[u8]) {
+    bounded(bytes.len(), || {
+        let dumps = (0..2).filter_map(|rank| {
+            let dump = Dump::parse(bytes, 1 << 16).ok()?;
+            Some(RankDump { rank, dump })
+        });
+        let dumps: Vec<RankDump> = dumps.collect();
+        let found = dump_findings(&dumps, &[2]).findings;
+        let mut findings = found.findings.iter();
+        let is_mismatch = findings.any(|of| of.kind == FindingKind::Mismatch);
+        assert!(!is_mismatch, "ranks agree that have entered the same");
     });
 }
 

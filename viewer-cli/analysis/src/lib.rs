@@ -80,8 +80,8 @@ pub use distribution::{Bins, Extent, Values};
 pub use efficiencies::{Efficiencies, EfficiencyModel, RunTimes};
 pub use event_loop::{LoopRow, event_loop, task_locations};
 pub use findings::{
-    Ending, Finding, FindingKind, Findings, Life, Position, Stay, WaitFor, WaitKind, bad_end,
-    findings,
+    DumpFindings, Ending, Finding, FindingKind, Findings, Life, Origin, Position, RankDump, Span,
+    Stay, WaitFor, WaitKind, bad_end, dump_findings, findings,
 };
 pub use hybrid::{HybridEfficiencies, HybridTimes};
 pub use intervals::{

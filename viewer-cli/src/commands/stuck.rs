@@ -1,12 +1,15 @@
 //! `trace-cli stuck`: which rank waits for which one in a job that hangs, or hung when it was killed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use annals_analysis::{Finding as Found, FindingKind, Findings, Life, findings};
+use annals_analysis::{
+    DumpFindings, Finding as Found, FindingKind, Findings, Life, RankDump, dump_findings, findings,
+};
+use annals_foreign::flight::{Dump, DumpFile, dump_files};
 use annals_format::units;
 use annals_merger::{InputRecording, RecoverOptions, find, no_progress};
 use anyhow::Context;
@@ -14,7 +17,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::InputArguments;
-use crate::output::{self, Finding};
+use crate::output::{self, Finding, UsageError};
 use crate::system_state::system_state;
 use crate::table::{Screen, safe};
 use crate::time;
@@ -24,6 +27,9 @@ use crate::views::{
 
 /// Differences of clocks between two readings of the same recordings, at most, nanoseconds.
 const CLOCK_NS: i64 = 1_000_000;
+
+/// Operations of all dumps that are kept, the newest.
+const MOST_ENTRIES: usize = 1_500_000;
 
 /// Findings after the first that are printed.
 const MOST_FINDINGS: usize = 5;
@@ -35,15 +41,22 @@ const MOST_FINDINGS: usize = 5;
 /// completes, or a region outside of MPI that is entered or left. The first sentence names the ranks with which the chains of
 /// waits end; the table has all ranks, in groups that do the same. What a loss, a filter or a file that is elsewhere may
 /// have changed is called not known. The chapter "A job hangs" of the manual has the rules.
+///
+/// INPUT may also be dumps of PyTorch's flight recorder, a file for each rank whose name ends with the rank, or their directory: "A
+/// training job hangs".
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not all is known, 4 stuck (with --watch).\n\n\
                   Examples:\n  trace-cli stuck annals-run\n  trace-cli stuck annals-run --interval 30s\n  \
-                  trace-cli stuck annals-run --watch 1m && echo ended || echo stuck\n  trace-cli stuck annals-run --json"
+                  trace-cli stuck annals-run --watch 1m && echo ended || echo stuck\n  trace-cli stuck annals-run --json\n  trace-cli stuck /tmp/nccl_trace_rank_*"
 )]
 pub struct StuckArguments {
     #[command(flatten)]
     input: InputArguments,
+
+    /// More dumps of PyTorch's flight recorder, if INPUT is one
+    #[arg(value_name = "DUMP")]
+    dumps: Vec<PathBuf>,
 
     /// Time between the two readings of processes that run; 0s: one reading
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::parse_time)]
@@ -79,6 +92,19 @@ struct Answer<'a> {
     progress: &'a [u32],
     #[serde(flatten)]
     found: &'a Findings,
+}
+
+/// The answer about dumps as JSON.
+#[derive(Serialize)]
+struct DumpAnswer<'a> {
+    /// The first of `sentences`.
+    sentence: &'a str,
+    sentences: &'a [String],
+    is_stuck: bool,
+    /// Why dumps cannot be read, by rank.
+    unreadable: &'a BTreeMap<u32, String>,
+    #[serde(flatten)]
+    answer: &'a DumpFindings,
 }
 
 /// What two readings show, or one.
@@ -194,9 +220,7 @@ fn ended_sentence(found: &Findings) -> String {
     }
 }
 
-/// Returns the sentences: the findings, and what is known of progress.
-fn sentences(looked: &Looked, states: &SystemStates) -> Vec<String> {
-    let found = &looked.found;
+fn finding_sentences(found: &Findings, states: &SystemStates) -> Vec<String> {
     let shown = found.findings.iter().take(MOST_FINDINGS);
     let mut sentences: Vec<String> = shown
         .map(|of| finding_sentence(found, of, states))
@@ -205,6 +229,13 @@ fn sentences(looked: &Looked, states: &SystemStates) -> Vec<String> {
         let more = found.findings.len() - MOST_FINDINGS;
         sentences.push(format!("{more} more findings: --json has all."));
     }
+    sentences
+}
+
+/// Returns the sentences: the findings, and what is known of progress.
+fn sentences(looked: &Looked, states: &SystemStates) -> Vec<String> {
+    let found = &looked.found;
+    let mut sentences = finding_sentences(found, states);
     let interval = looked.interval_ns.map(time::duration);
     let progress = match (found.is_running, interval) {
         (false, _) if !found.unseen_ranks.is_empty() => {
@@ -241,20 +272,145 @@ fn sentences(looked: &Looked, states: &SystemStates) -> Vec<String> {
         }
     };
     sentences.push(progress);
-    if !found.missing_ranks.is_empty() {
-        let ranks: Vec<String> = found
-            .missing_ranks
-            .iter()
-            .take(20)
-            .map(u32::to_string)
-            .collect();
-        let count = counted(found.missing_ranks.len() as u64, "rank");
+    sentences.extend(missing_sentence(found, "recording"));
+    sentences
+}
+
+/// Returns which ranks have no recording, or no dump.
+fn missing_sentence(found: &Findings, what: &str) -> Option<String> {
+    let missing = &found.missing_ranks;
+    let ranks: Vec<String> = missing.iter().take(20).map(u32::to_string).collect();
+    let (count, ranks) = (counted(missing.len() as u64, "rank"), ranks.join(", "));
+    (!missing.is_empty()).then(|| format!("There is no {what} of {count}: {ranks}."))
+}
+
+/// Writes sentences, and the table of where ranks are.
+fn put(
+    out: &mut dyn Write,
+    input: &InputArguments,
+    found: &Findings,
+    states: &SystemStates,
+    sentences: &[String],
+) -> anyhow::Result<()> {
+    for sentence in sentences {
+        writeln!(out, "{}", safe(sentence))?;
+    }
+    if !found.positions.is_empty() {
+        let table = position_table(found, states);
+        write!(out, "\n{}", table.render(input.screen()))?;
+    }
+    Ok(())
+}
+
+/// Reads dumps. Returns them, and by rank why those of others cannot be read.
+fn read_dumps(files: &[DumpFile]) -> anyhow::Result<(Vec<RankDump>, BTreeMap<u32, String>)> {
+    let mut dumps: Vec<RankDump> = Vec::new();
+    let mut unreadable = BTreeMap::new();
+    let most_entries = MOST_ENTRIES / files.len().max(1);
+    for file in files {
+        let (rank, path) = (file.rank, file.path.display());
+        let mut others = dumps.iter().filter(|of| of.rank == rank);
+        match Dump::read(&file.path, most_entries) {
+            Err(error) => {
+                unreadable.insert(rank, format!("{:#}", anyhow::Error::from(error)));
+            }
+            Ok(dump) if others.any(|of| of.dump.has_group_of(&dump)) => {
+                unreadable.insert(rank, format!("{path}: a second dump of the same groups"));
+            }
+            Ok(dump) => dumps.push(RankDump { rank, dump }),
+        }
+    }
+    dumps.retain(|of| !unreadable.contains_key(&of.rank));
+    match unreadable.first_key_value() {
+        Some((_, why)) if dumps.is_empty() => anyhow::bail!("{why}"),
+        _ => Ok((dumps, unreadable)),
+    }
+}
+
+/// Returns the sentences about dumps: the findings, and what the dumps do not show.
+fn dump_sentences(answer: &DumpFindings, unreadable: &BTreeMap<u32, String>) -> Vec<String> {
+    let found = &answer.findings;
+    let mut sentences = finding_sentences(found, &SystemStates::new());
+    sentences.push(match sentences.is_empty() {
+        true => "No rank is known to have waited for another one.".to_owned(),
+        false => "Each dump shows its rank as it was when the dump was written, which may have been at different times.".to_owned(),
+    });
+    sentences.extend(missing_sentence(found, "dump"));
+    for (rank, why) in unreadable.iter().take(MOST_FINDINGS) {
+        sentences.push(format!("The dump of rank {rank} cannot be read: {why}."));
+    }
+    let more: Vec<u32> = unreadable.keys().skip(MOST_FINDINGS).copied().collect();
+    if !more.is_empty() {
+        sentences.push(format!("Nor can those of {}.", rank_words(&more)));
+    }
+    if !answer.outdated.is_empty() {
+        let ranks = rank_words(&answer.outdated);
         sentences.push(format!(
-            "There is no recording of {count}: {}.",
-            ranks.join(", ")
+            "Others completed operations with {ranks} that are not in the dumps of these: they were written earlier."
+        ));
+    }
+    if let Some(most) = answer.overwritten.iter().map(|(_, count)| count).max() {
+        let count = counted(answer.overwritten.len() as u64, "rank");
+        let most = time::grouped(*most);
+        sentences.push(format!(
+            "Older operations of {count} were overwritten, up to {most} of one rank."
+        ));
+    }
+    if !answer.unjudged_groups.is_empty() {
+        let names = answer.unjudged_groups.iter().take(MOST_FINDINGS);
+        let names: Vec<&str> = names.map(String::as_str).collect();
+        let count = counted(answer.unjudged_groups.len() as u64, "group");
+        sentences.push(format!(
+            "Which ranks are in {count} is not known, so that no rank is missed there: {}.",
+            names.join(", ")
         ));
     }
     sentences
+}
+
+/// Answers from the dumps of PyTorch's flight recorder.
+fn run_dumps(
+    input: &InputArguments,
+    files: &[DumpFile],
+    out: &mut dyn Write,
+) -> anyhow::Result<Finding> {
+    let (dumps, unreadable) = read_dumps(files)?;
+    let ranks: Vec<u32> = unreadable.keys().copied().collect();
+    let answer = dump_findings(&dumps, &ranks);
+    let sentences = dump_sentences(&answer, &unreadable);
+    let found = &answer.findings;
+    if input.json {
+        let answer = DumpAnswer {
+            sentence: &sentences[0],
+            sentences: &sentences,
+            is_stuck: found.is_stuck(),
+            unreadable: &unreadable,
+            answer: &answer,
+        };
+        output::json(out, &answer)?;
+    } else {
+        put(out, input, found, &SystemStates::new(), &sentences)?;
+    }
+    Ok(Finding::loss(found.has_unknown()))
+}
+
+/// Returns the dumps that the arguments name, if they name dumps.
+fn dumps_of(arguments: &StuckArguments) -> anyhow::Result<Option<Vec<DumpFile>>> {
+    let mut paths = vec![arguments.input.input.clone()];
+    paths.extend(arguments.dumps.iter().cloned());
+    let files = dump_files(&paths)?;
+    let is_of_recordings = arguments.watch.is_some() || arguments.local || arguments.join;
+    let wrong = match (&files, arguments.dumps.first()) {
+        (Some(_), _) if is_of_recordings => {
+            "--watch, --local and --join are for recordings: dumps do not change".to_owned()
+        }
+        (None, Some(_)) => {
+            "several inputs have to be dumps of PyTorch's flight recorder, and one of these is not"
+                .to_owned()
+        }
+        _ => return Ok(files),
+    };
+    Err(UsageError(wrong).into())
 }
 
 /// Writes the recordings of which this host has the live files, with what is in them, into a directory.
@@ -314,6 +470,9 @@ fn other_hosts(arguments: &StuckArguments, found: &Findings) -> Option<String> {
 /// If the input cannot be read, or the output cannot be written.
 pub fn run(arguments: &StuckArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
     let input = &arguments.input;
+    if let Some(files) = dumps_of(arguments)? {
+        return run_dumps(input, &files, out);
+    }
     if let Some(directory) = &arguments.output {
         return write_local(&input.input, directory, out);
     }
@@ -341,13 +500,7 @@ pub fn run(arguments: &StuckArguments, out: &mut dyn Write) -> anyhow::Result<Fi
         };
         output::json(out, &answer)?;
     } else {
-        for sentence in &sentences {
-            writeln!(out, "{}", safe(sentence))?;
-        }
-        if !looked.found.positions.is_empty() {
-            let table = position_table(&looked.found, &states);
-            write!(out, "\n{}", table.render(input.screen()))?;
-        }
+        put(out, input, &looked.found, &states, &sentences)?;
     }
     let is_watched = arguments.watch.is_some();
     Ok(Finding {

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use annals_analysis::{Finding, FindingKind, Findings, Life, Position, Stay, WaitFor, WaitKind};
+use annals_analysis::{
+    Finding, FindingKind, Findings, Life, Origin, Position, Stay, WaitFor, WaitKind,
+};
 
 use annals_merger::Reader;
 
@@ -91,6 +93,14 @@ fn wait_words(wait: &WaitFor, whose: &str) -> String {
         let peer = wait
             .peer
             .map_or_else(|| "any rank".to_owned(), |rank| rank.to_string());
+        if wait.is_guess {
+            let peer = match wait.peer {
+                None => "a rank that is not known",
+                Some(_) => &*peer,
+            };
+            let object = object.as_deref().unwrap_or_default();
+            return format!("{way} {peer}, on {object} (matched by order: a guess)");
+        }
         let mut text = match wait.tag {
             Some(tag) => format!("{way} {peer}, tag {tag}"),
             None => format!("{way} {peer}, any tag"),
@@ -204,9 +214,28 @@ fn system_words(position: &Position, states: &SystemStates) -> String {
         .map_or_else(String::new, |state| format!(" ({state})"))
 }
 
+/// Returns the newest operation of a rank that is in none, as far as its dump shows.
+fn last_operation(position: &Position, whose: &str) -> String {
+    match position.function {
+        Some(_) => format!("after {}", call_words(position, whose)),
+        None => "at all".to_owned(),
+    }
+}
+
 /// Returns where ranks are that are outside of MPI or poll.
-fn elsewhere(ranks: &[u32], position: &Position, at_ns: i64, states: &SystemStates) -> String {
-    let since = time::duration(at_ns.saturating_sub(position.since_ns).max(0));
+fn elsewhere(
+    ranks: &[u32],
+    position: &Position,
+    findings: &Findings,
+    states: &SystemStates,
+) -> String {
+    if findings.origin == Origin::Dumps {
+        let (_, whose) = is_or_are(ranks, position);
+        let (last, place) = (last_operation(position, whose), in_region(position));
+        let who = capital(&rank_words(ranks));
+        return format!("{who} had entered no operation {last}{place}");
+    }
+    let since = time::duration(findings.at_ns.saturating_sub(position.since_ns).max(0));
     let least = if position.is_partial { "at least " } else { "" };
     let system = system_words(position, states);
     let who = capital(&rank_words(ranks));
@@ -424,8 +453,11 @@ fn in_call_sentence(findings: &Findings, finding: &Finding) -> String {
     }))
 }
 
-/// Returns how long a thread is there, or was: `since 3 s`, `for 3 s`.
+/// Returns how long a thread is there, or was: `since 3 s`, `for 3 s`; of a dump, which does not say when it was written, since when.
 fn time_there(findings: &Findings, position: &Position) -> String {
+    if findings.origin == Origin::Dumps {
+        return format!("entered at {} UTC", time::date(position.since_ns));
+    }
     let time = time::duration(findings.at_ns.saturating_sub(position.since_ns).max(0));
     let preposition = if findings.is_running { "since" } else { "for" };
     format!("{preposition} {time}")
@@ -460,9 +492,7 @@ fn elsewhere_sentence(findings: &Findings, finding: &Finding, states: &SystemSta
     let (in_mpi, outside): (Vec<&Position>, Vec<&Position>) =
         of_ranks.partition(|position| position.stay == Stay::InMpi);
     let groups = groups(outside.into_iter());
-    let mut text = join(&groups, |ranks, of| {
-        elsewhere(ranks, of, findings.at_ns, states)
-    });
+    let mut text = join(&groups, |ranks, of| elsewhere(ranks, of, findings, states));
     for other in in_mpi.iter().take(MOST_GROUPS) {
         let thread = other.thread.as_deref().map_or_else(String::new, name);
         let (call, place) = (call_words(other, "its"), in_region(other));
@@ -525,10 +555,11 @@ pub fn finding_sentence(findings: &Findings, finding: &Finding, states: &SystemS
 
 /// Returns the table of groups of ranks that do the same.
 pub fn position_table(findings: &Findings, states: &SystemStates) -> Table {
+    let are_dumps = findings.origin == Origin::Dumps;
     let columns = [
         ("ranks", Align::Left),
         ("where", Align::Left),
-        ("since", Align::Right),
+        (if are_dumps { "entered" } else { "since" }, Align::Right),
         ("in", Align::Name),
     ];
     let mut table = Table::new(&columns);
@@ -548,10 +579,18 @@ pub fn position_table(findings: &Findings, states: &SystemStates) -> Table {
             (_, Stay::Polls) => {
                 format!("polls in {}", polling_words(position))
             }
+            (_, Stay::Outside) if are_dumps => {
+                let whose = if ranks.len() == 1 { "its" } else { "their" };
+                match position.function {
+                    Some(_) => last_operation(position, whose),
+                    None => "in no operation".to_owned(),
+                }
+            }
             (_, Stay::Outside) => format!("outside of MPI{}", system_words(position, states)),
         };
         let since = match position.ending.life {
             Life::Unknown => String::new(),
+            _ if are_dumps => time::date(position.since_ns),
             _ => time::duration(findings.at_ns.saturating_sub(position.since_ns).max(0)),
         };
         let mut of_ranks = ranges(ranks).join(", ");

@@ -6,16 +6,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use annals_merger::missing_ranks;
 use rustc_hash::FxHashMap;
 
-use super::endings::Life;
+use super::endings::{Ending, Life};
 use super::evidence::{Evidence, Waiting};
 use super::graph::{Edges, Graph, Node, reaching};
 use super::positions::{Position, Stay};
 use super::standing::{At, Series};
-use super::{Finding, FindingKind, Findings};
+use super::{Finding, FindingKind, Findings, Origin};
 
-/// What the positions of a process's threads are together.
-#[derive(Default)]
-struct Facts {
+/// What the positions of a process's threads are together, and how it ended.
+pub(super) struct Facts {
+    rank: u32,
+    life: Life,
+    is_fault: bool,
     since_ns: i64,
     stay: Option<Stay>,
     is_unknown: bool,
@@ -23,6 +25,26 @@ struct Facts {
 }
 
 impl Facts {
+    pub(super) fn new(rank: u32, ending: &Ending) -> Self {
+        Self {
+            rank,
+            life: ending.life,
+            is_fault: ending.is_fault,
+            since_ns: ending.at_ns,
+            stay: None,
+            is_unknown: false,
+            others: Vec::new(),
+        }
+    }
+
+    /// Returns the facts of a process of which one position is known.
+    pub(super) fn of_position(position: &Position) -> Self {
+        let mut facts = Self::new(position.rank, &position.ending);
+        facts.since_ns = position.since_ns;
+        facts.take(position);
+        facts
+    }
+
     fn take(&mut self, position: &Position) {
         self.stay = self.stay.max(Some(position.stay));
         for wait in &position.waits {
@@ -44,10 +66,7 @@ impl Evidence<'_> {
         let mut positions = Vec::new();
         let mut facts: Vec<Facts> = Vec::new();
         for (number, member) in self.members.iter().enumerate() {
-            let mut of_member = Facts {
-                since_ns: member.ending.at_ns,
-                ..Facts::default()
-            };
+            let mut of_member = Facts::new(member.rank, &member.ending);
             let is_there = matches!(member.ending.life, Life::Running | Life::UntilEnd);
             let mut since_ns = None;
             for location in &member.threads {
@@ -72,7 +91,7 @@ impl Evidence<'_> {
             }
             facts.push(of_member);
         }
-        let findings = self.findings(&graph, &facts);
+        let findings = findings(&graph, &facts);
         let is_running = self
             .members
             .iter()
@@ -87,6 +106,7 @@ impl Evidence<'_> {
             (member.rank, host.unwrap_or_default().to_owned())
         });
         Findings {
+            origin: Origin::Recordings,
             unseen_ranks: unseen.collect(),
             findings,
             positions,
@@ -136,118 +156,122 @@ impl Evidence<'_> {
         }
         each
     }
+}
 
-    fn findings(&self, graph: &Graph, facts: &[Facts]) -> Vec<Finding> {
-        let can_go_on = graph.can_go_on();
-        let is_member = |node: &Node| *node < self.members.len();
-        let sources = graph.sources();
-        let mut findings: Vec<Finding> = Vec::new();
-        // Ranks for which the same ones wait are one finding.
-        let mut alike: BTreeMap<(FindingKind, Vec<u32>), Finding> = BTreeMap::new();
-        let mut add = |kind, members: &[Node], is_stuck: bool| {
-            let waiting = reaching(&sources, members);
-            let waiting: Vec<Node> = waiting.into_iter().filter(is_member).collect();
-            let since = members.iter().map(|of| facts[*of].since_ns);
-            let finding = Finding {
-                kind,
-                since_ns: since.min().unwrap_or(0),
-                waiting: self.ranks(&waiting),
-                is_stuck,
-                ranks: self.ranks(members),
-            };
-            if matches!(kind, FindingKind::Cycle | FindingKind::Mismatch) {
-                findings.push(finding);
-                return;
+/// Returns where the chains of waits end. The first nodes of the graph are processes, of each of which there are facts.
+pub(super) fn findings(graph: &Graph, facts: &[Facts]) -> Vec<Finding> {
+    let can_go_on = graph.can_go_on();
+    let is_member = |node: &Node| *node < facts.len();
+    let sources = graph.sources();
+    let mut findings: Vec<Finding> = Vec::new();
+    // Ranks for which the same ones wait are one finding.
+    let mut alike: BTreeMap<(FindingKind, Vec<u32>), Finding> = BTreeMap::new();
+    let mut add = |kind, members: &[Node], is_stuck: bool| {
+        let waiting = reaching(&sources, members);
+        let waiting: Vec<Node> = waiting.into_iter().filter(is_member).collect();
+        let since = members.iter().map(|of| facts[*of].since_ns);
+        let finding = Finding {
+            kind,
+            since_ns: since.min().unwrap_or(0),
+            waiting: ranks(facts, &waiting),
+            is_stuck,
+            ranks: ranks(facts, members),
+        };
+        if matches!(kind, FindingKind::Cycle | FindingKind::Mismatch) {
+            findings.push(finding);
+            return;
+        }
+        match alike.entry((kind, finding.waiting.clone())) {
+            Entry::Vacant(place) => drop(place.insert(finding)),
+            Entry::Occupied(mut other) => {
+                let other = other.get_mut();
+                other.ranks.extend(&finding.ranks);
+                other.since_ns = other.since_ns.min(finding.since_ns);
+                other.is_stuck |= finding.is_stuck;
             }
-            match alike.entry((kind, finding.waiting.clone())) {
-                Entry::Vacant(place) => drop(place.insert(finding)),
-                Entry::Occupied(mut other) => {
-                    let other = other.get_mut();
-                    other.ranks.extend(&finding.ranks);
-                    other.since_ns = other.since_ns.min(finding.since_ns);
-                    other.is_stuck |= finding.is_stuck;
-                }
+        }
+    };
+    let mut mismatched: BTreeSet<Node> = BTreeSet::new();
+    for (number, of) in facts.iter().enumerate() {
+        if !of.others.is_empty() && of.life != Life::Ended {
+            mismatched.insert(number);
+        }
+    }
+    if !mismatched.is_empty() {
+        let members: Vec<Node> = mismatched.iter().copied().collect();
+        add(FindingKind::Mismatch, &members, true);
+    }
+    for sink in graph.sinks() {
+        let mut members: Vec<Node> = sink.iter().copied().filter(is_member).collect();
+        let is_stuck = members.iter().all(|of| !can_go_on[*of]);
+        // Another thread of a rank that waits may be at work: then all wait for that.
+        let is_outside = |of: &Node| graph.goes_on[*of] && facts[*of].stay == Some(Stay::Outside);
+        let is_held = !is_stuck && sink.len() > 1 && members.iter().any(is_outside);
+        if is_held {
+            members.retain(is_outside);
+        }
+        let Some(first) = members.first().copied() else {
+            continue;
+        };
+        let mut waiting = members.iter().flat_map(|of| &sources[*of]);
+        let is_waited_for = is_held || waiting.any(|from| sink.binary_search(from).is_err());
+        let member = &facts[first];
+        let has_ended = member.life == Life::Ended;
+        let waits_for_itself = graph.waits[first].iter().any(|of| of.to.contains(&first));
+        let kind = if !is_held && (sink.len() > 1 || waits_for_itself) {
+            FindingKind::Cycle
+        } else if has_ended && (is_waited_for || member.is_fault) {
+            FindingKind::Ended
+        } else if has_ended || mismatched.contains(&first) {
+            continue;
+        } else if member.life == Life::Unknown || facts[first].is_unknown {
+            FindingKind::Unknown
+        } else {
+            match facts[first].stay {
+                Some(Stay::InMpi) => FindingKind::InCall,
+                Some(Stay::Polls) => FindingKind::Polls,
+                _ if is_waited_for || facts.len() == 1 => FindingKind::Elsewhere,
+                _ => continue,
             }
         };
-        let mut mismatched: BTreeSet<Node> = BTreeSet::new();
-        for (number, of) in facts.iter().enumerate() {
-            if !of.others.is_empty() && self.members[number].ending.life != Life::Ended {
-                mismatched.insert(number);
-            }
-        }
-        if !mismatched.is_empty() {
-            let members: Vec<Node> = mismatched.iter().copied().collect();
-            add(FindingKind::Mismatch, &members, true);
-        }
-        for sink in graph.sinks() {
-            let mut members: Vec<Node> = sink.iter().copied().filter(is_member).collect();
-            let is_stuck = members.iter().all(|of| !can_go_on[*of]);
-            // Another thread of a rank that waits may be at work: then all wait for that.
-            let is_outside =
-                |of: &Node| graph.goes_on[*of] && facts[*of].stay == Some(Stay::Outside);
-            let is_held = !is_stuck && sink.len() > 1 && members.iter().any(is_outside);
-            if is_held {
-                members.retain(is_outside);
-            }
-            let Some(first) = members.first().copied() else {
-                continue;
-            };
-            let mut waiting = members.iter().flat_map(|of| &sources[*of]);
-            let is_waited_for = is_held || waiting.any(|from| sink.binary_search(from).is_err());
-            let member = &self.members[first];
-            let has_ended = member.ending.life == Life::Ended;
-            let waits_for_itself = graph.waits[first].iter().any(|of| of.to.contains(&first));
-            let kind = if !is_held && (sink.len() > 1 || waits_for_itself) {
-                FindingKind::Cycle
-            } else if has_ended && (is_waited_for || member.ending.is_fault) {
-                FindingKind::Ended
-            } else if has_ended || mismatched.contains(&first) {
-                continue;
-            } else if member.ending.life == Life::Unknown || facts[first].is_unknown {
-                FindingKind::Unknown
-            } else {
-                match facts[first].stay {
-                    Some(Stay::InMpi) => FindingKind::InCall,
-                    Some(Stay::Polls) => FindingKind::Polls,
-                    _ if is_waited_for || self.members.len() == 1 => FindingKind::Elsewhere,
-                    _ => continue,
-                }
-            };
-            add(
-                kind,
-                &members,
-                is_stuck && (kind == FindingKind::Cycle || is_waited_for),
-            );
-        }
-        findings.extend(alike.into_values());
-        self.in_order(findings)
+        add(
+            kind,
+            &members,
+            is_stuck && (kind == FindingKind::Cycle || is_waited_for),
+        );
     }
+    findings.extend(alike.into_values());
+    let is_running = facts.iter().any(|of| of.life == Life::Running);
+    in_order(findings, is_running)
+}
 
-    /// Returns the findings, the most important first, without those that follow from others.
-    fn in_order(&self, mut findings: Vec<Finding>) -> Vec<Finding> {
-        for finding in &mut findings {
-            finding.ranks.sort_unstable();
-            finding.ranks.dedup();
-        }
-        let has_ended = |finding: &Finding| finding.kind == FindingKind::Ended;
-        if findings.iter().any(has_ended) {
-            // The run ended for it: calls that others were in are no finding.
-            findings.retain(|finding| {
-                finding.kind != FindingKind::InCall
-                    || finding.waiting.is_empty() && self.is_running()
-            });
-        }
-        let importance = |finding: &Finding| match finding.kind {
-            FindingKind::Ended => 0,
-            FindingKind::Mismatch | FindingKind::Cycle => 1,
-            FindingKind::Elsewhere | FindingKind::Polls => 2,
-            FindingKind::Unknown => 3,
-            FindingKind::InCall => 4,
-        };
-        findings
-            .sort_by_key(|finding| (importance(finding), finding.since_ns, finding.ranks.clone()));
-        findings
+/// Returns the findings, the most important first, without those that follow from others.
+fn in_order(mut findings: Vec<Finding>, is_running: bool) -> Vec<Finding> {
+    for finding in &mut findings {
+        finding.ranks.sort_unstable();
+        finding.ranks.dedup();
     }
+    let has_ended = |finding: &Finding| finding.kind == FindingKind::Ended;
+    if findings.iter().any(has_ended) {
+        // The run ended for it: calls that others were in are no finding.
+        findings.retain(|finding| {
+            finding.kind != FindingKind::InCall || finding.waiting.is_empty() && is_running
+        });
+    }
+    let importance = |finding: &Finding| match finding.kind {
+        FindingKind::Ended => 0,
+        FindingKind::Mismatch | FindingKind::Cycle => 1,
+        FindingKind::Elsewhere | FindingKind::Polls => 2,
+        FindingKind::Unknown => 3,
+        FindingKind::InCall => 4,
+    };
+    findings.sort_by_key(|finding| (importance(finding), finding.since_ns, finding.ranks.clone()));
+    findings
+}
+
+fn ranks(facts: &[Facts], members: &[Node]) -> Vec<u32> {
+    let ranks: BTreeSet<u32> = members.iter().map(|of| facts[*of].rank).collect();
+    ranks.into_iter().collect()
 }
 
 /// Returns whether one of the requests that a thread waits for is enough.

@@ -120,11 +120,6 @@ impl<'a> Evidence<'a> {
         self.standing.definitions()
     }
 
-    pub(super) fn is_running(&self) -> bool {
-        let mut members = self.members.iter();
-        members.any(|member| member.ending.life == Life::Running)
-    }
-
     fn done(&self, member: usize) -> &Done {
         let process = self.members[member].process;
         self.standing

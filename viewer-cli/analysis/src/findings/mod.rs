@@ -1,6 +1,8 @@
 //! How each rank ended or where it is, and which ranks wait for which.
 
 mod conclusions;
+mod dump_series;
+mod dumps;
 mod endings;
 mod evidence;
 mod graph;
@@ -19,6 +21,8 @@ use endings::ended_badly;
 use evidence::Evidence;
 use standing::{Standing, followed_types};
 
+pub use dump_series::RankDump;
+pub use dumps::{DumpFindings, Span, dump_findings};
 pub use endings::{Ending, Life};
 pub use positions::{Position, Stay, WaitFor, WaitKind};
 
@@ -63,9 +67,21 @@ pub struct Finding {
     pub is_stuck: bool,
 }
 
+/// What findings are made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Origin {
+    /// Recordings of a job, or their trace.
+    Recordings,
+    /// Dumps of the newest operations of each rank: see [`dump_findings`]. Calls are operations, and outside of MPI is outside of these.
+    Dumps,
+}
+
 /// How the ranks ended or where they are, and which ones wait for which.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Findings {
+    /// What they are made of.
+    pub origin: Origin,
     /// The most important first: bad ends, then what stopped first.
     pub findings: Vec<Finding>,
     /// Where the threads of the ranks are that call MPI, or the first thread of a rank, by rank.

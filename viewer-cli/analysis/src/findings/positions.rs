@@ -107,6 +107,8 @@ pub struct WaitFor {
     pub is_met: bool,
     /// Of a receive: tag, name of the communicator, and how many, of a message of the other side that is not received.
     pub unreceived: Option<(i64, String, u64)>,
+    /// Whether the other side of a message is matched by order alone.
+    pub is_guess: bool,
     /// The ranks that have made another call with the same number, sorted, and the calls.
     pub others: Vec<(u32, String)>,
 }
