@@ -498,8 +498,8 @@ fn paraver(code: u64) -> String {
     format!("#Paraver (27/11/2026 at 09:00):10000_ns:1(1):1:1(1:1)\n2:1:1:1:1:100:{code}:1\n")
 }
 
-/// A compressed file of 2³⁰ bytes: a start, and then one byte again and again.
-fn compressed(start: &'static [u8], byte: u8) -> Vec<u8> {
+/// A compressed file of some MiB: a start, and then one byte again and again.
+fn compressed(start: &'static [u8], byte: u8, mib: usize) -> Vec<u8> {
     let mut gzip = Command::new("gzip")
         .args(["-c", "-9"])
         .stdin(Stdio::piped())
@@ -511,7 +511,7 @@ fn compressed(start: &'static [u8], byte: u8) -> Vec<u8> {
         let lines = vec![byte; 1 << 20];
         let mut write = |bytes: &[u8]| std::io::Write::write_all(&mut stdin, bytes);
         write(start).expect("gzip reads");
-        (0..1024).for_each(|_| write(&lines).expect("gzip reads"));
+        (0..mib).for_each(|_| write(&lines).expect("gzip reads"));
     });
     let output = gzip.wait_with_output().expect("gzip ends");
     writer.join().expect("a writer");
@@ -521,13 +521,13 @@ fn compressed(start: &'static [u8], byte: u8) -> Vec<u8> {
 /// A trace of PyTorch's profiler in which each slice overlaps all others, and has a name and a thread of which there are many.
 fn overlapping_slices() -> Vec<u8> {
     let slice = |number: u32| {
-        let thread = number / 4_000;
+        let thread = number / 400;
         format!(
             "{{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"{number}\",\"pid\":{number},\"tid\":{thread},\"ts\":{number},\"dur\":1000000}},\
              {{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"{number}\",\"pid\":1,\"tid\":{thread},\"ts\":{number},\"dur\":1000000}}"
         )
     };
-    let slices: Vec<String> = (0..20_000).map(slice).collect();
+    let slices: Vec<String> = (0..2_000).map(slice).collect();
     format!("{{\"traceEvents\":[{}]}}", slices.join(",")).into_bytes()
 }
 
@@ -587,14 +587,20 @@ fn files() -> Vec<(&'static str, Vec<u8>)> {
         ("many-intervals", many_intervals()),
         (
             "empty-lines.prv.gz",
-            compressed(paraver(7).leak().as_bytes(), b'\n'),
+            compressed(paraver(7).leak().as_bytes(), b'\n', 1024),
         ),
-        ("blanks.json.gz", compressed(b"{\"traceEvents\":[", b' ')),
+        (
+            "blanks.json.gz",
+            compressed(b"{\"traceEvents\":[", b' ', 64),
+        ),
         (
             "name.json.gz",
-            compressed(b"{\"traceEvents\":[{\"name\":\"", b'a'),
+            compressed(b"{\"traceEvents\":[{\"name\":\"", b'a', 1024),
         ),
-        ("arrays.json.gz", compressed(b"{\"traceEvents\":[", b'[')),
+        (
+            "arrays.json.gz",
+            compressed(b"{\"traceEvents\":[", b'[', 1024),
+        ),
         ("lanes.json", overlapping_slices()),
         ("many-names.prv", paraver(70_000_007).into_bytes()),
     ]
