@@ -41,11 +41,11 @@ def open(*paths: Path_ | Iterable[Path_]) -> Trace:
         FileNotFoundError: A path does not exist.
         ValueError: Nothing in it can be read.
     """
-    if not paths:
-        raise TypeError("open() needs a path")
-    each = []
+    each: list[Path_] = []
     for path in paths:
-        each.extend([path] if isinstance(path, (str, os.PathLike)) else path)
+        each.extend([path] if isinstance(path, (str, bytes, os.PathLike)) else path)
+    if not each:
+        raise TypeError("open() needs a path")
     return Trace(_native.open([os.fsdecode(path) for path in each]))
 
 
