@@ -73,7 +73,8 @@ impl Lanes {
     }
 
     /// Returns the bins of lanes, by lane, in order: those that are not empty. The lanes are ascending, none is there twice, and groups with
-    /// the locations of another lane are [that](LaneGroups::stored). The window of the query does not matter. If it chooses regions, the depth of a call is the number of such calls around it.
+    /// the locations of another lane are [that](LaneGroups::stored). The window of the query does not matter. If the query chooses regions, the
+    /// depth of a call is the number of such calls around it.
     ///
     /// # Errors
     /// If the storage fails.

@@ -174,6 +174,16 @@ crate::columns! {
 }
 
 impl PhaseRow {
+    /// Returns the mean of a factor of phases, weighted by their durations. `None` if no phase has it.
+    pub fn mean(phases: &[Self], factor: fn(&Efficiencies) -> Option<f64>) -> Option<f64> {
+        let known = phases.iter().filter_map(|phase| {
+            let run_ns = phase.run_ns.max(1) as f64;
+            Some((factor(&phase.efficiencies)? * run_ns, run_ns))
+        });
+        let sum = known.fold((0.0, 0.0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+        (sum.1 > 0.0).then(|| sum.0 / sum.1)
+    }
+
     fn of(times: &PhaseTimes, communicates: bool, definitions: &Definitions) -> Self {
         let run = RunTimes {
             ranks: times.locations,

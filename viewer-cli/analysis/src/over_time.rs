@@ -6,7 +6,7 @@
 use annals_merger::{Query, Reader, Result, Window};
 
 use crate::bins::{bin_start, bounded};
-use crate::efficiencies::EfficiencyModel;
+use crate::efficiencies::{Efficiencies, EfficiencyModel};
 use crate::lost_time::{LostTime, LostTimeOptions, PhaseRow, lost_time};
 
 /// Divides the query's window into `count` windows that are equally long, and returns the efficiencies of each, as
@@ -74,35 +74,31 @@ pub struct EfficiencyChange {
     pub after: f64,
 }
 
-/// The least change that is worth a sentence: a tenth.
+/// The least change that is said: a tenth.
 const LEAST_CHANGE: f64 = 0.1;
 
 /// Returns when a factor of the efficiency changes most between two windows, by the means of all windows before and after. `None` if none
 /// changes by a tenth.
 pub fn efficiency_change(rows: &[PhaseRow]) -> Option<EfficiencyChange> {
-    type Factor = fn(&PhaseRow) -> Option<f64>;
+    type Factor = fn(&Efficiencies) -> Option<f64>;
     let factors: [(&str, Factor); 3] = [
-        ("load balance", |row| row.efficiencies.load_balance),
-        ("serialisation", |row| row.efficiencies.serialisation),
-        ("transfer", |row| row.efficiencies.transfer),
+        ("load balance", |of| of.load_balance),
+        ("serialisation", |of| of.serialisation),
+        ("transfer", |of| of.transfer),
     ];
     let mut most: Option<EfficiencyChange> = None;
     for (name, factor) in factors {
-        let mean = |rows: &[PhaseRow]| {
-            let known = rows.iter().filter_map(|row| {
-                let run_ns = row.run_ns.max(1) as f64;
-                Some((factor(row)? * run_ns, run_ns))
-            });
-            let sum = known.fold((0.0, 0.0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
-            (sum.1 > 0.0).then(|| sum.0 / sum.1)
-        };
+        let mean = |rows: &[PhaseRow]| PhaseRow::mean(rows, factor);
         for (at, row) in rows.iter().enumerate().skip(1) {
             let (Some(before), Some(after)) = (mean(&rows[..at]), mean(&rows[at..])) else {
                 continue;
             };
             let change = (after - before).abs();
-            let least = most.map_or(LEAST_CHANGE, |most| (most.after - most.before).abs());
-            if change >= least && (most.is_none() || change > least) {
+            let is_most = match most {
+                None => change >= LEAST_CHANGE,
+                Some(most) => change > (most.after - most.before).abs(),
+            };
+            if is_most {
                 let at_ns = row.from_ns;
                 most = Some(EfficiencyChange {
                     at_ns,

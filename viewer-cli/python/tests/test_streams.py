@@ -269,7 +269,7 @@ def test_a_stream_does_not_outlive_a_fork(long: Path) -> None:
 
 
 def test_a_forked_child_leaves_its_parents_files(long: Path, tmp_path: Path) -> None:
-    """What an archive was converted to goes with the process that opened it."""
+    """What an archive was converted to is removed by the process that opened it."""
     archive = tmp_path / "archive.otf2"
     exported = subprocess.run([annals_trace.executable(), "export", long, "-o", archive], capture_output=True, text=True)
     assert exported.returncode == 0, exported.stderr

@@ -527,14 +527,7 @@ pub fn other_mpi_row(lost: &LostTime) -> Option<WaitStateRow> {
 pub fn phase_rows(lost: &LostTime) -> Vec<PhaseRow> {
     let per_row = lost.phases.len().div_ceil(MOST_PHASE_ROWS).max(1);
     let rows = lost.phases.chunks(per_row).map(|phases| {
-        let mean = |factor: fn(&Efficiencies) -> Option<f64>| {
-            let known = phases.iter().filter_map(|phase| {
-                let run_ns = phase.run_ns.max(1) as f64;
-                Some((factor(&phase.efficiencies)? * run_ns, run_ns))
-            });
-            let sum = known.fold((0.0, 0.0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
-            (sum.1 > 0.0).then(|| sum.0 / sum.1)
-        };
+        let mean = |factor| PhaseRow::mean(phases, factor);
         let latest = phases.iter().max_by_key(|phase| phase.late_ns);
         let latest = latest.unwrap_or(&phases[0]);
         PhaseRow {
