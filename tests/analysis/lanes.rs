@@ -1,10 +1,13 @@
 //! Lanes: columns of pictures are the same from the overview and from all calls, and narrow columns add up to wide ones.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use annals_analysis::{LaneColumn, Lanes, TimeColumns, fill_step, innermost, own_times};
-use annals_format::{LaneKey, LaneKind};
+use annals_format::{LaneKey, LaneKind, RegionId};
 use annals_merger::{MergeOptions, Query, Reader, Window, no_progress};
+use annals_test_support::calls::all_calls;
 use annals_test_support::synthetic::{Mix, Random, write_stretched};
 
 const RANKS: u32 = 6;
@@ -90,6 +93,75 @@ fn columns_are_the_same_from_the_overview_and_from_the_calls() {
         }
     }
     assert!(shown > 10_000, "{shown}");
+}
+
+/// Returns the region with most time, the first of several.
+fn most(times: &BTreeMap<RegionId, i64>) -> Option<(RegionId, i64)> {
+    let most = times
+        .iter()
+        .filter(|of| *of.1 > 0)
+        .max_by_key(|of| (*of.1, Reverse(*of.0)));
+    most.map(|(region, ns)| (*region, *ns))
+}
+
+#[test]
+fn columns_are_what_follows_from_all_calls() {
+    let (_scratch, path) = trace();
+    let reader = Reader::open(&path).expect("a trace");
+    let lanes = Lanes::open(&reader, None);
+    let calls = all_calls(&reader);
+    let end_ns = reader.extent().last_ns;
+    // Sixteen columns of 64 bins each.
+    for shift in [8, 11, 14] {
+        let from_ns = ((end_ns / 2) >> (shift + 10)) << (shift + 10);
+        let window = Window {
+            from_ns,
+            to_ns: from_ns + (1 << (shift + 10)),
+        };
+        let columns = TimeColumns::of(window, 16);
+        assert_eq!(
+            (columns.range.level, columns.range.count),
+            (shift as u8, 1024)
+        );
+        for (location, id) in reader.definitions().locations.keys().enumerate() {
+            for depth in [0, 3] {
+                let key = LaneKey {
+                    kind: LaneKind::Location,
+                    id: id.get(),
+                    depth,
+                };
+                let bins = lanes.bins(&reader, columns.range, &[key], &Query::new());
+                let found = columns.sum(&bins.expect("bins").0[0], 1);
+                let own = calls
+                    .iter()
+                    .filter(|of| (of.location, of.depth) == (location, depth));
+                let own: Vec<_> = own.collect();
+                for (column, found) in found.iter().enumerate() {
+                    let mut times: BTreeMap<RegionId, i64> = BTreeMap::new();
+                    let mut busy_ns = 0;
+                    for bin in 0..64 {
+                        let bin_ns = from_ns + ((column as i64 * 64 + bin) << shift);
+                        let mut inside: BTreeMap<RegionId, i64> = BTreeMap::new();
+                        for call in &own {
+                            let end_ns = call.to_ns.min(bin_ns + (1 << shift));
+                            let ns = (end_ns - call.from_ns.max(bin_ns)).max(0);
+                            *inside.entry(call.region).or_default() += ns;
+                            busy_ns += ns;
+                        }
+                        if let Some((region, ns)) = most(&inside) {
+                            *times.entry(region).or_default() += ns;
+                        }
+                    }
+                    let shown = found.region.map(|region| (region, found.region_ns));
+                    assert_eq!(
+                        (shown, found.busy_ns),
+                        (most(&times), busy_ns),
+                        "{key:?} {column}"
+                    );
+                }
+            }
+        }
+    }
 }
 
 #[test]
